@@ -6,18 +6,20 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help install demo test stress engines lint types docs pages check clean
+.PHONY: help install demo test stress oldest test-oldest engines lint types docs pages fixtures check clean
 
 help:
 	@echo 'make install every extra but gpu, for work on hyperplane'
 	@echo 'make demo    size a job, start a cluster on this machine, do the job on real data'
 	@echo 'make test    all tests and all examples of the documentation, at small scale'
 	@echo 'make stress  tests that have a scale, with more repetitions, larger data and random examples'
+	@echo 'make oldest  collections, clusters and storage with the oldest Dask and pandas that are supported'
 	@echo 'make engines the engines beyond this machine, with real services (root, Debian packages)'
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
 	@echo 'make docs    the documentation, into docs/_build/html; warnings are errors'
 	@echo 'make pages   write the generated parts of the documentation anew'
+	@echo 'make fixtures the files that this version writes, for the tests of later versions'
 	@echo 'make check   everything that CI does'
 	@echo 'make clean   remove what the other targets made'
 
@@ -60,6 +62,14 @@ stress: $(STAMPS)/test
 	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis' --include 'test_*.py' tests)
 
+# In an environment of its own, because one environment has one Dask.
+oldest:
+	@PIP_CONSTRAINT=tests/oldest.txt $(MAKE) --no-print-directory VENV=.venv-oldest test-oldest
+
+test-oldest: $(STAMPS)/test
+	$(PYTEST) --quiet tests/collections tests/engines tests/storage tests/shards \
+	  tests/test_cluster.py tests/test_column_cast.py
+
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
 # ONLY: names of tests, as for pytest -k; ONLY_KUBERNETES: for those of kubernetes.
 ENGINES ?= ssh slurm gateway
@@ -84,8 +94,12 @@ pages: $(STAMPS)/test
 	$(BIN)/python -m scripts.pages
 	$(BIN)/python -m scripts.schema
 
+# Before a release; --force makes those of a version anew.
+fixtures: $(STAMPS)/test
+	$(BIN)/python -m scripts.compat.fixtures $(if $(FORCE),--force)
+
 check:
 	bash .ci/run
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-oldest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

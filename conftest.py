@@ -16,9 +16,9 @@ from pathlib import Path
 
 import dask.config
 import pytest
-from kept_zygote import PRELOAD, KeptZygote
 from scale import FULL, load_hypothesis_profile
 from scaled_tests import has_scale
+from shared_forkserver import PRELOAD, SharedForkserver
 
 from scripts.examples import docstrings, pages
 
@@ -35,7 +35,7 @@ _private = pytest.MonkeyPatch()
 
 def pytest_configure(config):
     load_hypothesis_profile()
-    config.pluginmanager.register(KeptZygote())
+    config.pluginmanager.register(SharedForkserver())
 
 
 def pytest_sessionstart(session):
@@ -122,9 +122,9 @@ def pytest_collection():
 
 
 def pytest_sessionfinish(session):
-    from hyperplane.jobs import wake
+    from hyperplane.jobs import supervisor_client
 
-    if pid := wake.running():
+    if pid := supervisor_client.supervisor_pid():
         with suppress(ProcessLookupError):  # it lingers for some seconds only
             os.kill(pid, signal.SIGTERM)
     _private.undo()

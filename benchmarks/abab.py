@@ -1,4 +1,4 @@
-"""Run commands in turn, A B A B, and compare what they print."""
+"""Run commands alternately (A B A B) and compare the figures that they print."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 Figures = dict[str, list[float]]
 
 
-def in_turn(
+def run_alternately(
     commands: Mapping[str, Sequence[str]], rounds: int, warm_up: int = 1
 ) -> dict[str, Figures]:
-    """Run each command once a round; each prints one JSON object of figures on its last line."""
+    """Run each command once per round; its last line is a JSON object of figures."""
     found: dict[str, Figures] = {name: {} for name in commands}
     for turn in range(-warm_up, rounds):
         for name, command in commands.items():
@@ -30,8 +30,8 @@ def in_turn(
     return found
 
 
-def report(title: str, found: Mapping[str, Figures], ours: str, theirs: str) -> None:
-    """Print medians and the median of the ratios pair by pair."""
+def print_report(title: str, found: Mapping[str, Figures], ours: str, theirs: str) -> None:
+    """Print the medians, and the median of the ratios of the rounds."""
     print(f"\n{title} ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})")
     print(f"{'':28}{theirs:>16}{ours:>16}{'ratio':>8}  (min-max)")
     for key in found[ours]:

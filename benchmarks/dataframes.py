@@ -1,10 +1,10 @@
-"""Everyday jobs on an event log: plain Dask, hyperplane, pandas, Polars and DuckDB side by side.
+"""Common jobs on an event log: plain Dask, hyperplane, pandas, Polars and DuckDB.
 
     python -m benchmarks.dataframes [--rows 20000000] [--rounds 3] [--jobs windows counts ...]
 
-Every figure comes from a process of its own, the engines take turns, and the answers are compared.
-CPU seconds and memory are those of the whole process tree. Imports and one run on a small part of
-the data are done before; the start of a cluster is a column of its own.
+Every run is a separate process, the engines alternate, and the answers are compared. CPU seconds
+and memory are those of the whole process tree. Imports and a run on a small part of the data happen
+before the measurement; the start of a cluster is a separate column.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from benchmarks import event_log_csv, event_log_jobs, event_log_rows
-from benchmarks.event_log import make
+from benchmarks.event_log import write_event_log
 from benchmarks.event_log_jobs import ENGINES, Job
-from benchmarks.measure import cpu_seconds, measured
+from benchmarks.measure import cpu_seconds, measure
 
 JOBS: dict[str, dict[str, Job]] = {
     job: {engine: getattr(module, f"{job}_{engine}") for engine in ENGINES}
@@ -35,18 +35,18 @@ JOBS: dict[str, dict[str, Job]] = {
 }
 
 
-def one(job: str, engine: str, folder: Path) -> None:
-    """Run one job with one engine in this process; print what it took and what came out."""
+def run_job(job: str, engine: str, folder: Path) -> None:
+    """Run one job with one engine in this process; print its figures and its answer as JSON."""
     run, start = JOBS[job][engine], ENGINES[engine]
     begun, cpu = time.perf_counter(), cpu_seconds()
     with start():
         figures = {"start_s": time.perf_counter() - begun, "start_cpu_s": cpu_seconds() - cpu}
         run(folder, "00.parquet")
-        answer, taken = measured(lambda: run(folder, "*.parquet"))
-    print(json.dumps({**figures, **taken, "answer": answer}))
+        answer, measured = measure(lambda: run(folder, "*.parquet"))
+    print(json.dumps({**figures, **measured, "answer": answer}))
 
 
-def _asked(job: str, engine: str, folder: Path) -> dict[str, float]:
+def _run_in_process(job: str, engine: str, folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.dataframes", "--one", job, engine, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -56,11 +56,11 @@ def _asked(job: str, engine: str, folder: Path) -> dict[str, float]:
 
 
 def compare(job: str, engines: list[str], folder: Path, rounds: int) -> None:
-    """Let the engines take turns at one job; print medians."""
+    """Run one job with all engines alternately; print medians."""
     found: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
     for _ in range(rounds):
         for engine in engines:
-            found[engine].append(_asked(job, engine, folder))
+            found[engine].append(_run_in_process(job, engine, folder))
     answers = {json.dumps(figures["answer"]) for each in found.values() for figures in each}
     agreed = "answers agree" if len(answers) == 1 else f"ANSWERS DIFFER: {answers}"
     print(f"\n{job}: medians of {rounds}, {os.cpu_count()} cores, {agreed}")
@@ -75,7 +75,7 @@ def compare(job: str, engines: list[str], folder: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    """Compare as asked on the command line."""
+    """Run the comparison of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -83,15 +83,15 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--folder", type=Path, help="where the log is kept for later runs")
     parser.add_argument("--one", nargs=3, metavar=("JOB", "ENGINE", "FOLDER"))
-    asked = parser.parse_args()
-    if asked.one:
-        job, engine, folder = asked.one
-        one(job, engine, Path(folder))
+    arguments = parser.parse_args()
+    if arguments.one:
+        job, engine, folder = arguments.one
+        run_job(job, engine, Path(folder))
         return
     with tempfile.TemporaryDirectory() as scratch:
-        folder = make(asked.folder or Path(scratch), asked.rows)
-        for job in asked.jobs:
-            compare(job, asked.engines, folder, asked.rounds)
+        folder = write_event_log(arguments.folder or Path(scratch), arguments.rows)
+        for job in arguments.jobs:
+            compare(job, arguments.engines, folder, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How long two workers take to start on an engine, and until the first result is there.
+"""Time to start two workers on an engine, and to the first result.
 
-A is the engine's library used bare, B is ``hyperplane.initialize_cluster``, each in a process of
-its own, in turn, on services that run on this machine (``scripts/engines/`` brings them up):
+A is the engine's library without hyperplane, B is ``hyperplane.initialize_cluster``. Each run is a
+separate process, alternating, on services of this machine (``scripts/engines/`` starts them):
 
     scripts/engines/ssh_up 3
     python benchmarks/engines.py ssh --rounds 3
@@ -14,7 +14,7 @@ import json
 import os
 from pathlib import Path
 
-from abab import in_turn, report
+from abab import print_report, run_alternately
 
 STATE = Path(os.environ.get("HYPERPLANE_ENGINES", Path.home() / ".cache/hyperplane/engines"))
 
@@ -81,7 +81,7 @@ def start():
 """
 
 SCRIPTS = Path(__file__).parents[1] / "scripts" / "engines"
-#: kr8s supports no Kubernetes as old as that of kubernetes_up.
+#: kr8s warns about the Kubernetes version of kubernetes_up, which it does not support.
 OLD = """
 import sys, warnings
 warnings.filterwarnings("ignore", message="Kubernetes version")
@@ -98,7 +98,7 @@ def start():
     for part in ("scheduler", "worker"):
         [container] = spec["spec"][part]["spec"]["containers"]
         container["imagePullPolicy"] = "Never"
-        # The image has the one command only.
+        # The only command in the image is "dask".
         container["args"] = ["dask", part, *container["args"][1:]]
         container["resources"] = {"limits": {"memory": "600Mi"}, "requests": {"cpu": "100m"}}
     cluster = KubeCluster(custom_cluster_spec=spec, namespace="lab")
@@ -107,7 +107,7 @@ def start():
 
 
 def ssh() -> tuple[str, dict[str, object]]:
-    """The library bare, and the settings of ours."""
+    """Return the code for the bare library, and the engine options of hyperplane."""
     return SSH.replace("STATE", str(STATE)), {
         "hosts": ["10.77.0.11", "10.77.0.12"],
         "client_keys": [f"{STATE}/ssh/id"],
@@ -116,13 +116,13 @@ def ssh() -> tuple[str, dict[str, object]]:
 
 
 def gateway() -> tuple[str, dict[str, object]]:
-    """The same on a gateway; the password is in the environment, as with users."""
-    told = json.loads((STATE / "gateway" / "server.json").read_text())
+    """Return the same for a gateway; the password is in the environment."""
+    server = json.loads((STATE / "gateway" / "server.json").read_text())
     os.environ["ADA"] = json.loads((STATE / "gateway" / "users.json").read_text())["ada"]
-    bare = GATEWAY.replace("ADDRESS", told["address"]).replace("PROXY", told["proxy_address"])
+    bare = GATEWAY.replace("ADDRESS", server["address"]).replace("PROXY", server["proxy_address"])
     return bare, {
-        "address": told["address"],
-        "proxy_address": told["proxy_address"],
+        "address": server["address"],
+        "proxy_address": server["proxy_address"],
         "auth": "basic",
         "username": "ada",
         "password_variable": "ADA",
@@ -130,13 +130,13 @@ def gateway() -> tuple[str, dict[str, object]]:
 
 
 def slurm() -> tuple[str, dict[str, object]]:
-    """The same as jobs of Slurm."""
+    """Return the same for Slurm jobs."""
     os.environ["SLURM_CONF"] = str(STATE / "slurm" / "slurm.conf")
     return SLURM, {"interface": "lo"}
 
 
 def kubernetes() -> tuple[str, dict[str, object]]:
-    """The same as pods; its image and its user are those of the tests."""
+    """Return the same for Kubernetes; image and user are those of the tests."""
     os.environ["KUBECONFIG"] = str(STATE / "kubernetes" / "run" / "admin.json")
     image = "test.invalid/hyperplane/dask:1"
     return OLD.replace("SCRIPTS", str(SCRIPTS)) + KUBERNETES.replace("IMAGE", image), {
@@ -164,8 +164,8 @@ def main() -> None:
         "bare": ["-c", bare + JOB],
         "hyperplane": ["-c", ours + JOB],
     }
-    found = in_turn(scripts, arguments.rounds)
-    report(f"{arguments.engine}, two workers", found, "hyperplane", "bare")
+    found = run_alternately(scripts, arguments.rounds)
+    print_report(f"{arguments.engine}, two workers", found, "hyperplane", "bare")
 
 
 if __name__ == "__main__":

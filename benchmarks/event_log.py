@@ -1,9 +1,9 @@
-"""An event log with realistic skew, made once and kept for later runs.
+"""Synthetic event log with realistic skew, written once and reused by later runs.
 
     python -m benchmarks.event_log /tmp/log --rows 20000000
 
-Users (five million) and event types follow Zipf's law; times grow through thirty days, with a part
-of the events arriving up to an hour late; the files come in order of arrival.
+Users (five million) and event types follow Zipf's law. Events cover thirty days; a tenth of them
+arrive up to an hour late. The files are in order of arrival.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MICROSECONDS = 86_400_000_000
 
 
 def events(rows: int, start: float, end: float, seed: int) -> pl.DataFrame:
-    """Events between two fractions of the whole time."""
+    """Return events between two fractions of the thirty days."""
     random = np.random.default_rng(seed)
     span = DAYS * MICROSECONDS
     at = np.sort(random.uniform(start * span, end * span, rows))
@@ -44,7 +44,7 @@ def events(rows: int, start: float, end: float, seed: int) -> pl.DataFrame:
 
 
 def write_users(folder: Path, number: int = 200_000, files: int = 8) -> None:
-    """Write a table of some of the users and their countries, in several files."""
+    """Write a table of some users and their countries, in several files."""
     folder.mkdir(exist_ok=True)
     random = np.random.default_rng(1)
     ranks = np.unique((USERS ** random.random(number * 8)).astype(np.int64))
@@ -59,8 +59,8 @@ def write_users(folder: Path, number: int = 200_000, files: int = 8) -> None:
         users.gather_every(files, part).write_parquet(folder / f"{part}.parquet")
 
 
-def make(folder: Path, rows: int = 20_000_000) -> Path:
-    """Write ``parquet/`` and ``csv/`` below the folder, unless they are there; return it."""
+def write_event_log(folder: Path, rows: int = 20_000_000) -> Path:
+    """Write ``parquet/`` and ``csv/`` below the folder unless they exist; return the folder."""
     done = folder / f"{rows}.done"
     if done.exists():
         return folder
@@ -82,5 +82,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=20_000_000)
-    asked = parser.parse_args()
-    print(make(asked.folder, asked.rows))
+    arguments = parser.parse_args()
+    print(write_event_log(arguments.folder, arguments.rows))

@@ -1,4 +1,4 @@
-"""A job of ``benchmarks.dataframes`` on the event log as CSV; see ``event_log_jobs``."""
+"""Job of ``benchmarks.dataframes`` on the event log as CSV; see ``event_log_jobs``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.event_log_jobs import Answer, rounded
 
-# Distinct users, values and items of each day, from CSV.
+# Distinct users, and sums of values and items, per day, from CSV.
 
 _COLUMNS = ["user", "time", "value", "items"]
 

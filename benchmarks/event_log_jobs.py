@@ -1,6 +1,6 @@
-"""The jobs of ``benchmarks.dataframes``: each in the usual form of each library.
+"""Jobs of ``benchmarks.dataframes``, each in the idiomatic form of each library.
 
-A job takes the folder of the event log and which files, and returns a short answer to compare.
+A job takes the folder of the event log and a glob of files, and returns numbers to compare.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ ENGINES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
 
 
 def rounded(*numbers: Any) -> Answer:
-    """Numbers that sums in another order do not change."""
+    """Round numbers to nine digits, since the order of a sum changes the last ones."""
     return [float(f"{float(number):.9g}") for number in numbers]
 
 
 def files_of(folder: Path, files: str) -> str:
-    """The log's files, as a glob."""
+    """Return the glob of the Parquet files."""
     return str(folder / "parquet" / files)
 
 
 def from_pandas(folder: Path, files: str, columns: list[str]) -> Any:
-    """The log's files as one pandas frame."""
+    """Read the Parquet files to one pandas frame."""
     import pandas as pd
 
     paths = sorted((folder / "parquet").glob(files))
     return pd.concat([pd.read_parquet(path, columns=columns) for path in paths])
 
 
-# Distinct users, values and items of each day.
+# Distinct users, and sums of values and items, per day.
 
 
 def _windows_answer(table: Any) -> Answer:
@@ -119,7 +119,7 @@ def windows_duckdb(folder: Path, files: str) -> Answer:
     )
 
 
-# Events of each type and hour, one column for each type.
+# Number of events per hour, one column for each type.
 
 
 def _counts_answer(table: Any) -> Answer:

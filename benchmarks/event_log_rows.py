@@ -1,4 +1,4 @@
-"""Jobs of ``benchmarks.dataframes`` that choose, join and filter rows; see ``event_log_jobs``."""
+"""Jobs of ``benchmarks.dataframes`` that select, join and sort rows; see ``event_log_jobs``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.event_log_jobs import Answer, files_of, from_pandas, rounded
 
-# The ten events of highest value of each type, whole rows.
+# The ten events of each type with the highest value, all columns.
 
 
 def _top_answer(table: Any) -> Answer:
@@ -55,7 +55,7 @@ def top_duckdb(folder: Path, files: str) -> Answer:
     )
 
 
-# Mean value and number of the large events of each type.
+# Mean value and number of events per type, of those with a value above 20.
 
 
 def _filter_answer(table: Any) -> Answer:
@@ -105,7 +105,7 @@ def filter_duckdb(folder: Path, files: str) -> Answer:
     )
 
 
-# Which users did what: pairs of user and type, each once.
+# Distinct pairs of user and type.
 
 
 def duplicates_dask(folder: Path, files: str) -> Answer:
@@ -142,7 +142,7 @@ def duplicates_duckdb(folder: Path, files: str) -> Answer:
     )
 
 
-# Value by country of the known users: a join to a table of 200,000 rows.
+# Sum of values by country: a join to a table of 200,000 users.
 
 
 def _join_answer(table: Any) -> Answer:
@@ -195,13 +195,13 @@ def join_duckdb(folder: Path, files: str) -> Answer:
     )
 
 
-# All rows in the order of their values; the answer is the ends of the parts that they come in.
+# All rows sorted by value; the answer has the first and last row of each partition.
 
 _SORTED = ["user", "value", "items"]
 
 
 def ends(rows: Any) -> Any:
-    """The first and last row of sorted ones, as pandas."""
+    """Return the first and last row of sorted rows as pandas."""
     import pandas as pd
 
     found = pd.DataFrame({name: rows[name].iloc[[0, -1]].to_numpy() for name in _SORTED})

@@ -1,9 +1,9 @@
-"""The GPUs of this machine against its CPU cores: arrays, a group-by, the start, and spilling.
+"""The GPUs of this machine against its CPU cores: start, arrays, a group-by, and spilling.
 
-A is a cluster of the local engine on all cores, B one of the cuda engine on all GPUs that
-``CUDA_VISIBLE_DEVICES`` leaves; each measurement runs in a process of its own, in turn. A part
-whose package is missing is left out and said so. It needs an NVIDIA GPU and CuPy or cuDF; without
-dask-cuda B is one worker process of the local engine, which uses the first GPU.
+A is a cluster of the local engine on all cores, B a cluster of the cuda engine on all GPUs in
+``CUDA_VISIBLE_DEVICES``. Each measurement is a separate process, alternating. Parts whose packages
+are missing are skipped with a message. It needs an NVIDIA GPU and CuPy or cuDF; without dask-cuda
+B is one worker process of the local engine, which uses the first GPU.
 
     python benchmarks/gpu.py --rounds 5
     python benchmarks/gpu.py --parts array start --json > gpu.json
@@ -37,7 +37,7 @@ from hyperplane.engines import registry
 from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.units import format_bytes, gb_to_bytes
 
-#: Part -> the modules that it needs.
+#: Part of the benchmark -> required modules.
 NEEDS = {
     "start": ("dask_cuda",),
     "array": ("cupy",),
@@ -49,18 +49,18 @@ ROWS, COLUMNS = 16_384, 1_000
 BLOCK = ROWS * COLUMNS * 4
 
 
-def is_there(module: str) -> bool:
+def is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
 def block(library: str, block_id: tuple[int, int]) -> Any:
-    """One block of random numbers, on the GPU with cupy."""
+    """Return a block of random numbers, on the GPU if the library is cupy."""
     xp = importlib.import_module(library)
     return xp.random.default_rng(block_id[0]).random((ROWS, COLUMNS), dtype=xp.float32)
 
 
 def array(library: str, gigabytes: float) -> Any:
-    """A lazy array of about that size."""
+    """Return a lazy array of about that size."""
     import dask.array as da
 
     xp = importlib.import_module(library)
@@ -71,45 +71,45 @@ def array(library: str, gigabytes: float) -> Any:
 
 @contextlib.contextmanager
 def cluster(side: str, options: dict[str, Any], figures: dict[str, float]) -> Iterator[Any]:
-    """A client of a cluster on all cores, or on all GPUs."""
+    """Start a cluster on all cores or on all GPUs, and yield its client."""
     import distributed  # noqa: F401 - before the clock starts
 
     import hyperplane
 
     free = psutil.virtual_memory().available / 1e9
-    if side == "cpu":  # more than any machine has: the local engine gives what there is
+    if side == "cpu":  # the local engine limits the workers to the cores of the machine
         layout: dict[str, Any] = {"engine": "local", "num_workers": 10_000}
-    elif is_there("dask_cuda"):
+    elif is_installed("dask_cuda"):
         count = len(cuda_devices.gpus().visible)
         layout = {"engine": "cuda", "num_workers": 1, "nprocs": count, "ngpus": count}
         layout |= {"ram_gb_per_proc": 0.7 * free / count, "engine_options": options}
     else:
         layout = {"engine": "local", "num_workers": 1, "nprocs": 1, "ram_gb_per_proc": 0.7 * free}
     with contextlib.redirect_stdout(None):
-        client, running = timed(
+        client, running = time_call(
             figures, "usable cluster", lambda: hyperplane.initialize_cluster(**layout)
         )
     with running, client:
         yield client
 
 
-def timed(figures: dict[str, float], name: str, work: Callable[[], Any]) -> Any:
+def time_call(figures: dict[str, float], name: str, function: Callable[[], Any]) -> Any:
     began = time.perf_counter()
-    result = work()
+    result = function()
     figures[name] = time.perf_counter() - began
     return result
 
 
-def once(side: str, part: str, chosen: argparse.Namespace) -> dict[str, float]:
-    """One measurement in this process; ``check`` must be the same on both sides."""
+def run_once(side: str, part: str, chosen: argparse.Namespace) -> dict[str, float]:
+    """Run one measurement in this process; ``check`` must be equal on both sides."""
     options = json.loads(chosen.engine_options)
-    options.setdefault("dataframe_backend", "cudf" if is_there("dask_cudf") else "pandas")
+    options.setdefault("dataframe_backend", "cudf" if is_installed("dask_cudf") else "pandas")
     if part == "spill":
         options["device_memory_limit"] = chosen.spill_limit
     figures: dict[str, float] = {}
     with cluster(side, options, figures) as client:
         if part == "start":
-            figures["check"] = timed(figures, "first result", client.submit(sum, [4, 5]).result)
+            figures["check"] = time_call(figures, "first result", client.submit(sum, [4, 5]).result)
             return figures
         del figures["usable cluster"]
         if part == "flights":
@@ -119,22 +119,22 @@ def once(side: str, part: str, chosen: argparse.Namespace) -> dict[str, float]:
         size = chosen.spill_gb if part == "spill" else chosen.array_gb
         figures["check"], moved = reductions(client, figures, library, size)
         if part == "spill" and side == "gpu":
-            assert moved, "nothing was moved out of the GPU: raise --spill-gb"
+            assert moved, "no block was spilled from the GPU; raise --spill-gb"
         return figures
 
 
 def moved_blocks(dask_worker: Any) -> int:
-    """How many results a GPU worker keeps outside of its GPU; 0 of other workers."""
+    """Return the number of results that a GPU worker has spilled; 0 for other workers."""
     return len(getattr(dask_worker.data, "host", ()))
 
 
 def reductions(
     client: Any, figures: dict[str, float], library: str, gigabytes: float
 ) -> tuple[float, int]:
-    """Make an array in the memory of the workers and reduce it; how many blocks left the GPU."""
+    """Persist and reduce an array; return the mean of squares and the number of spilled blocks."""
     from distributed import wait
 
-    array(library, 0).std(axis=0).compute()  # kernels are compiled at the first use
+    array(library, 0).std(axis=0).compute()  # compiles the kernels
     lazy = array(library, gigabytes)
 
     def make() -> Any:
@@ -142,15 +142,15 @@ def reductions(
         wait(held)
         return held
 
-    x = timed(figures, "make", make)
+    x = time_call(figures, "make", make)
     moved = sum(client.run(moved_blocks).values())  # while x holds the blocks
-    mean = timed(figures, "mean of squares", (x**2).mean().compute)
-    timed(figures, "deviation by column", x.std(axis=0).compute)
+    mean = time_call(figures, "mean of squares", (x**2).mean().compute)
+    time_call(figures, "deviation by column", x.std(axis=0).compute)
     return float(mean), moved
 
 
 def flights(figures: dict[str, float], side: str, chosen: argparse.Namespace) -> float:
-    """Group the flights, many times over, by carrier and airport."""
+    """Group many copies of the flights by carrier and airport; return the total distance."""
     import dask
     import dask.dataframe as dd
 
@@ -161,12 +161,12 @@ def flights(figures: dict[str, float], side: str, chosen: argparse.Namespace) ->
 
     with dask.config.set({"dataframe.backend": "cudf" if side == "gpu" else "pandas"}):
         job(f"{chosen.folder}/once")
-        found = timed(figures, "read and group", lambda: job(f"{chosen.folder}/many"))
+        found = time_call(figures, "read and group", lambda: job(f"{chosen.folder}/many"))
     return float(found["distance"]["sum"].sum())
 
 
-def copies(folder: Path, count: int) -> None:
-    """The flights once, and many times over as links to the same files."""
+def link_copies(folder: Path, count: int) -> None:
+    """Prepare the flights once, and many times as links to the same files."""
     from hyperplane.demo.data import prepare
 
     source, _ = prepare(folder)
@@ -177,14 +177,14 @@ def copies(folder: Path, count: int) -> None:
                 os.link(file, folder / name / f"{number}-{file.name}")
 
 
-def machine() -> dict[str, Any]:
-    """What the figures hold for."""
+def describe_machine() -> dict[str, Any]:
+    """Return the hardware and package versions of this machine."""
     gpus: list[str] = []
     memory = 0
     if program := shutil.which("nvidia-smi"):
         query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-        told = subprocess.run(query, capture_output=True, text=True, check=False).stdout
-        for line in told.splitlines():
+        listed = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+        for line in listed.splitlines():
             name, _, size = line.rpartition(",")
             gpus.append(name)
             memory = max(memory, int(size) * 2**20 if size.strip().isdecimal() else 0)
@@ -201,26 +201,26 @@ def machine() -> dict[str, Any]:
         "ram": psutil.virtual_memory().total,
         "python": platform.python_version(),
         "versions": versions,
-        "worker": "dask-cuda" if is_there("dask_cuda") else "one process of the local engine",
+        "worker": "dask-cuda" if is_installed("dask_cuda") else "one process of the local engine",
     }
 
 
-def sizes(chosen: argparse.Namespace, gpu_memory: int) -> str:
-    """Fill in what the caller left open; say how far the spilling goes."""
+def choose_sizes(chosen: argparse.Namespace, gpu_memory: int) -> str:
+    """Choose the sizes that were not given, and describe the spilling."""
     room = psutil.virtual_memory().available / 1e9
     device = (gpu_memory or 16 * 2**30) / 1e9
     chosen.array_gb = chosen.array_gb or min(0.25 * device, 0.25 * room)
     beyond = 1.25 * device
     if chosen.spill_gb is None:
         chosen.spill_gb = beyond if beyond < 0.4 * room else min(0.4 * device, 0.4 * room)
-    # Half of the data stays on the GPU, or what it holds.
+    # At most half of the data stays on the GPU.
     chosen.spill_limit = min(0.8, 0.5 * chosen.spill_gb / device)
     limit = format_bytes(gb_to_bytes(chosen.spill_limit * device))
     return f"spill: {chosen.spill_gb:.3g} GB with {limit} on a GPU of {device:.4g} GB"
 
 
-def table(part: str, found: dict[str, abab.Figures]) -> Table:
-    """Medians, and the ratios of the rounds."""
+def build_table(part: str, found: dict[str, abab.Figures]) -> Table:
+    """Return a table of the medians and of the ratios of the rounds."""
     drawn = Table("figure", "CPU, s", "GPU, s", "CPU / GPU", "lowest to highest", title=part)
     for name, cpu in found["cpu"].items():
         gpu = found["gpu"][name]
@@ -235,20 +235,20 @@ def table(part: str, found: dict[str, abab.Figures]) -> Table:
     return drawn
 
 
-def measured(part: str, chosen: argparse.Namespace) -> dict[str, abab.Figures]:
-    """Both sides in turn; ends the program when their results differ."""
+def run_part(part: str, chosen: argparse.Namespace) -> dict[str, abab.Figures]:
+    """Run both sides alternately; exit if their results differ."""
     shared = [__file__, "--part", part, "--folder", chosen.folder]
     shared += ["--array-gb", str(chosen.array_gb), "--spill-gb", str(chosen.spill_gb)]
     shared += ["--spill-limit", str(chosen.spill_limit), "--engine-options", chosen.engine_options]
     commands = {side: [*shared, "--once", side] for side in ("cpu", "gpu")}
-    found = abab.in_turn(commands, chosen.rounds)
+    found = abab.run_alternately(commands, chosen.rounds)
     cpu, gpu = (found[side].pop("check")[-1] for side in ("cpu", "gpu"))
     if abs(cpu - gpu) > 1e-3 * abs(cpu):
-        sys.exit(f"{part}: the CPU says {cpu}, the GPU says {gpu}")
+        sys.exit(f"{part}: results differ, {cpu} on the CPU and {gpu} on the GPU")
     return found
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parts", nargs="+", choices=list(NEEDS), default=list(NEEDS))
@@ -264,34 +264,34 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    chosen = arguments()
+    chosen = parse_arguments()
     if chosen.once:
-        print(json.dumps(once(chosen.once, chosen.part, chosen)))
+        print(json.dumps(run_once(chosen.once, chosen.part, chosen)))
         return
     usable, reason = registry.load("cuda").available()
     if not cuda_devices.gpus().visible:
         sys.exit(f"nothing was measured: {reason}")
-    if not (is_there("cupy") or is_there("cudf")):
+    if not (is_installed("cupy") or is_installed("cudf")):
         sys.exit("nothing was measured: neither CuPy nor cuDF is installed (hyperplane[gpu])")
-    here = machine()
+    here = describe_machine()
     shown = Console(stderr=chosen.json)
     shown.print(f"{here['cores']} cores, {format_bytes(here['ram'])}; GPUs: {here['gpus']}")
     shown.print(f"workers: {here['worker']}{'' if usable else f' ({reason})'}")
-    shown.print(sizes(chosen, here["gpu_memory"]))
+    shown.print(choose_sizes(chosen, here["gpu_memory"]))
     parts: dict[str, Any] = {}
     left_out = {}
     with tempfile.TemporaryDirectory() as folder:
         chosen.folder = folder
         for part in chosen.parts:
-            missing = [module for module in NEEDS[part] if not is_there(module)]
+            missing = [module for module in NEEDS[part] if not is_installed(module)]
             if missing:
                 left_out[part] = "not installed: " + ", ".join(missing)
-                shown.print(f"{part}: left out, {left_out[part]}")
+                shown.print(f"{part}: skipped, {left_out[part]}")
                 continue
             if part == "flights":
-                copies(Path(folder), chosen.copies)
-            parts[part] = measured(part, chosen)
-            shown.print(table(part, parts[part]))
+                link_copies(Path(folder), chosen.copies)
+            parts[part] = run_part(part, chosen)
+            shown.print(build_table(part, parts[part]))
     if chosen.json:
         print(json.dumps({"machine": here, "parts": parts, "left_out": left_out}, indent=1))
 

@@ -1,9 +1,9 @@
-"""Pipeline jobs: what a step, a submission and a notebook cost beyond the work itself.
+"""Pipeline jobs: overhead of a step, of a submission and of a notebook.
 
-- A pipeline of ``--steps`` steps of ``true``, one after another, against as many bare
-  ``subprocess.run``, in turns; the overhead of one step is the difference.
-- From ``submit`` to the start of the first step, when the supervisor runs and when it does not.
-- A notebook as a job against papermill's own command.
+- A pipeline of ``--steps`` sequential steps of ``true`` against as many calls of
+  ``subprocess.run``, alternating; the overhead of a step is the difference.
+- From ``submit`` to the start of the first step, with and without a running supervisor.
+- A notebook as a job against the command line of papermill.
 - ``--many`` jobs of ``sleep 0.1``, with at most 100 pending or in progress.
 
     python benchmarks/jobs.py --rounds 5 --steps 50 --many 2000
@@ -39,7 +39,7 @@ def _bare(count: int) -> float:
 
 
 def _to_start() -> tuple[float, float]:
-    """Seconds of ``submit`` itself, and until the first step runs."""
+    """Return the seconds of ``submit``, and the seconds until the first step runs."""
     from hyperplane.jobs import Pipeline, Step, submit
 
     began = time.time()
@@ -80,11 +80,11 @@ def _papermill(notebook: Path) -> float:
 
 def _many(count: int, at_most: int = 100) -> dict[str, float]:
     from hyperplane.jobs import Pipeline, Step, submit
-    from hyperplane.jobs.home import the_store
+    from hyperplane.jobs.home import open_store
     from hyperplane.jobs.states import OPEN
 
     made = Pipeline.from_steps("m", [Step(name="s", kind="command", argv=("sleep", "0.1"))])
-    store, began, submitting = the_store(), time.perf_counter(), 0.0
+    store, began, submitting = open_store(), time.perf_counter(), 0.0
     jobs = []
     while len(jobs) < count:
         free = at_most - len(store.find(statuses=OPEN))
@@ -136,7 +136,7 @@ def main() -> None:
         if asked.many:
             figures |= {f"{asked.many} jobs, {k}": v for k, v in _many(asked.many).items()}
         print(json.dumps({name: round(value, 3) for name, value in figures.items()}, indent=1))
-        time.sleep(4)  # until the supervisor has ended
+        time.sleep(4)  # until the supervisor has exited
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One process with two threads against two processes with one thread, on dataframe work.
+"""One process with two threads against two processes with one thread, on dataframe queries.
 
-Real flights (the demo's data), the same queries on both layouts, in turn, each in a process of its
-own. Times are of the queries alone, after a first one has loaded what workers load.
+The same queries on real flights (the demo's data) with both layouts, each run a separate process,
+alternating. Times are those of the queries, after a first query that makes workers import modules.
 
     python benchmarks/layout.py --rounds 5 --data hyperplane-demo/flights
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from abab import in_turn, report
+from abab import print_report, run_alternately
 
 RUN = """
 import json, time
@@ -61,8 +61,8 @@ def main() -> None:
         text = RUN.replace("PROCS", str(procs)).replace("THREADS", str(threads))
         return ["-c", text.replace("DATA", repr(arguments.data))]
 
-    found = in_turn({"1 x 2": command(1, 2), "2 x 1": command(2, 1)}, arguments.rounds)
-    report("queries on the flights", found, "1 x 2", "2 x 1")
+    found = run_alternately({"1 x 2": command(1, 2), "2 x 1": command(2, 1)}, arguments.rounds)
+    print_report("queries on the flights", found, "1 x 2", "2 x 1")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CPU seconds and memory of a process and all that it started."""
+"""CPU seconds and memory of a process and its descendants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _tree() -> list[psutil.Process]:
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process and its descendants, ended children included."""
+    """Return user and system time of this process and its descendants, also of ended ones."""
     total = 0.0
     for process in _tree():
         try:
@@ -29,7 +29,7 @@ def cpu_seconds() -> float:
 
 
 def memory_mb() -> float:
-    """Anonymous memory of this process and its descendants: what is not just file cache."""
+    """Return the anonymous memory (without file cache) of this process and its descendants."""
     total = 0
     for process in _tree():
         try:
@@ -42,7 +42,7 @@ def memory_mb() -> float:
     return total / 1000
 
 
-class _Peak(threading.Thread):
+class _PeakMemoryThread(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.highest = memory_mb()
@@ -58,13 +58,13 @@ class _Peak(threading.Thread):
         return self.highest
 
 
-def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Do some work; return its result and CPU seconds, wall seconds and peak memory."""
+def measure(function: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """Call a function; return its result and its CPU seconds, wall seconds and peak memory."""
     idle = memory_mb()
-    peak = _Peak()
+    peak = _PeakMemoryThread()
     peak.start()
     cpu, wall = cpu_seconds(), time.perf_counter()
-    result = work()
+    result = function()
     figures = {"cpu_s": cpu_seconds() - cpu, "wall_s": time.perf_counter() - wall}
     highest = peak.end()
     return result, {**figures, "peak_mb": highest, "growth_mb": highest - idle}

@@ -1,7 +1,7 @@
-"""Reading files: the usual Dask form, ours, and pandas, Polars and DuckDB beside them.
+"""Reading files: Dask's readers, hyperplane, pandas, Polars and DuckDB.
 
-Each runs in a process of its own, in turn, with two threads; data is made once, imports are not
-counted. CPU is that of the process and its children.
+Each run is a separate process with two threads, alternating. The data is written once; imports are
+not measured. CPU seconds are those of the process and its children.
 
     python benchmarks/readers.py --rounds 5
 """
@@ -28,7 +28,7 @@ AVRO_COLUMNS = ["user", "kind", "value", "time"]
 
 
 def make(folder: Path, rows: int) -> None:
-    """Wide Parquet, raw TPC-H-like Parquet, CSV and Avro."""
+    """Write wide Parquet, raw Parquet similar to TPC-H, CSV and Avro files."""
     import fastavro
     import numpy as np
     import pyarrow as pa
@@ -147,7 +147,7 @@ def duckdb(job: str, folder: str) -> Any:
 
     connection = duckdb.connect(config={"threads": THREADS})
     if job == "avro":
-        raise NotImplementedError("DuckDB reads Avro by an extension that has to be downloaded")
+        raise NotImplementedError("DuckDB reads Avro with an extension that must be downloaded")
     kind = "csv" if job.startswith("csv") else "parquet"
     files = f"{folder}/{job.split()[0]}/*.{kind}"
     names = {"wide": WANTED, "csv two columns": ["f0", "s0"]}.get(job)
@@ -173,19 +173,19 @@ def _cpu() -> float:
     return sum(one.ru_utime + one.ru_stime for one in each)
 
 
-def one(form: str, folder: str) -> None:
-    """Do all jobs in one form; print the figures of each."""
+def run_form(form: str, folder: str) -> None:
+    """Run all jobs with one library; print the figures of each."""
     import dask
     import dask.bag
     import dask.dataframe
 
-    import hyperplane.collections.frames.read  # noqa: F401 - imports are not counted
+    import hyperplane.collections.frames.read  # noqa: F401 - imports are not measured
 
     dask.config.set(scheduler="threads", num_workers=THREADS)
     figures = {}
     for job in JOBS:
         try:
-            FORMS[form](job, f"{folder}/few")  # what is made on first use is not counted
+            FORMS[form](job, f"{folder}/few")  # initialization on first use is not measured
         except NotImplementedError:
             figures |= {f"{job} cpu": math.nan, f"{job} wall": math.nan}
             continue
@@ -197,21 +197,21 @@ def one(form: str, folder: str) -> None:
 
 
 def main() -> None:
-    """Make the data, run all forms in turn, print the medians."""
+    """Write the data, run all libraries alternately, print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--one", nargs=2, metavar=("FORM", "FOLDER"))
     options = parser.parse_args()
     if options.one:
-        one(*options.one)
+        run_form(*options.one)
         return
     with tempfile.TemporaryDirectory(prefix="hyperplane-readers-") as folder:
         make(Path(folder), options.rows)
         make(Path(folder, "few"), 400)
         commands = {form: [__file__, "--one", form, folder] for form in FORMS}
-        found = abab.in_turn(commands, options.rounds)
-    abab.report(f"Readers, {options.rows} rows", found, "ours", "usual")
+        found = abab.run_alternately(commands, options.rounds)
+    abab.print_report(f"Readers, {options.rows} rows", found, "ours", "usual")
     print(f"\n{'medians':28}" + "".join(f"{form:>12}" for form in FORMS))
     for key in found["ours"]:
         row = "".join(f"{statistics.median(found[form][key]):12.3f}" for form in FORMS)

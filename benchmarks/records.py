@@ -1,9 +1,9 @@
-"""Jobs on JSON lines: the usual Dask form, hyperplane.bag, Polars and DuckDB.
+"""Jobs on JSON lines: plain Dask bags, hyperplane.bag, Polars and DuckDB.
 
-Generates a log of events and runs each job with each engine in turn, every run in a process of its
-own. CPU is of the whole process tree, start of Python and imports included; ``job`` leaves these
-out; the peak is that of the main process. Dask computes with threads, or with processes, its
-default for bags, where that is said.
+Generates a log of events and runs each job with each engine, every run a separate process,
+alternating. CPU seconds are those of the whole process tree, with the start of Python and imports;
+``job`` excludes these. The peak is that of the main process. Dask uses threads; the rows marked
+"processes" use processes, Dask's default for bags.
 
     python benchmarks/records.py --rows 1000000 --rounds 3
 """
@@ -17,7 +17,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from abab import Figures, in_turn
+from abab import Figures, run_alternately
 
 HEAD = """
 import json, os, resource, sys, time
@@ -49,7 +49,7 @@ DUCKDB = """import duckdb
     duckdb.sql("set threads=%d" % os.cpu_count())
     log = f"read_ndjson('{URL}')" """
 
-# For each job: how to get one number of the answer, then the answer by each engine.
+# For each job: the expression for one number of the answer, and the code of each engine.
 JOBS: dict[str, dict[str, str]] = {
     "count by type": {
         "check": "max(count for _, count in answer)",
@@ -96,7 +96,7 @@ JOBS: dict[str, dict[str, str]] = {
 
 
 def generate(file: Path, rows: int) -> None:
-    """A log of about 170 bytes a line: users and paths by a power law, six types."""
+    """Write a log of about 170 bytes per line: users by a power law, six types of events."""
     draw = random.Random(1)
     users = [f"u{int(draw.paretovariate(0.7)) % 50_000}" for _ in range(10_000)]
     kinds = ["view", "click", "buy", "scroll", "login", "logout"]
@@ -118,7 +118,7 @@ def generate(file: Path, rows: int) -> None:
 
 
 def programs(job: dict[str, str], url: str, processes: bool) -> dict[str, list[str]]:
-    """For each engine the arguments of Python that run one job."""
+    """Return, for each engine, the arguments of Python that run one job."""
     usual = USUAL.format(scheduler="threads")
     setups = {"usual": usual, "ours": OURS, "polars": POLARS, "duckdb": DUCKDB}
     jobs = {name: (setups[name], text) for name, text in job.items() if name != "check"}
@@ -131,7 +131,7 @@ def programs(job: dict[str, str], url: str, processes: bool) -> dict[str, list[s
 
 
 def show(title: str, found: dict[str, Figures]) -> None:
-    """Medians of each engine, and how many times the CPU of ours the usual form takes."""
+    """Print the medians of each engine, and its CPU seconds relative to hyperplane."""
     answers = {name: set(figures["check"]) for name, figures in found.items()}
     same = len(set.union(*answers.values())) == 1
     print(f"\n{title}: answers {'equal' if same else f'DIFFER: {answers}'}")
@@ -156,7 +156,7 @@ def main() -> None:
         print(f"{arguments.rows} records, {file.stat().st_size / 1e6:.0f} MB")
         for title, job in JOBS.items():
             commands = programs(job, str(file), arguments.processes)
-            show(title, in_turn(commands, arguments.rounds))
+            show(title, run_alternately(commands, arguments.rounds))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One share of a large CSV: ``shard_rows``, and reading all of it to keep a share.
+"""One shard of a large CSV: ``shard_rows`` against reading the whole file.
 
-Each runs in a process of its own, in turn; the file is made once, imports are not counted. Memory
-is the peak of the process less what it had before it began to read.
+Each run is a separate process, alternating. The file is written once; imports are not measured.
+Memory is the peak of the process minus its memory before it reads.
 
     python benchmarks/shard_rows.py --size 1GB --shards 8 --rounds 5
 """
@@ -22,7 +22,7 @@ ROWS = 200_000
 
 
 def make(path: Path, size: int) -> None:
-    """Rows of numbers, words and, now and then, a text of two lines, up to a size."""
+    """Write rows of numbers, words and some texts of two lines, up to a size."""
     import numpy as np
     import pandas as pd
 
@@ -47,8 +47,8 @@ def make(path: Path, size: int) -> None:
             file.write(rows)
 
 
-def once(how: str, path: str, shards: int) -> None:
-    """One measurement in this process, as JSON."""
+def run_once(how: str, path: str, shards: int) -> None:
+    """Run one measurement in this process; print it as JSON."""
     import numpy as np
     import pandas as pd
 
@@ -75,11 +75,11 @@ def main() -> None:
     parser.add_argument("--size", default="1GB")
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", help="where the file is made; a temporary folder by default")
+    parser.add_argument("--folder", help="folder of the file; a temporary folder by default")
     parser.add_argument("--once", nargs=2, metavar=("HOW", "PATH"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.once:
-        once(*chosen.once, chosen.shards)
+        run_once(*chosen.once, chosen.shards)
         return
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         path = Path(folder, "big.csv")
@@ -89,9 +89,9 @@ def main() -> None:
             name: [__file__, "--shards", str(chosen.shards), "--once", name, str(path)]
             for name in ("load all", "ours")
         }
-        found = abab.in_turn(commands, chosen.rounds)
-    print(f"One of {chosen.shards} shares of a CSV of {size / 1e9:.2f} GB, {chosen.rounds} rounds")
-    print(f"{'':14}{'load all':>10}{'ours':>10}   times less (min-max)")
+        found = abab.run_alternately(commands, chosen.rounds)
+    print(f"One of {chosen.shards} shards of a CSV of {size / 1e9:.2f} GB, {chosen.rounds} rounds")
+    print(f"{'':14}{'load all':>10}{'ours':>10}   ratio (min-max)")
     for key, ours in found["ours"].items():
         theirs = found["load all"][key]
         less = [there / here for there, here in zip(theirs, ours, strict=True)]

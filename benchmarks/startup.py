@@ -1,7 +1,7 @@
-"""How long a cluster takes to start, and until the first dataframe result is there.
+"""Time to start a cluster, and to the first dataframe result.
 
-A is plain ``LocalCluster``, B is ``hyperplane.initialize_cluster``, both with the same layout, each
-in a process of its own, in turn. ``dask.distributed`` is imported before the clock starts, in both.
+A is a plain ``LocalCluster``, B is ``hyperplane.initialize_cluster`` with the same layout. Each run
+is a separate process, alternating; ``dask.distributed`` is imported before the measurement.
 
     python benchmarks/startup.py --rounds 7
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 
-from abab import in_turn, report
+from abab import print_report, run_alternately
 
-# What the two runs have in common: the clock, and the first job of a notebook.
+# Common code of both runs: the measurement, and the first job of a notebook.
 JOB = """
 import json, sys, time
 import dask.distributed
@@ -79,9 +79,9 @@ def main() -> None:
         "both": ["-c", IMPORT.replace("MODULE", "dask.distributed, hyperplane")],
         "hyperplane, used": ["-c", IMPORT.replace("MODULE", "hyperplane; hyperplane.size_cluster")],
     }
-    found = in_turn(imports, arguments.rounds)
+    found = run_alternately(imports, arguments.rounds)
     for name in list(imports)[1:]:
-        report("import in a new process", found, name, "dask.distributed")
+        print_report("import in a new process", found, name, "dask.distributed")
     for layout in arguments.layouts:
         procs, threads = map(int, layout.split("x"))
         for situation, before in (
@@ -92,9 +92,9 @@ def main() -> None:
                 "plain": script(PLAIN, procs, threads, before),
                 "hyperplane": script(OURS, procs, threads, before),
             }
-            found = in_turn(runs, arguments.rounds)
+            found = run_alternately(runs, arguments.rounds)
             title = f"{procs} processes x {threads} threads, {situation}"
-            report(title, found, "hyperplane", "plain")
+            print_report(title, found, "hyperplane", "plain")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Saving a dataframe to a local disk: ``hyperplane.save`` against Dask's ``to_parquet``.
 
-The dataframe is in the memory of one worker process of two threads; each measurement runs in a
-process of its own and writes to a new folder. What is saved again, unchanged, is measured too.
+The dataframe is persisted in one worker process with two threads. Each measurement is a separate
+process that writes to a new folder, and then saves the unchanged dataframe again.
 
     python benchmarks/storage.py --size 1GB --partitions 16 --rounds 5
 """
@@ -21,7 +21,7 @@ ROW = 8 + 8 + 8 + 8
 
 
 def block(number: int, rows: int) -> Any:
-    """One partition: whole numbers, measured values, times and few words."""
+    """Return one partition: integers, floats, times and a column of few values."""
     import numpy as np
     import pandas as pd
 
@@ -36,8 +36,8 @@ def block(number: int, rows: int) -> Any:
     )
 
 
-def once(how: str, folder: str, size: int, partitions: int) -> None:
-    """One measurement in this process, as JSON."""
+def run_once(how: str, folder: str, size: int, partitions: int) -> None:
+    """Run one measurement in this process; print it as JSON."""
     import dask.dataframe as dd
     from distributed import wait
 
@@ -81,13 +81,15 @@ def main() -> None:
     parser.add_argument("--once", choices=("ours", "dask"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.once:
-        once(chosen.once, chosen.folder, parse_bytes(chosen.size), chosen.partitions)
+        run_once(chosen.once, chosen.folder, parse_bytes(chosen.size), chosen.partitions)
         return
     shared = ["--size", chosen.size, "--partitions", str(chosen.partitions), "--folder"]
     command = [__file__, *shared, chosen.folder, "--once"]
-    found = abab.in_turn({name: [*command, name] for name in ("ours", "dask")}, chosen.rounds)
+    found = abab.run_alternately(
+        {name: [*command, name] for name in ("ours", "dask")}, chosen.rounds
+    )
     title = f"{chosen.size} in {chosen.partitions} partitions"
-    abab.report(title, found, "ours", "dask")
+    abab.print_report(title, found, "ours", "dask")
 
 
 if __name__ == "__main__":

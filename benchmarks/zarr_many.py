@@ -1,10 +1,9 @@
-"""Many Zarr stores that answer late: the usual ways of opening them, and ``open_zarr_many``.
+"""Many Zarr stores with latency: the common ways to open them, and ``open_zarr_many``.
 
-The stores lie in local files, behind a file system that waits before each read as an object store
-would; it is asynchronous, as those of the clouds are, and the same for all forms. Each run is a
-process of its own, in turn. Counted are the wall time and the CPU time of the process and its
-workers from the call to the result, and the highest memory of all of them. Imports are made
-before the clock starts; starting a cluster is a column of its own.
+The stores are local files behind an asynchronous file system that waits before each read, like an
+object store. Each run is a separate process, alternating. Measured are the wall time and the CPU
+time of the process and its workers from the call to the result, and their peak memory. Imports
+happen before the measurement; the start of a cluster is a separate column.
 
     python benchmarks/zarr_many.py --stores 24 --rounds 3
 """
@@ -29,7 +28,7 @@ import numpy as np
 import pandas as pd
 import psutil
 import xarray as xr
-from abab import in_turn
+from abab import run_alternately
 from fsspec.asyn import AsyncFileSystem
 
 DAYS, LATITUDES, LONGITUDES = 10, 60, 90
@@ -37,8 +36,8 @@ VARIABLES = ("rain", "wind", "snow", "sun")
 RULES = {"compat": "no_conflicts", "combine_attrs": "no_conflicts", "join": "outer"}
 
 
-class Late(AsyncFileSystem):
-    """Local files that answer after a while."""
+class DelayedFileSystem(AsyncFileSystem):
+    """Local file system with a delay before each request."""
 
     protocol = "late"
 
@@ -71,11 +70,11 @@ class Late(AsyncFileSystem):
         return {"name": str(path), "size": path.stat().st_size, "type": kind}
 
 
-fsspec.register_implementation("late", Late, clobber=True)
+fsspec.register_implementation("late", DelayedFileSystem, clobber=True)
 
 
 def write(folder: Path, stores: int) -> None:
-    """Stores of ten days each on one grid, with its latitudes and longitudes."""
+    """Write stores of ten days each on one grid, with its latitudes and longitudes."""
     rng = np.random.default_rng(0)
     grid = rng.random((LATITUDES, LONGITUDES))
     for number in range(stores):
@@ -143,7 +142,7 @@ def ours_merge_load(urls: list[str], client: Any) -> xr.Dataset:
     return open_zarr_many(urls, load=True)
 
 
-#: Each form, and whether it needs a cluster.
+#: Name -> function that opens the stores, and whether it runs on a cluster.
 FORMS: dict[str, tuple[Callable[[list[str], Any], xr.Dataset], bool]] = {
     "sequential, merge": (sequential, False),
     "sequential, concat": (sequential_concat, False),
@@ -157,8 +156,8 @@ FORMS: dict[str, tuple[Callable[[list[str], Any], xr.Dataset], bool]] = {
 }
 
 
-class Watch:
-    """CPU time and the highest memory of this process and all below it."""
+class ProcessTreeMonitor:
+    """Measures CPU time and peak memory of this process and its descendants."""
 
     def __init__(self) -> None:
         self.me, self.peak, self.over = psutil.Process(), 0, threading.Event()
@@ -182,13 +181,13 @@ class Watch:
 
 
 def _first_use(url: str) -> None:
-    """Open and read a store without delay: what is imported on first use is not compared."""
+    """Open and read a store without delay, so that imports on first use are not measured."""
     xr.open_zarr(url.removeprefix("late://")).load(scheduler="sync")
 
 
 def run(name: str, folder: str) -> None:
-    """One form once; its figures on the last line."""
-    import hyperplane.array  # noqa: F401 - imports are not what is compared
+    """Run one form once; print its figures as JSON."""
+    import hyperplane.array  # noqa: F401 - imports are not measured
 
     warnings.simplefilter("ignore")
     form, with_cluster = FORMS[name]
@@ -197,7 +196,7 @@ def run(name: str, folder: str) -> None:
     import dask.array  # noqa: F401
     import distributed
 
-    watch = Watch()
+    watch = ProcessTreeMonitor()
     watch.thread.start()
     began, client, cluster = time.perf_counter(), None, None
     if with_cluster:
@@ -237,7 +236,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("FORM", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        import zarr_many  # by its name, so that workers can import the class of the files
+        import zarr_many  # not __main__, so that workers can import the file system
 
         zarr_many.run(*arguments.one)
         return
@@ -245,13 +244,13 @@ def main() -> None:
         warnings.simplefilter("ignore")
         write(Path(folder), arguments.stores)
         commands = {name: [sys.argv[0], "--one", name, folder] for name in FORMS}
-        found = in_turn(commands, arguments.rounds)
+        found = run_alternately(commands, arguments.rounds)
     sums = {round(value, 3) for figures in found.values() for value in figures.pop("sum")}
-    assert len(sums) == 1, f"the forms do not agree: {sums}"
-    report(found, arguments.stores)
+    assert len(sums) == 1, f"the results of the forms differ: {sums}"
+    print_medians(found, arguments.stores)
 
 
-def report(found: dict[str, dict[str, list[float]]], stores: int) -> None:
+def print_medians(found: dict[str, dict[str, list[float]]], stores: int) -> None:
     columns = list(next(iter(found.values())))
     print(f"\n{stores} stores, 50 ms a read, medians; times x of 'sequential, merge'")
     print(

@@ -1,4 +1,4 @@
-"""How Sphinx builds these pages."""
+"""Sphinx configuration of the documentation."""
 
 import hyperplane
 
@@ -14,9 +14,9 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # numpydoc's sections say it
+autodoc_typehints = "none"  # types are in the numpydoc sections
 numpydoc_show_class_members = False
-autosummary_generate = False  # numpydoc loads it; nothing here uses it
+autosummary_generate = False  # numpydoc loads autosummary, which is not used
 
 html_theme = "pydata_sphinx_theme"
 html_title = "hyperplane"

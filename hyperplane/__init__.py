@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         StartTimeout,
         UnknownPool,
     )
-    from hyperplane.jobs.decorating import job
+    from hyperplane.jobs.decorator import job
     from hyperplane.shards.files import shard_files
     from hyperplane.shards.identity import Shard, shard
     from hyperplane.shards.output import output_path
@@ -107,8 +107,8 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# Where each name lives; imported on first use, so that importing the package stays cheap.
-_HOMES = {
+# Module -> its public names; imported on first use, so that importing the package stays cheap.
+_NAMES_BY_MODULE = {
     "hyperplane.cluster": (
         "get_cluster",
         "initialize_cluster",
@@ -117,7 +117,7 @@ _HOMES = {
         "start",
     ),
     "hyperplane.config": ("get_pool", "pools"),
-    "hyperplane.jobs.decorating": ("job",),
+    "hyperplane.jobs.decorator": ("job",),
     "hyperplane.errors": (
         "ConfigError",
         "DataError",
@@ -150,11 +150,11 @@ _HOMES = {
     "hyperplane.storage.loading": ("load",),
     "hyperplane.storage.saving": ("save",),
 }
-# Modules of helpers, one for each kind of collection; imported on first use too.
+# Public modules, also imported on first use.
 _MODULES = ("array", "bag", "dataframe", "jobs", "storage")
-# Also public, and not part of a star import: their names are too common.
+# Public modules that a star import leaves out, because their names are common.
 _OTHER_MODULES = ("errors", "notebook_common", "utils")
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 _defaults.register()
 _frame_tokens.register()
@@ -164,9 +164,9 @@ _shared_expressions.register()
 def __getattr__(name: str) -> Any:
     if name in _MODULES or name in _OTHER_MODULES:
         return importlib.import_module(f"hyperplane.{name}")
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'hyperplane' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    value = getattr(importlib.import_module(_MODULE_OF_NAME[name]), name)
     globals()[name] = value
     return value
 

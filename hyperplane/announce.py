@@ -1,9 +1,8 @@
-"""The documented lines that ``initialize_cluster`` prints, and the words of a verbose start.
+"""Lines that ``initialize_cluster`` prints while a cluster starts.
 
-The lines go to standard output, because published programs and notebooks show them: exactly as
-documented where the engine has pods; elsewhere one line on what is started takes the place of the
-two on the scheduler's pod. What differs from the request goes to standard error, in one line, so
-that the documented output stays what it is.
+The documented lines go to standard output, because published programs and notebooks show them.
+Engines without pods replace the two lines about the scheduler's pod by one line of their choice.
+Differences from the request go to standard error, which keeps the documented output unchanged.
 """
 
 from __future__ import annotations
@@ -23,42 +22,44 @@ if TYPE_CHECKING:
 BRAND = "👉 Hyperplane:"
 
 
-def before(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
-    """What is printed before anything is started, and after other clusters were closed for it."""
+def print_start_lines(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
+    """Print the lines before a start; ``closed`` names the clusters that it replaces."""
     request = plan.request
     if request.logging == "verbose":
-        _say(str(plan))
-    _say(f"{BRAND} selecting worker node pool")
-    _say(f"{BRAND} selecting scheduler node pool")
+        _print_line(str(plan))
+    _print_line(f"{BRAND} selecting worker node pool")
+    _print_line(f"{BRAND} selecting scheduler node pool")
     if request.scheduler_deploy_mode == "remote":
         engine = registry.load(plan.engine)
         if isinstance(engine, SupportsStartLine):
-            _say(f"{BRAND} {engine.start_line(plan)}")
+            _print_line(f"{BRAND} {engine.start_line(plan)}")
         else:
-            _say("Creating scheduler pod on cluster. This may take some time.")
-            _say(f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.")
+            _print_line("Creating scheduler pod on cluster. This may take some time.")
+            _print_line(
+                f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container."
+            )
     replaced = f"closed {', '.join(closed)} first (replace=True)" if closed else ""
     for line in (replaced, plan.fit_note, *plan.alerts):
         if line:
             print(f"{BRAND} {line}", file=sys.stderr, flush=True)
 
 
-def after(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
-    """What is printed when the workers are there."""
+def print_ready_lines(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
+    """Print the lines for a cluster whose workers are connected."""
     address, remote = dashboard, plan.request.scheduler_deploy_mode == "remote"
     if remote:
         address = documented_address(dashboard, plan.name)
     if remote and not isinstance(registry.load(plan.engine), SupportsStartLine):
-        _say(f"{BRAND} In a few minutes you'll be able to access the dashboard at {address}")
+        _print_line(f"{BRAND} In a few minutes you'll be able to access the dashboard at {address}")
     else:
-        _say(f"{BRAND} you can access your dask dashboard at {address}")
-    _say(f"{BRAND} to get logs from all workers, do `cluster.get_logs()`")
+        _print_line(f"{BRAND} you can access your dask dashboard at {address}")
+    _print_line(f"{BRAND} to get logs from all workers, do `cluster.get_logs()`")
     if plan.request.logging == "verbose":
-        _say(f"ready in {seconds:.2f} s: {plural(plan.dask_workers, 'worker process')}")
+        _print_line(f"ready in {seconds:.2f} s: {plural(plan.dask_workers, 'worker process')}")
 
 
 def documented_address(dashboard: str, name: str) -> str:
-    """The documented form of a dashboard's address, ``.../<cluster name>/status``, if there is one.
+    """Dashboard address in the documented form ``.../<cluster name>/status``.
 
     Examples
     --------
@@ -67,11 +68,11 @@ def documented_address(dashboard: str, name: str) -> str:
     >>> documented_address("http://127.0.0.1:8000/clusters/1f2e/status", "dask-cluster-1")
     'http://127.0.0.1:8000/clusters/1f2e/status'
     """
-    # Other links lead through a proxy, of a site or a gateway, which knows no such path.
+    # Other addresses belong to a proxy or gateway, which does not serve this path.
     if not re.fullmatch(r"http://127\.0\.0\.1:\d+/status", dashboard):
         return dashboard
     return dashboard.removesuffix("/status") + f"/{name}/status"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)

@@ -1,6 +1,6 @@
-"""Helpers for Dask arrays: many Zarr stores as one data set, and chunks of a good size.
+"""Helpers for Dask arrays: open many Zarr stores as one data set, choose chunk sizes.
 
-The extra ``array`` brings what they need: ``pip install 'hyperplane[array]'``.
+They require the extra ``array``: ``pip install 'hyperplane[array]'``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Helpers for Dask bags: records from files, selected, counted and made a dataframe.
+"""Helpers for Dask bags: read records from files, select, count, convert to a dataframe.
 
-Each takes a bag, of :func:`read_records` or any other, and gives a lazy one; :func:`take`
-computes, as the method of that name does.
+Each takes a bag and returns a lazy bag, except :func:`take`, which computes as ``Bag.take`` does.
 """
 
 from __future__ import annotations

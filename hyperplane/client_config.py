@@ -1,7 +1,8 @@
-"""Dask's configuration, as it was before the first of several clients once all are closed.
+"""Restore Dask's configuration once all of several default clients are closed.
 
-Every default client of Dask sets ``scheduler`` and remembers what it found; the last one to close
-puts that back. Unless it was also the first to open, what it found is the value of another client.
+Each default client of Dask sets ``scheduler``, saves the previous value, and restores it when it
+closes. If clients do not close in reverse order, the last one to close restores the value of
+another client. This module shares the value that the first client saved with all later ones.
 """
 
 from __future__ import annotations
@@ -9,39 +10,35 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.dask_settings import restore_client_settings
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
-def restore_after(client: Client, lent_to: str = "") -> None:
-    """Let the last client to close put back what the first one to open found.
+def restore_config_after(client: Client, lent_to: str = "") -> None:
+    """Make the last client to close restore the configuration before the first one opened.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        One that this package has opened. Other clients of the program may open before and after it.
-    lent_to : str
-        The name under which settings are lent to this client alone; they are taken back with it.
+    Other clients of the program may open before and after this one. ``lent_to`` is the key of the
+    settings that hold only while this client is open.
     """
-    _share()
-    _wrap(client, lent_to)
+    _share_saved_config()
+    _restore_on_close(client, lent_to)
 
 
-def _wrap(client: Client, lent_to: str = "") -> None:
-    """Let a client, when it closes, put back what the oldest one has found."""
+def _restore_on_close(client: Client, lent_to: str = "") -> None:
+    """Make a client restore the configuration that the oldest client saved when it closes."""
     from distributed.client import _current_client
 
-    # A bound method would make a cycle, and a client is closed when its last name goes.
+    # A bound method would be a reference cycle; a client is closed when its last reference goes.
     reference = weakref.ref(client)
 
     async def _close(fast: bool = False) -> Any:
-        _share()  # with clients that have opened since
-        take_back(lent_to)
+        _share_saved_config()  # for clients that have opened since
+        restore_client_settings(lent_to)
         this = cast("Client", reference())
-        # Within ``with client:`` Dask takes that client for open, and puts back nothing. Clients
-        # that were opened in there close in this context even after the end of the block.
+        # Within ``with client:`` Dask considers that client open and restores nothing. Clients
+        # opened inside the block close in this context even after its end.
         entered = _current_client.set(None)
         try:
             return await type(this)._close(this, fast=fast)
@@ -51,15 +48,15 @@ def _wrap(client: Client, lent_to: str = "") -> None:
     vars(client)["_close"] = _close
 
 
-def _share() -> None:
-    """Give all open default clients the record of the oldest of them, and a close that uses it."""
+def _share_saved_config() -> None:
+    """Share the configuration that the oldest open default client saved with all of them."""
     from distributed.client import _global_clients
 
-    # The keys of this mapping count the clients as they open.
+    # The keys of this mapping number the clients in the order in which they opened.
     numbered = sorted(_global_clients.items(), key=lambda item: item[0])
     opened = [client for _, client in numbered if hasattr(client, "_set_config")]
     for each in opened[1:]:
         each._set_config = opened[0]._set_config
     for each in opened:
         if "_close" not in vars(each):
-            _wrap(each)
+            _restore_on_close(each)

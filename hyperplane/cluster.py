@@ -1,36 +1,35 @@
-"""The route of a cluster: request -> plan -> start -> (client, cluster)."""
+"""Public functions that plan, start and find clusters."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace as replace_fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import announce, config
 from hyperplane.call_arguments import (
-    LEFT_OUT,
     Advice,
-    advised,
-    beside_a_plan,
-    checked_flag,
-    given_of,
-    marks_left_out,
-    of_the_step,
-    with_merged_policy,
+    advised_arguments,
+    check_flag,
+    find_arguments_beside_plan,
+    mark_omitted,
+    merge_memory_policy,
+    read_step_arguments,
 )
-from hyperplane.call_sites import call_site, close_previous, remember
-from hyperplane.client_config import restore_after
-from hyperplane.compat import keep_old_methods
+from hyperplane.client_config import restore_config_after
+from hyperplane.compat import add_removed_methods
 from hyperplane.engines import interrupts, registry
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 from hyperplane.errors import EngineUnavailable, Fault, check
-from hyperplane.planning import Study
+from hyperplane.planning import Planner
 from hyperplane.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.request import read_request
+from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
+from hyperplane.started_clusters import close_previous_clusters, current_location, remember_cluster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -38,28 +37,55 @@ if TYPE_CHECKING:
 
 
 @check_call(outcome="nothing was started")
-@marks_left_out
-def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan:
-    """Work out what :func:`initialize_cluster` would start, without starting anything.
+@mark_omitted
+def plan_cluster(
+    num_workers: int | Advice = 2,
+    *,
+    local_mode: bool = False,
+    worker_spec_yaml: str | None = None,
+    timeout: float | str = 1200,
+    nthreads: int = 1,
+    nprocs: int = 15,
+    ram_gb_per_proc: float = 0.7,
+    cores_per_worker: float = 15,
+    scheduler_deploy_mode: Literal["remote", "local"] = "remote",
+    dashboard_port: str | int = "random",
+    logging: Literal["quiet", "verbose"] = "quiet",
+    ngpus: int = 0,
+    node_selector: dict[str, str] | str | None = None,
+    scheduler_ram: str | None = None,
+    scheduler_cpu: str | float | None = None,
+    engine: str = "auto",
+    engine_options: dict[str, Any] | None = None,
+    pool: str | PoolSpec | None = None,
+    memory: MemoryPolicy | None = None,
+    idle_timeout: float | str | None = None,
+    name: str | None = None,
+    local_fit: Literal["fit", "exact"] | None = None,
+    tuning: str | None = None,
+    **others: Any,
+) -> ClusterPlan:
+    """Plan what :func:`initialize_cluster` would start, without starting anything.
 
     Parameters
     ----------
     num_workers : int or SizingAdvice
-        Nodes, or advice that holds all sizes.
-    **arguments
-        As for :func:`initialize_cluster`.
+        Number of nodes, or advice that sets all sizes.
+    **others
+        ``ram_gb_proc``; any other name is refused with the nearest argument. The remaining
+        parameters are those of :func:`initialize_cluster`.
 
     Returns
     -------
     ClusterPlan
-        Prints as a table; :func:`start` starts it.
+        Prints as a table; pass it to :func:`start`.
 
     Raises
     ------
     RequestError
         With every fault of the request.
     EngineUnavailable
-        When no engine can do the work here.
+        When no configured engine can be used here.
 
     Examples
     --------
@@ -67,47 +93,71 @@ def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan
     >>> plan.dask_workers, plan.pool.name
     (1, '16_16')
     """
-    return _study("plan_cluster", num_workers, arguments).plan()
+    arguments = ClusterArguments(
+        num_workers=num_workers,
+        local_mode=local_mode,
+        worker_spec_yaml=worker_spec_yaml,
+        timeout=timeout,
+        nthreads=nthreads,
+        nprocs=nprocs,
+        ram_gb_per_proc=ram_gb_per_proc,
+        cores_per_worker=cores_per_worker,
+        scheduler_deploy_mode=scheduler_deploy_mode,
+        dashboard_port=dashboard_port,
+        logging=logging,
+        ngpus=ngpus,
+        node_selector=node_selector,
+        scheduler_ram=scheduler_ram,
+        scheduler_cpu=scheduler_cpu,
+        engine=engine,
+        engine_options=engine_options,
+        pool=pool,
+        memory=memory,
+        idle_timeout=idle_timeout,
+        name=name,
+        local_fit=local_fit,
+        tuning=tuning,
+    )
+    return _planner("plan_cluster", arguments.with_defaults(others)).plan()
 
 
-def _study(
-    function: str, num_workers: int | Advice, arguments: Mapping[str, Any], own: Sequence[str] = ()
-) -> Study:
-    """What plans the call of a function that has these arguments, and its own besides."""
-    explicit = with_merged_policy(arguments)
-    given = {} if num_workers is LEFT_OUT else {"num_workers": num_workers}
-    if isinstance(num_workers, Advice):
-        given = advised(num_workers, explicit)
+def _planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
+    """Planner for a call; ``own`` are parameters of the function that the request lacks."""
+    arguments = merge_memory_policy(arguments)
+    explicit = arguments.given.keys() - {"num_workers"}
+    if isinstance(arguments.num_workers, Advice):
+        advised = advised_arguments(arguments.num_workers, explicit)
+        arguments = replace_fields(arguments, num_workers=OMITTED).with_defaults(advised)
     names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
-    request, faults = read_request({**given, **explicit}, function, own)
-    return Study(request, faults, explicit=names)
+    request, faults = read_request(arguments, function, own)
+    return Planner(request, faults, explicit=names)
 
 
 @check_call(outcome="nothing was started")
-def start(plan: ClusterPlan) -> Started:
-    """Start a plan; nothing is printed.
+def start(plan: ClusterPlan) -> StartedCluster:
+    """Start the cluster of a plan, without printing anything.
 
     Parameters
     ----------
     plan : ClusterPlan
-        From :func:`plan_cluster`.
+        Result of :func:`plan_cluster`.
 
     Returns
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Dask's own objects. Every worker of the plan is there.
+        Objects of Dask. Every worker of the plan is connected.
 
     Raises
     ------
     EngineUnavailable
         When the engine cannot be used here.
     StartFailed, StartTimeout
-        When the cluster did not come up; nothing is left running.
+        When the cluster did not start; no process or job of it keeps running.
     """
     given: object = plan
     if not isinstance(given, ClusterPlan):
-        advice = "plan_cluster(...) makes one"
+        advice = "create one with plan_cluster(...)"
         check([Fault("plan", repr(given)[:80], "a ClusterPlan", advice)])
     engine = registry.load(plan.engine)
     usable, reason = engine.available()
@@ -117,12 +167,12 @@ def start(plan: ClusterPlan) -> Started:
     return _complete(
         partial(engine.start, plan),
         _prepare,
-        lambda started: restore_after(started.client),
+        lambda started: restore_config_after(started.client),
     )
 
 
 @check_call(outcome="nothing was started")
-@marks_left_out
+@mark_omitted
 def initialize_cluster(
     num_workers: int | Advice | ClusterPlan = 2,
     local_mode: bool = False,
@@ -151,14 +201,14 @@ def initialize_cluster(
     replace: bool = False,
     **others: Any,
 ) -> tuple[Client, Cluster]:
-    """Start a Dask cluster and wait until its workers are there.
+    """Start a Dask cluster and wait until all its workers are connected.
 
     Parameters
     ----------
     num_workers : int, SizingAdvice or ClusterPlan
-        Nodes; or advice or a plan that holds all sizes.
+        Number of nodes; or advice or a plan that sets all sizes.
     local_mode : bool
-        Start it on this machine, whatever the engine.
+        Use the local engine, whatever the configuration says.
     worker_spec_yaml : str, optional
         Template of a worker's pod, for engines that have pods.
     timeout : float or str
@@ -170,50 +220,48 @@ def initialize_cluster(
     ram_gb_per_proc : float
         Memory of each process in GB (10**9 bytes); also ``ram_gb_proc``.
     cores_per_worker : float
-        Cores of each node that its processes take together.
+        Cores that all worker processes of a node use together.
     scheduler_deploy_mode : {"remote", "local"}
-        Where the scheduler runs, for engines that have a choice. The local engine has none; this
-        decides which of the documented lines are printed.
+        Where the scheduler runs, for engines that support both. With the local engine it only
+        selects which of the documented lines are printed.
     dashboard_port : str or int
-        ``"random"`` or a port.
+        ``"random"`` or a port number.
     logging : {"quiet", "verbose"}
-        The documented lines only, or the plan and timings too.
+        Print the documented lines only, or also the plan and timings.
     ngpus : int
-        GPUs of each node; without ``nprocs`` one process is planned for each of them.
+        GPUs of each node; if ``nprocs`` is left out, one worker process per GPU is planned.
     node_selector : dict or str, optional
-        Labels of nodes, for engines that have labels.
+        Labels that nodes must have, for engines that support labels.
     scheduler_ram, scheduler_cpu : str, optional
-        Size of the scheduler, such as ``"4Gi"`` and ``"1500m"``.
+        Memory and cores of the scheduler, such as ``"4Gi"`` and ``"1500m"``.
     engine : str
-        ``"auto"`` takes the first usable one of ``hyperplane.engines.auto``; an engine asked for
-        by name is used or refused.
+        Name of an engine, or ``"auto"`` for the first usable one of ``hyperplane.engines.auto``.
     engine_options : dict, optional
         Settings of the engine for this cluster only, such as ``{"hosts": ["a", "b"]}`` for ssh.
     pool : str or PoolSpec, optional
-        The kind of node. Given alone, the layout is :func:`~hyperplane.fit_workers`'s.
+        Type of node. Without a layout, :func:`~hyperplane.fit_workers` chooses one for the pool.
     memory : MemoryPolicy, optional
-        Freeze policy of every worker; the configured one by default.
+        Memory thresholds of every worker; the configured ones by default.
     idle_timeout : float or str, optional
-        Close the cluster after so many seconds without use, or ``"30 minutes"``.
+        Seconds without use after which the cluster closes, or text such as ``"30 minutes"``.
     name : str, optional
         Name of the cluster; ``dask-cluster-<uuid4>`` by default.
     local_fit : {"fit", "exact"}, optional
-        For the local engine: cut the request to this machine, or start exactly what is asked.
+        For the local engine: reduce the request to this machine, or start exactly the request.
     tuning : str, optional
-        Profile of settings of Dask; ``"dask"`` leaves all as Dask ships it. The configured one,
+        Profile of Dask settings; ``"dask"`` keeps Dask's defaults. The configured profile,
         ``"fast"``, by default.
     replace : bool
-        Close first the cluster that an earlier run of the same cell, or of the same line of a
-        program, has started; with ``name`` also the cluster of that name, in whichever of your
-        programs it runs.
+        First close the cluster that an earlier run of the same notebook cell or line of code has
+        started; with ``name`` also the cluster of that name, in any of your processes.
     **others
-        ``ram_gb_proc``; anything else is a fault that names the nearest argument.
+        ``ram_gb_proc``; any other name is refused with the nearest argument.
 
     Returns
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Dask's own objects. Close either or both, in any order.
+        Objects of Dask. Close either or both, in any order.
 
     Raises
     ------
@@ -222,7 +270,7 @@ def initialize_cluster(
     EngineUnavailable
         When the engine cannot be used here.
     StartFailed, StartTimeout
-        When the cluster did not come up; nothing is left running.
+        When the cluster did not start; no process or job of it keeps running.
 
     Examples
     --------
@@ -235,26 +283,51 @@ def initialize_cluster(
     6
     >>> client.close(); cluster.close()
     """
-    given = given_of(locals())
-    site, closed = call_site(), []
-    replaces = checked_flag("replace", given.pop("replace", False))
-    study = None
+    arguments = ClusterArguments(
+        num_workers=num_workers,
+        local_mode=local_mode,
+        worker_spec_yaml=worker_spec_yaml,
+        timeout=timeout,
+        nthreads=nthreads,
+        nprocs=nprocs,
+        ram_gb_per_proc=ram_gb_per_proc,
+        cores_per_worker=cores_per_worker,
+        scheduler_deploy_mode=scheduler_deploy_mode,
+        dashboard_port=dashboard_port,
+        logging=logging,
+        ngpus=ngpus,
+        node_selector=node_selector,
+        scheduler_ram=scheduler_ram,
+        scheduler_cpu=scheduler_cpu,
+        engine=engine,
+        engine_options=engine_options,
+        pool=pool,
+        memory=memory,
+        idle_timeout=idle_timeout,
+        name=name,
+        local_fit=local_fit,
+        tuning=tuning,
+    ).with_defaults(others)
+    location, closed = current_location(), []
+    replaces = check_flag("replace", False if replace is OMITTED else replace)
+    planner = None
     if isinstance(num_workers, ClusterPlan):
-        check(beside_a_plan(initialize_cluster, given))
+        check(find_arguments_beside_plan(initialize_cluster, arguments))
     else:
-        named = {**of_the_step(num_workers), **given}
-        nodes = named.pop("num_workers", LEFT_OUT)
-        study = _study("initialize_cluster", nodes, named, own=("replace",))
-    # Before the plan, which counts what is free; but not for a call whose arguments are wrong.
-    if replaces and (study is None or study.has_valid_arguments()):
-        closed = close_previous(site, given.get("name"))
-    plan: Any = num_workers if study is None else study.plan()
+        defaults = read_step_arguments(num_workers)
+        planner = _planner(
+            "initialize_cluster", arguments.with_defaults(defaults), own=("replace",)
+        )
+    # Before planning, which counts free memory, but only if the arguments are valid.
+    if replaces and (planner is None or planner.has_valid_arguments()):
+        closed = close_previous_clusters(location, None if name is OMITTED else name)
+    plan: Any = num_workers if planner is None else planner.plan()
     began = time.monotonic()
-    announce.before(plan, closed)
+    announce.print_start_lines(plan, closed)
     client, cluster = _complete(
         partial(start, plan),
-        partial(remember, site, plan.name),
-        lambda started: announce.after(
+        partial(remember_cluster, location, plan.name),
+        lambda started: announce.print_ready_lines(
             plan, started.client.dashboard_link, time.monotonic() - began
         ),
     )
@@ -262,81 +335,83 @@ def initialize_cluster(
 
 
 @check_call
-def get_cluster(name: str, engine: str | None = None) -> Started:
-    """Attach to a running cluster that any process of this user started.
+def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
+    """Connect to a running cluster that any process of this user started.
 
     Parameters
     ----------
     name : str
-        Its name, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows those that run.
+        Name of the cluster, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows all.
     engine : str, optional
-        The engine that runs it; by default the one that started a cluster of that name on this
-        machine. One on Kubernetes, or that was started elsewhere, needs it.
+        The engine that runs the cluster; by default the one that started a cluster of that name
+        on this machine. Required for clusters on Kubernetes or started on another machine.
 
     Returns
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Closing the cluster ends it for everybody.
+        Closing the cluster ends it for all its clients.
 
     Raises
     ------
     EngineError
-        When no such cluster runs, with those that this machine has started and their engines.
+        When no such cluster runs; the message lists the clusters started on this machine.
     """
     if not isinstance(name, str) or not name:
-        check([Fault("name", repr(name)[:80], "the name of a cluster, as text")])
+        check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
     if engine is None:
-        from hyperplane.engines.attach import engine_of
+        from hyperplane.engines.attach import find_engine
 
-        engine = engine_of(name)
+        engine = find_engine(name)
     found = registry.load(engine)
     _check_not_forked()
     started = found.connect(name, config.engine_settings(engine, found.settings))
     _prepare(started)
-    restore_after(started.client, getattr(started.cluster, "lent_to", ""))
+    restore_config_after(started.client, getattr(started.cluster, "settings_key", ""))
     return started
 
 
 def _check_not_forked() -> None:
-    # Imported here: it loads distributed once something is started, and a plan needs none of it.
+    # Imported here because it loads distributed, which planning does not need.
     from hyperplane.guard import forks
 
     forks.check_not_forked()
 
 
-def _prepare(started: Started) -> None:
-    """Add to a client and cluster what holds for all engines."""
+def _prepare(started: StartedCluster) -> None:
+    """Apply to a client and cluster what all engines have in common."""
     from hyperplane.engines import dask_notices
     from hyperplane.guard import forks
 
-    keep_old_methods(started.client)
+    add_removed_methods(started.client)
     loop: Any = started.client.loop
     dask_notices.drop_interrupted_waits(loop.asyncio_loop)
     forks.guard_forks(started.client, started.cluster)
 
 
-def _complete(begin: Callable[[], Started], *steps: Callable[[Started], object]) -> Started:
-    """Begin a cluster and take further steps; leave nothing when one fails or Ctrl-C comes.
+def _complete(
+    begin: Callable[[], StartedCluster], *steps: Callable[[StartedCluster], object]
+) -> StartedCluster:
+    """Start a cluster and run further steps; close it if one fails or Ctrl-C arrives.
 
-    Ctrl-C interrupts what an engine lets it interrupt, and is put off to the end else: then the
-    caller gets no cluster that it could close.
+    Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
+    that was interrupted would have no cluster object to close.
     """
-    started: Started | None = None
+    started: StartedCluster | None = None
     try:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             started = begin()
             for step in steps:
                 step(started)
         return started
     except BaseException:
         if started is not None:
-            with interrupts.put_off():
+            with interrupts.defer_interrupts():
                 _close(started)
         raise
 
 
-def _close(started: Started) -> None:
+def _close(started: StartedCluster) -> None:
     try:
         started.client.close()
     finally:
@@ -345,20 +420,21 @@ def _close(started: Started) -> None:
 
 @check_call(outcome="nothing was started")
 def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, Cluster]:
-    """Start so many nodes of one size, laid out by :func:`~hyperplane.fit_workers`.
+    """Start a number of nodes of one size, with the layout of :func:`~hyperplane.fit_workers`.
 
     Parameters
     ----------
     num_workers : int
-        Nodes.
+        Number of nodes.
     size : str
-        T-shirt name or pool, such as ``"hyperplane-med"``.
+        Name or alias of a pool, such as ``"hyperplane-med"``.
     **arguments
-        As for :func:`initialize_cluster`.
+        Further arguments of :func:`initialize_cluster`.
 
     Returns
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
     """
-    return initialize_cluster(num_workers, **{"pool": config.get_pool(size), **arguments})
+    pool = arguments.pop("pool", config.get_pool(size))
+    return initialize_cluster(num_workers, pool=pool, **arguments)

@@ -1,4 +1,4 @@
-"""Names that published programs use and Dask has since removed."""
+"""Names that published programs use and that Dask has removed since."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def keep_old_names() -> None:
-    """Give ``dask.distributed`` the ``delayed`` that it no longer imports."""
+def add_removed_names() -> None:
+    """Add ``delayed`` to ``dask.distributed``, which no longer imports it."""
     import dask.distributed as old_home
     from dask.delayed import delayed
 
@@ -18,21 +18,21 @@ def keep_old_names() -> None:
         vars(old_home)["delayed"] = delayed
 
 
-def keep_old_methods(client: Client) -> None:
-    """Give a client the ``register_worker_plugin`` that distributed removed in 2024.
+def add_removed_methods(client: Client) -> None:
+    """Add ``register_worker_plugin``, which distributed removed in 2024, to one client.
 
-    It is set on this one object; the class stays as Dask made it.
+    The class of the client is not changed.
     """
-    # A bound method would make a cycle, and a client is closed when its last name goes.
+    # A bound method would be a reference cycle; a client is closed when its last reference goes.
     reference = weakref.ref(client)
 
     def register_worker_plugin(
         plugin: Any = None, name: str | None = None, nanny: bool | None = None
     ) -> Any:
         """Register a plugin; use ``client.register_plugin`` in new programs."""
-        del nanny  # the kind of plugin says it
+        del nanny  # register_plugin derives it from the type of the plugin
         return cast("Client", reference()).register_plugin(plugin, name=name)
 
-    keep_old_names()
+    add_removed_names()
     if not hasattr(client, "register_worker_plugin"):
         vars(client)["register_worker_plugin"] = register_worker_plugin

@@ -1,8 +1,7 @@
-"""Typed views of the configuration that is in force.
+"""Typed views of the current Dask configuration under ``hyperplane``.
 
-Every view is read afresh, so a change holds from the next call on. What cannot be used is
-reported all at once: each fault with the file or variable it came from, its key path, its value
-and what is allowed.
+Each call reads the configuration again, so a change takes effect with the next call. All invalid
+values are reported together, each with its file or variable, key, value and what is allowed.
 """
 
 from __future__ import annotations
@@ -19,11 +18,17 @@ from pydantic import BaseModel, ValidationError
 
 from hyperplane import defaults
 from hyperplane.config_memory import memory_policy
-from hyperplane.config_sources import SET, VARIABLE, source_of, underscored, value_at
+from hyperplane.config_sources import (
+    SET_BY_VARIABLE,
+    SET_FROM_PYTHON,
+    get_nested,
+    source_of,
+    with_underscores,
+)
 from hyperplane.errors import ConfigError, Fault, RequestError, UnknownName, UnknownPool
 from hyperplane.public_calls import check_call
 from hyperplane.sizing.rules import SizingRules
-from hyperplane.spec.faults import faults_of, with_known
+from hyperplane.spec.faults import faults_from_validation, with_known_names
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
 from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
@@ -53,39 +58,41 @@ _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the numbe
 
 @check_call
 def pools() -> dict[str, PoolSpec]:
-    """All pools by bare name, least memory first; with GPUs where a site has switched them on.
+    """All pools by name, least memory first.
+
+    Pools with GPUs are included if ``hyperplane.gpu_pools.enabled`` is true.
 
     Raises
     ------
     ConfigError
         With every fault of every pool.
     """
-    entries, found = _pool_entries(_POOLS, "pools.yaml")
+    entries, faults_found = _pool_entries(_POOLS, "pools.yaml")
     if _gpu_pools_enabled():
         of_gpus, faulty = _pool_entries(f"{_GPU_POOLS}.pools", "gpu_pools.yaml")
-        entries, found = {**of_gpus, **entries}, [*faulty, *found]
+        entries, faults_found = {**of_gpus, **entries}, [*faulty, *faults_found]
     specs = {}
     for name, entry in entries.items():
         try:
             specs[name] = PoolSpec(name=name, **entry.values)
         except RequestError as error:
-            for fault in map(_without_arguments, error.faults):
+            for fault in map(_fault_of_key, error.faults):
                 path = entry.paths.get(fault.where, f"{entry.path}.{fault.where}")
-                found += _with_sources([replace(fault, where=path)])
-    if found:
-        raise ConfigError(found)
+                faults_found += _with_sources([replace(fault, where=path)])
+    if faults_found:
+        raise ConfigError(faults_found)
     return dict(sorted(specs.items(), key=lambda item: listing_order(item[1])))
 
 
-def _without_arguments(fault: Fault) -> Fault:
-    """A fault of PoolSpec in words that fit a file, whose keys are no arguments."""
+def _fault_of_key(fault: Fault) -> Fault:
+    """Convert an unknown argument of PoolSpec into the fault of an unknown key."""
     if isinstance(fault, UnknownName):
         return Fault(fault.where, fault.asked, "no such key")
     return fault
 
 
-class _Entry(NamedTuple):
-    """What the configuration says of one pool, under one spelling of its name or several."""
+class _PoolEntry(NamedTuple):
+    """Merged configuration of one pool, whose name may occur in several spellings."""
 
     path: str
     values: dict[str, Any]
@@ -96,61 +103,63 @@ def _gpu_pools_enabled() -> bool:
     path = f"{_GPU_POOLS}.enabled"
     enabled = dask.config.get(path, default=False)
     if not isinstance(enabled, bool):
-        raise ConfigError([_fault(path, enabled, "true or false")])
+        raise ConfigError([_make_fault(path, enabled, "true or false")])
     return enabled
 
 
-def _pool_entries(root: str, file: str) -> tuple[dict[str, _Entry], list[Fault]]:
-    """The entries of a section of pools by bare name, and what cannot be read as one."""
+def _pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], list[Fault]]:
+    """Entries of a section of pools by name, and the faults of invalid entries."""
     section = dask.config.get(root)
     if not isinstance(section, Mapping) or not section:
-        raise ConfigError([_fault(root, section, "a mapping of pools")])
-    entries: dict[str, _Entry] = {}
-    found: list[Fault] = []
+        raise ConfigError([_make_fault(root, section, "a mapping of pools")])
+    entries: dict[str, _PoolEntry] = {}
+    faults_found: list[Fault] = []
     for key, content in section.items():
         path = f"{root}.{key}"
         if not isinstance(key, str):
-            found.append(_fault(path, key, "text", _QUOTE_IT))
+            faults_found.append(_make_fault(path, key, "text", _QUOTE_IT))
             continue
         if not isinstance(content, Mapping):
-            found.append(_fault(path, content, "a mapping of the keys of a pool"))
+            faults_found.append(_make_fault(path, content, "a mapping of the keys of a pool"))
             continue
-        entry = entries.setdefault(canonical_pool_name(key), _Entry(path, {}, {}))
-        shipped = value_at(defaults.load_file(file), path.split("."))
-        for field, value in underscored(content).items():
+        entry = entries.setdefault(canonical_pool_name(key), _PoolEntry(path, {}, {}))
+        shipped = get_nested(defaults.load_file(file), path.split("."))
+        for field, value in with_underscores(content).items():
             if field == "name":
-                found.append(_fault(f"{path}.{field}", value, "no such key"))
-            elif field not in entry.values or _beats(path, shipped, field, value, entry):
+                faults_found.append(_make_fault(f"{path}.{field}", value, "no such key"))
+            elif field not in entry.values or _takes_precedence(path, shipped, field, value, entry):
                 entry.values[field] = value
                 entry.paths[field] = f"{path}.{field}"
-    return entries, found
+    return entries, faults_found
 
 
-def _beats(path: str, shipped: Any, field: str, value: object, entry: _Entry) -> bool:
-    """Whether a value beats that of the same pool under another spelling.
+def _takes_precedence(
+    path: str, shipped: Any, field: str, value: object, entry: _PoolEntry
+) -> bool:
+    """Whether a value overrides that of the same pool under another spelling.
 
-    Of a site's ``POOL_16_16``, the shipped ``pool_16_16`` and a variable, which Dask reads as
-    lower case, the last given to Dask need not be the strongest.
+    Dask keeps a site's ``POOL_16_16``, the shipped ``pool_16_16`` and a lower-case key from an
+    environment variable side by side, in an order that does not follow their precedence.
     """
     if isinstance(shipped, Mapping) and value == shipped.get(field):
         return False
-    return _strength(f"{path}.{field}") >= _strength(entry.paths[field])
+    return _precedence(f"{path}.{field}") >= _precedence(entry.paths[field])
 
 
-def _strength(path: str) -> int:
+def _precedence(path: str) -> int:
     source = source_of(path)
-    return 2 if source == SET else int(source.startswith(VARIABLE))
+    return 2 if source == SET_FROM_PYTHON else int(source.startswith(SET_BY_VARIABLE))
 
 
 @check_call
 def get_pool(name: str | PoolSpec) -> PoolSpec:
-    """The pool of that name or alias.
+    """Find a pool by name or alias.
 
     Parameters
     ----------
     name : str or PoolSpec
         ``"16_16"``, ``"POOL_16_16"``, ``"DASK_POOL_16_16"`` or ``"hyperplane-med"``, in any case.
-        A PoolSpec is given back as it is.
+        A PoolSpec is returned unchanged.
 
     Returns
     -------
@@ -159,43 +168,43 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
     Raises
     ------
     UnknownPool
-        With the nearest names that there are.
+        When there is no such pool, with the nearest names.
     """
     if isinstance(name, PoolSpec):
         return name
     known = pools()
     wanted = canonical_pool_name(str(name))
     by_alias = {canonical_pool_name(pool.alias): pool for pool in known.values() if pool.alias}
-    found = known.get(wanted) or by_alias.get(wanted)
-    if found is None:
+    match = known.get(wanted) or by_alias.get(wanted)
+    if match is None:
         shown = {**{pool: pool for pool in known}, **{k: p.alias for k, p in by_alias.items()}}
         near = difflib.get_close_matches(wanted, shown, n=3, cutoff=0.4)
         raise UnknownPool(str(name), list(shown.values()), [shown[each] for each in near])
-    return found
+    return match
 
 
 def sizing_rules() -> SizingRules:
     """The rules of the sizing calculator."""
-    return _read("hyperplane.sizing", SizingRules)
+    return _read_section("hyperplane.sizing", SizingRules)
 
 
 def tuning() -> TuningSection:
-    """The profiles of settings of Dask, and the one that holds when a call names none."""
-    return _read("hyperplane.tuning", TuningSection)
+    """The profiles of Dask settings and the name of the default profile."""
+    return _read_section("hyperplane.tuning", TuningSection)
 
 
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
     """The settings of an engine, checked against its model."""
-    return _read(f"{_ENGINES}.{engine}", model)
+    return _read_section(f"{_ENGINES}.{engine}", model)
 
 
 def jobs() -> JobSettings:
     """The settings of pipeline jobs."""
-    return _read(f"{_ROOT}.jobs", JobSettings)
+    return _read_section(f"{_ROOT}.jobs", JobSettings)
 
 
 def auto_engines() -> tuple[str, ...]:
-    """The engines that ``engine="auto"`` may take, best first."""
+    """Names of the engines that ``engine="auto"`` tries, in order."""
     path = f"{_ENGINES}.auto"
     names = dask.config.get(path)
     if (
@@ -203,13 +212,13 @@ def auto_engines() -> tuple[str, ...]:
         or not names
         or not all(isinstance(n, str) for n in names)
     ):
-        raise ConfigError([_fault(path, names, "a list of names of engines")])
+        raise ConfigError([_make_fault(path, names, "a list of engine names")])
     return tuple(names)
 
 
 def faults() -> list[Fault]:
-    """Everything in the configuration that cannot be used; empty when all is well."""
-    found = _unknown_sections()
+    """All invalid values of the configuration; empty if there are none."""
+    faults_found = _unknown_sections()
     views: list[Callable[[], object]] = [
         *(pools, sizing_rules, memory_policy, auto_engines, jobs, tuning),
         *(partial(engine_settings, name, model) for name, model in ENGINES.items()),
@@ -218,60 +227,67 @@ def faults() -> list[Fault]:
         try:
             view()
         except ConfigError as error:
-            found += error.faults
-    return found
+            faults_found += error.faults
+    return faults_found
 
 
 def check_sections() -> None:
-    """Raise :class:`~hyperplane.errors.ConfigError` for sections that mean nothing."""
-    if found := _unknown_sections():
-        raise ConfigError(found)
+    """Raise :class:`~hyperplane.errors.ConfigError` if there are unknown sections."""
+    if faults_found := _unknown_sections():
+        raise ConfigError(faults_found)
 
 
 def _unknown_sections() -> list[Fault]:
     known = {section for name in defaults.FILES for section in defaults.load_file(name)[_ROOT]}
     section = dask.config.get(_ROOT)
     return [
-        _fault(f"{_ROOT}.{key}", section[key], "one of the sections " + ", ".join(sorted(known)))
+        _make_fault(
+            f"{_ROOT}.{key}", section[key], "one of the sections " + ", ".join(sorted(known))
+        )
         for key in section
         if key not in known
     ] + _unknown_engines()
 
 
 def _unknown_engines() -> list[Fault]:
-    """Sections of engines that there are not: what is set there would hold nowhere."""
+    """Faults of sections whose engine does not exist."""
     section = dask.config.get(_ENGINES)
     if not isinstance(section, Mapping):
         return []
     known = {"auto": "auto", **{name: name for name in ENGINES}}
     if all(key in known for key in section):
         return []
-    for point in entry_points(group=_ENGINES):  # of other packages
+    for point in entry_points(group=_ENGINES):  # engines of other packages
         known.setdefault(point.name.replace("-", "_"), point.name)
     return [
-        with_known(
-            _fault(f"{_ENGINES}.{key}", section[key], "no such engine"), known.values(), _ENGINES
+        with_known_names(
+            _make_fault(f"{_ENGINES}.{key}", section[key], "no such engine"),
+            known.values(),
+            _ENGINES,
         )
         for key in section
         if str(key).replace("-", "_") not in known
     ]
 
 
-def _read(path: str, model: type[Model]) -> Model:
+def _read_section(path: str, model: type[Model]) -> Model:
     section = dask.config.get(path, default={})
     if not isinstance(section, Mapping):
-        raise ConfigError([_fault(path, section, "a mapping")])
+        raise ConfigError([_make_fault(path, section, "a mapping")])
     try:
-        # What lies deeper in an engine's section are names of somebody else's.
-        return model(**underscored(section, deep=not issubclass(model, EngineSettings)))
+        # Deeper keys of an engine's section, such as gateway options, belong to other software.
+        return model(**with_underscores(section, deep=not issubclass(model, EngineSettings)))
     except ValidationError as error:
-        found = [with_known(fault, model.model_fields, path) for fault in faults_of(error, path)]
-        raise ConfigError(_with_sources(found)) from error
+        faults_found = [
+            with_known_names(fault, model.model_fields, path)
+            for fault in faults_from_validation(error, path)
+        ]
+        raise ConfigError(_with_sources(faults_found)) from error
 
 
-def _fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:
+def _make_fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:
     return Fault(path, repr(value), allowed, advice, source_of(path))
 
 
-def _with_sources(found: list[Fault]) -> list[Fault]:
-    return [replace(fault, source=source_of(fault.where)) for fault in found]
+def _with_sources(faults_found: list[Fault]) -> list[Fault]:
+    return [replace(fault, source=source_of(fault.where)) for fault in faults_found]

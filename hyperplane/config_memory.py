@@ -1,7 +1,7 @@
-"""The freeze policy of the configuration: ``hyperplane.memory``, or Dask's own keys for the same.
+"""Configured memory thresholds: ``hyperplane.memory`` or ``distributed.worker.memory``.
 
-Each threshold has two keys. One that a user has set wins over one that is shipped, and of two that
-a user has set the one of ``hyperplane.memory`` wins.
+Each threshold has one key in either section. A key that a user has set takes precedence over a
+default, and ``hyperplane.memory`` over ``distributed.worker.memory`` if a user has set both.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import dask.config
 
 from hyperplane import defaults
-from hyperplane.config_sources import MISSING, source_of, value_at
+from hyperplane.config_sources import MISSING, get_nested, source_of
 from hyperplane.errors import ConfigError, Fault
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 
-OURS, OF_DASK = "hyperplane.memory", "distributed.worker.memory"
+HYPERPLANE_SECTION, DASK_SECTION = "hyperplane.memory", "distributed.worker.memory"
 
 
 class _Threshold(NamedTuple):
-    """A threshold, the key that it is from, and the key of Dask that another one overrides."""
+    """A threshold, its key, and the key of Dask that it overrides, if any."""
 
     value: Any
     key: str
@@ -29,32 +29,34 @@ class _Threshold(NamedTuple):
 
 
 def memory_policy() -> MemoryPolicy:
-    """The freeze policy that holds when a call names none.
+    """The configured memory policy.
 
     Raises
     ------
     ConfigError
-        With each threshold that cannot be used, its key and the file or variable that it is from.
+        With each invalid threshold, its key, and the file or variable that sets it.
     """
     found = _thresholds()
-    keys = {f"{OURS}.{name}": threshold.key for name, threshold in found.items()}
-    faults = policy_faults({name: each.value for name, each in found.items()}, f"{OURS}.")
+    keys = {f"{HYPERPLANE_SECTION}.{name}": threshold.key for name, threshold in found.items()}
+    faults = policy_faults(
+        {name: each.value for name, each in found.items()}, f"{HYPERPLANE_SECTION}."
+    )
     if faults:
-        raise ConfigError([_with_keys(fault, keys) for fault in faults])
+        raise ConfigError([_with_key_names(fault, keys) for fault in faults])
     return MemoryPolicy(**{name: each.value for name, each in found.items()})
 
 
-def thresholds_of_dask() -> str:
-    """The thresholds that are from Dask's own keys, as a note; empty when none is."""
-    found = [each for each in _thresholds().values() if each.key.startswith(OF_DASK)]
+def note_dask_thresholds() -> str:
+    """Note on the thresholds that come from Dask's keys; empty if there are none."""
+    found = [each for each in _thresholds().values() if each.key.startswith(DASK_SECTION)]
     if not found:
         return ""
     keys = ", ".join(f"{each.key} = {each.value}" for each in found)
-    return f"memory policy as Dask's configuration says: {keys}"
+    return f"memory policy from Dask's configuration: {keys}"
 
 
-def overridden(by_argument: MemoryPolicy | None) -> str:
-    """The thresholds that a user has set in Dask's own keys and that do not hold, as a note."""
+def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
+    """Note on thresholds set in Dask's keys that another value overrides."""
     words = []
     for name, each in _thresholds().items():
         if by_argument is not None:
@@ -62,24 +64,26 @@ def overridden(by_argument: MemoryPolicy | None) -> str:
             key = each.overridden or each.key
         else:
             value, winner, key = each.value, each.key, each.overridden
-        if not key.startswith(OF_DASK):
+        if not key.startswith(DASK_SECTION):
             continue
         lost = dask.config.get(key)
         if lost != value:
-            words.append(f"{key} = {lost} is not used: {winner} says {value}")
+            words.append(f"{key} = {lost} is not used: {winner} is {value}")
     return "; ".join(words)
 
 
 def _thresholds() -> dict[str, _Threshold]:
-    section = dask.config.get(OURS)
+    section = dask.config.get(HYPERPLANE_SECTION)
     if not isinstance(section, Mapping):
-        source = source_of(OURS)
-        raise ConfigError([Fault(OURS, repr(section), "a mapping of thresholds", source=source)])
+        source = source_of(HYPERPLANE_SECTION)
+        raise ConfigError(
+            [Fault(HYPERPLANE_SECTION, repr(section), "a mapping of thresholds", source=source)]
+        )
     return {str(name): _threshold(str(name), value) for name, value in section.items()}
 
 
 def _threshold(name: str, value: object) -> _Threshold:
-    ours, theirs = f"{OURS}.{name}", f"{OF_DASK}.{name}"
+    ours, theirs = f"{HYPERPLANE_SECTION}.{name}", f"{DASK_SECTION}.{name}"
     of_dask = dask.config.get(theirs, default=MISSING)
     if name not in MemoryPolicy.__dataclass_fields__ or of_dask is MISSING:
         return _Threshold(value, ours)
@@ -91,16 +95,16 @@ def _threshold(name: str, value: object) -> _Threshold:
 
 
 def _shipped_by_dask(key: str) -> object:
-    """What distributed ships for a key; nothing before it is imported, which adds its defaults."""
+    """Default of distributed for a key; MISSING before distributed has added its defaults."""
     for shipped in reversed(dask.config.defaults):
-        value = value_at(shipped, key.split("."))
+        value = get_nested(shipped, key.split("."))
         if value is not MISSING:
             return value
     return MISSING
 
 
-def _with_keys(fault: Fault, keys: Mapping[str, str]) -> Fault:
-    """A fault with the keys that the values are really from."""
+def _with_key_names(fault: Fault, keys: Mapping[str, str]) -> Fault:
+    """A fault with each key replaced by the one that sets the value."""
     where = keys.get(fault.where, fault.where)
     allowed = fault.allowed
     for ours, key in keys.items():

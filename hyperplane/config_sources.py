@@ -1,4 +1,4 @@
-"""Where what is in force in the configuration came from: files, variables, the shipped defaults."""
+"""Source of each configuration value: a file, an environment variable or Python code."""
 
 from __future__ import annotations
 
@@ -13,24 +13,16 @@ import dask.config
 
 from hyperplane import defaults
 
-#: What :func:`source_of` says of values that were set from Python, and how it begins of variables.
-SET, VARIABLE = "dask.config.set", "environment variable"
-#: What :func:`value_at` finds where nothing is.
+#: Result of :func:`source_of` for values set in Python, and its prefix for environment variables.
+SET_FROM_PYTHON, SET_BY_VARIABLE = "dask.config.set", "environment variable"
+#: Result of :func:`get_nested` for a missing key.
 MISSING: Any = object()
 
 
 def source_of(path: str) -> str:
-    """What set a key, or the nearest parent of a key that is missing.
+    """Source of a dotted key, or of its nearest parent if the key is missing.
 
-    Parameters
-    ----------
-    path : str
-        Of the key, with dots.
-
-    Returns
-    -------
-    str
-        The path of a file, ``environment variable ...`` or ``dask.config.set``.
+    The result is the path of a file, ``environment variable ...`` or ``dask.config.set``.
 
     Examples
     --------
@@ -38,18 +30,18 @@ def source_of(path: str) -> str:
     True
     """
     parts = path.split(".")
-    now = value_at(dask.config.config, parts)
+    now = get_nested(dask.config.config, parts)
     while now is MISSING and len(parts) > 1:
         parts = parts[:-1]
-        now = value_at(dask.config.config, parts)
-    for source, content in _sources(parts):
-        if _gave(value_at(content, parts), now):
+        now = get_nested(dask.config.config, parts)
+    for source, content in _iterate_sources(parts):
+        if _sets_value(get_nested(content, parts), now):
             return source
-    return SET
+    return SET_FROM_PYTHON
 
 
-def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Everything that is read into the configuration, the strongest first."""
+def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield name and content of each configuration source, highest precedence first."""
     variable = "DASK_" + "__".join(parts).upper() + "__"
     set_ = [
         name
@@ -57,9 +49,9 @@ def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if name.startswith("DASK_")
         and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
     ]
-    yield f"{VARIABLE} {', '.join(set_)}", dask.config.collect_env()
+    yield f"{SET_BY_VARIABLE} {', '.join(set_)}", dask.config.collect_env()
     paths = tuple(map(str, dask.config.paths))
-    yield from reversed(_read_files(paths, tuple(_state_of(paths))))
+    yield from reversed(_read_files(paths, tuple(_file_states(paths))))
     for name in defaults.FILES:
         yield str(defaults.folder() / name), defaults.load_file(name)
 
@@ -68,35 +60,35 @@ def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _read_files(
     paths: tuple[str, ...], state: tuple[tuple[str, int, int], ...]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Files of the configuration, the weakest first; read again when one has changed.
+    """Names and contents of the configuration files, lowest precedence first.
 
-    Each source of a value is asked for by itself, and reading what packages install takes 40 ms
-    a file.
+    Cached until a file changes (``state``): reading takes 40 ms a file, and callers look up one key
+    at a time.
     """
     del state
     files = dask.config.collect_yaml(paths, return_paths=True)
     return [(str(file), content) for file, content in files]
 
 
-def _state_of(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
-    """Name, time of change and size of each file in these folders, and of those named."""
+def _file_states(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
+    """Yield name, modification time and size of each file in or at these paths."""
     for path in paths:
-        with contextlib.suppress(OSError):  # Dask passes over what is missing or unreadable
+        with contextlib.suppress(OSError):  # Dask ignores missing and unreadable files
             files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)]
             for file in files:
                 status = file.stat()
                 yield str(file), status.st_mtime_ns, status.st_size
 
 
-def _gave(value: object, now: object) -> bool:
-    """Whether a value, or something in it, is what is in force now."""
+def _sets_value(value: object, now: object) -> bool:
+    """Whether a value, or a value nested in it, equals the current one."""
     if isinstance(value, Mapping) and isinstance(now, Mapping):
-        return any(_gave(value[key], now.get(key, MISSING)) for key in value)
+        return any(_sets_value(value[key], now.get(key, MISSING)) for key in value)
     return value is not MISSING and value == now
 
 
-def value_at(content: object, parts: list[str]) -> Any:
-    """What stands at a path in nested mappings; an object of no meaning where nothing does."""
+def get_nested(content: object, parts: list[str]) -> Any:
+    """Value at a path of keys in nested mappings, or MISSING."""
     for part in parts:
         if not isinstance(content, Mapping):
             return MISSING
@@ -106,8 +98,8 @@ def value_at(content: object, parts: list[str]) -> Any:
     return content
 
 
-def underscored(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
-    """A section with ``_`` for ``-`` in its keys, which are one and the same to Dask."""
+def with_underscores(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
+    """Replace ``-`` by ``_`` in the keys of a section; Dask treats both as equal."""
     found = {str(key).replace("-", "_"): value for key, value in section.items()}
     inner = {key: value for key, value in found.items() if deep and isinstance(value, Mapping)}
-    return {**found, **{key: underscored(value) for key, value in inner.items()}}
+    return {**found, **{key: with_underscores(value) for key, value in inner.items()}}

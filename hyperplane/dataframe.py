@@ -1,6 +1,6 @@
-"""Helpers for Dask dataframes: reading, windows of time, group-bys, joins.
+"""Helpers for Dask dataframes: reading, time windows, group-bys, joins.
 
-A helper takes a Dask dataframe, a URL or URLs, and returns a lazy Dask collection.
+Each takes a Dask dataframe or URLs and returns a lazy Dask collection.
 """
 
 from __future__ import annotations

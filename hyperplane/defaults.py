@@ -1,10 +1,10 @@
-"""The shipped YAML files as Dask defaults.
+"""Register the shipped YAML files as Dask defaults.
 
 The files of ``config/`` become defaults under ``hyperplane:`` in :mod:`dask.config` when the
-package is imported. They can be overridden in the three ways that every Dask user knows: a YAML
-file in the Dask configuration folder, a variable such as
-``DASK_HYPERPLANE__MEMORY__PAUSE=0.85``, or ``dask.config.set``. This module is apart from
-:mod:`hyperplane.config` so that importing the package stays cheap.
+package is imported. Override them as any Dask setting: with a YAML file in the Dask configuration
+folder, an environment variable such as ``DASK_HYPERPLANE__MEMORY__PAUSE=0.85``, or
+``dask.config.set``. The module is separate from :mod:`hyperplane.config` so that importing the
+package stays cheap.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ FILES = (
     "tuning.yaml",
 )
 
-#: Packages of Dask that are imported on first use here, with the file of their own defaults.
-_LATER = {
+#: Packages of Dask that hyperplane imports on first use, and the file of their defaults.
+_DASK_PACKAGES = {
     "distributed": "distributed.yaml",
     "dask_jobqueue": "jobqueue.yaml",
     "dask_gateway": "gateway.yaml",
@@ -41,7 +41,7 @@ _LATER = {
 
 
 def folder() -> Path:
-    """Where the shipped files are: in the wheel beside the code, in a checkout at its top."""
+    """Folder of the shipped files: in the package (wheel) or at the root of a checkout."""
     package = Path(__file__).parent
     wheel = package / "config_data"
     return wheel if wheel.is_dir() else package.parent / "config"
@@ -49,21 +49,21 @@ def folder() -> Path:
 
 @functools.cache
 def load_file(name: str) -> dict[str, Any]:
-    """One of the shipped files; read once, not to be changed."""
+    """Content of a shipped file, cached; callers must not change it."""
     return _load(folder() / name)
 
 
 def register() -> None:
-    """Make the shipped values defaults; what the user has set stays as it is.
+    """Add the shipped values to Dask's defaults; values that the user has set stay unchanged.
 
-    Those of Dask's packages are loaded now, too: defaults that are first loaded inside of a
-    ``with dask.config.set(...)`` are gone when the block ends.
+    The defaults of Dask's packages are added too, because defaults first loaded inside a
+    ``with dask.config.set(...)`` block are lost at its end.
     """
-    dask.config.update_defaults(dask.config.merge(*_of_dask(), *map(load_file, FILES)))
+    dask.config.update_defaults(dask.config.merge(*_load_dask_defaults(), *map(load_file, FILES)))
 
 
-def _of_dask() -> Iterator[dict[str, Any]]:
-    for package, name in _LATER.items():
+def _load_dask_defaults() -> Iterator[dict[str, Any]]:
+    for package, name in _DASK_PACKAGES.items():
         found = None if package in sys.modules else importlib.util.find_spec(package)
         if found is not None and found.origin is not None:
             file = Path(found.origin).with_name(name)

@@ -1,4 +1,4 @@
-"""Entries of folders that other processes may change at any moment."""
+"""Entries of folders that other processes may change at any time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def find_in(folder: Path, pattern: str) -> list[Path]:
-    """The entries of a folder that match; none where it is absent or is removed meanwhile."""
+    """Entries of a folder that match a pattern; empty if the folder is missing or removed."""
     try:
         return list(folder.glob(pattern))
     except FileNotFoundError:

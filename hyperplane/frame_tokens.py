@@ -1,8 +1,8 @@
-"""Tokens of pandas frames, so that Dask never takes one frame for another.
+"""Deterministic tokens of pandas frames that include the assignment of values to columns.
 
-Dask names a collection after the values in its frame, block by block: not after the columns that
-the blocks are. Of two frames with the same values in other columns, it gives the data of the first
-for both: ``dd.from_pandas`` of the second is the first (seen with dask 2026.8.0).
+Dask's own token covers the blocks of values but not which column each belongs to. Two frames with
+the same values in different columns get the same token, and ``dd.from_pandas`` of the second
+returns the data of the first (dask 2026.8.0).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def token_of_frame(frame: pd.DataFrame) -> list[Any]:
-    """What Dask makes the token of a frame from: each column in its place.
+def tokenize_frame(frame: pd.DataFrame) -> list[Any]:
+    """Data that Dask computes the token of a frame from: types, labels, index, columns.
 
     Examples
     --------
@@ -29,15 +29,15 @@ def token_of_frame(frame: pd.DataFrame) -> list[Any]:
     False
     """
     columns = [frame.iloc[:, place].array for place in range(frame.shape[1])]
-    # Of several types, as int64 and Int64, Dask sees the same values.
+    # Dask normalizes values of some types alike, such as int64 and Int64.
     types = [repr(dtype) for dtype in frame.dtypes]
     return [types, *(normalize_token(part) for part in (frame.columns, frame.index, *columns))]
 
 
 def register() -> None:
-    """Have Dask use it from now on, in this process; loads no pandas."""
-    # Also where pandas is loaded: this takes the place of Dask's own registration, which would
-    # run at a later lookup and replace the function.
+    """Register the function with Dask in this process, without importing pandas."""
+    # Needed even if pandas is loaded: it replaces Dask's lazy registration, which would override
+    # this function at a later lookup.
     normalize_token.register_lazy("pandas", _register)
     if "pandas" in sys.modules:
         _register()
@@ -47,4 +47,4 @@ def _register() -> None:
     import pandas as pd
 
     register_pandas()
-    normalize_token.register(pd.DataFrame, token_of_frame)
+    normalize_token.register(pd.DataFrame, tokenize_frame)

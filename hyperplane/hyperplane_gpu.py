@@ -1,8 +1,8 @@
-"""The package ``hyperplane_gpu``: the notebook API under the name that GPU images give it.
+"""Package ``hyperplane_gpu``: the notebook API under the name that GPU images use.
 
-The wheel and the editable installation hold this file as ``hyperplane_gpu/__init__.py``
-(``force-include`` in ``pyproject.toml``). It is the same module, so that a class or a cluster of
-one name is that of the other; ``ngpus=`` of the calls asks for GPUs.
+The wheel and the editable installation contain this file as ``hyperplane_gpu/__init__.py``
+(``force-include`` in ``pyproject.toml``). ``hyperplane_gpu.notebook_common`` is the module
+``hyperplane.notebook_common``; request GPUs with ``ngpus=``.
 """
 
 import sys
@@ -11,5 +11,5 @@ from hyperplane import notebook_common
 
 __all__ = ["notebook_common"]
 
-# ``import hyperplane_gpu.notebook_common`` looks here before it looks for a file.
+# ``import hyperplane_gpu.notebook_common`` checks sys.modules before it searches for a file.
 sys.modules[f"{__name__}.notebook_common"] = notebook_common

@@ -1,4 +1,4 @@
-"""The documented names of the notebook API; ``from hyperplane import notebook_common as nc``."""
+"""Documented names of the notebook API: ``from hyperplane import notebook_common as nc``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.jobs import checking, outputs, submitting
-from hyperplane.jobs.call_site import shows_caller
+from hyperplane.jobs import job_summary, outputs, submitting
+from hyperplane.jobs.call_site import attribute_to_caller
 from hyperplane.jobs.submitting import Submitted
-from hyperplane.public_calls import check_call, stating
+from hyperplane.public_calls import check_call, stating_outcome
 from hyperplane.units import is_truth_value
 from hyperplane.utils import SlackHelper, is_jhub
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hyperplane.spec.pool import PoolSpec
 
-    #: The pools that there are now.
+    #: The configured pools.
     daskpool_candidates: list[PoolSpec]
 
 __all__ = [
@@ -47,24 +47,24 @@ __all__ = [
     "submit_pipeline_job",
 ]
 
-#: Seconds between two looks at jobs: a day, of which more is a slip.
-_LONGEST = 86_400
+#: Largest interval of ``checkjobs`` in seconds: one day. Larger values are considered mistakes.
+_MAX_INTERVAL = 86_400
 
 initialize_dask_cluster = initialize_cluster
-# The documentation's second example has two underscores, on every version of the page.
+# The second example of the documentation has two underscores.
 initialize__dask_cluster = initialize_cluster
 
 
 @check_call(outcome="nothing was started")
 def quickstart_dask(num_workers: int, size: str) -> tuple[Client, Cluster]:
-    """Start so many nodes of one t-shirt size.
+    """Start a number of nodes of one t-shirt size.
 
     Parameters
     ----------
     num_workers : int
-        Nodes.
+        Number of nodes.
     size : str
-        T-shirt name, such as ``"hyperplane-med-high-mem"``, or a pool.
+        T-shirt size, such as ``"hyperplane-med-high-mem"``, or the name of a pool.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def quickstart_dask(num_workers: int, size: str) -> tuple[Client, Cluster]:
     Raises
     ------
     UnknownPool
-        With the sizes that there are.
+        When there is no such size, with all sizes.
     """
     return quickstart(num_workers, size)
 
@@ -86,12 +86,12 @@ def get_dask_cluster(dask_cluster_name: str) -> Client:
     Parameters
     ----------
     dask_cluster_name : str
-        Its name, ``dask-cluster-<uuid4>``.
+        Name of the cluster, ``dask-cluster-<uuid4>``.
 
     Returns
     -------
     distributed.Client
-        ``client.shutdown()`` or ``client.cluster.close()`` ends the cluster for everybody.
+        ``client.shutdown()`` or ``client.cluster.close()`` ends the cluster for all its clients.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def get_dask_cluster(dask_cluster_name: str) -> Client:
     return get_cluster(dask_cluster_name).client
 
 
-@shows_caller
+@attribute_to_caller
 async def submit_pipeline_job(
     jobName: str | None = None,  # noqa: N803 - the documented names
     pipelineYamlPath: str = "",  # noqa: N803
@@ -111,38 +111,39 @@ async def submit_pipeline_job(
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> Submitted:
-    """Submit a pipeline job, which goes on when this session ends.
+    """Submit a pipeline job, which continues when this session ends.
 
     Parameters
     ----------
     jobName : str
         Up to 63 letters, digits and ``. _ -``.
     pipelineYamlPath : str
-        A pipeline file, or a single script or notebook.
+        Path of a pipeline file, a script or a notebook.
     jobType : str
-        A documented type or a pool; other labels draw a warning.
+        A documented job type or the name of a pool; other labels cause a warning.
     timeout : float or str, optional
-        Seconds, or text such as ``"2 hours"``, from now until it must have ended; -1 for no limit.
+        Limit from submission to the end of the job, in seconds or as text such as ``"2 hours"``;
+        -1 for no limit.
     active_timeout : float or str, optional
-        The same from when its first step starts; -1 for no limit.
+        Limit from the start of the first step to the end of the job; -1 for no limit.
     max_retries : int, optional
-        How often it is tried again, from its finished steps, after a fault that may pass.
+        Number of retries after a transient failure; finished steps are not run again.
     parameters : dict, optional
-        Names and values; each step finds them in its environment, a notebook in a cell, too.
+        Names and values that each step finds in its environment, and a notebook also in a cell.
 
     Returns
     -------
     id, run_id : str
-        Of the job, and of this run of it.
+        Identifiers of the job and of this run.
 
     Raises
     ------
     RequestError
-        With all that is wrong; nothing was submitted.
+        With every fault of the request; nothing was submitted.
     """
-    with stating("nothing was submitted"):
+    with stating_outcome("nothing was submitted"):
         try:
-            made = await asyncio.to_thread(
+            submission = await asyncio.to_thread(
                 submitting.new_job,
                 pipelineYamlPath,
                 name=jobName,
@@ -159,64 +160,66 @@ async def submit_pipeline_job(
             raise RequestError(
                 [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
             ) from None
-    return await asyncio.to_thread(submitting.send, made)
+    return await asyncio.to_thread(submitting.submit_job, submission)
 
 
-def _is_switch(value: Any) -> bool:
+def _is_flag(value: Any) -> bool:
     return isinstance(value, int) and value in (0, 1)  # True is 1
 
 
-@shows_caller
+@attribute_to_caller
 async def checkjobs(
     ids: str | Submitted | Sequence[Any], loop: bool = False, interval: float = 5
 ) -> str:
-    """How jobs stand.
+    """Report the status of jobs.
 
     Parameters
     ----------
     ids : list of str
-        Of the jobs; the beginning of an id is enough, and one job needs no list.
+        Ids of jobs, or unique prefixes of ids; a single id needs no list.
     loop : bool
-        Whether to look until all have ended; it is shown whenever it has changed.
+        Whether to wait until all jobs have ended and print each change.
     interval : float
-        Seconds between two looks.
+        Seconds between two checks.
 
     Returns
     -------
     str
-        A text to print.
+        The status of the jobs as text.
 
     Raises
     ------
     RequestError
-        With every id that no job has, or when ``loop`` or ``interval`` is none of these.
+        With every unknown id, or when ``loop`` or ``interval`` is invalid.
     """
     faults: list[Fault] = []
-    if not _is_switch(loop):
+    if not _is_flag(loop):
         faults.append(Fault("loop", repr(loop)[:80], "True or False"))
     given: Any = interval
     is_number = isinstance(given, Real) and not is_truth_value(interval)
-    if not is_number or not 0 <= interval <= _LONGEST:
-        faults.append(Fault("interval", repr(interval)[:80], f"seconds from 0 to {_LONGEST:g}"))
+    if not is_number or not 0 <= interval <= _MAX_INTERVAL:
+        faults.append(
+            Fault("interval", repr(interval)[:80], f"seconds from 0 to {_MAX_INTERVAL:g}")
+        )
     check(faults)
     if loop:
-        return await checking.watch_jobs(ids, interval)
-    return (await asyncio.to_thread(checking.check_jobs, ids))[0]
+        return await job_summary.watch_jobs(ids, interval)
+    return (await asyncio.to_thread(job_summary.summarize_jobs, ids))[0]
 
 
-@shows_caller
+@attribute_to_caller
 async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa: N803
-    """End a job, with all processes of its steps.
+    """Cancel a job and end all processes of its steps.
 
     Parameters
     ----------
     jobID : str
-        The job: its id, or what submitting it gave.
+        Id of the job, or the result of its submission.
 
     Returns
     -------
     dict
-        Its ``id`` and ``status``, which is that of a job that had ended already.
+        The ``id`` of the job and its ``status``. A job that had already ended keeps its status.
     """
     job = await asyncio.to_thread(submitting.cancel, jobID)
     return {"id": job.id, "status": job.status if job.processed else "cancelled"}
@@ -226,44 +229,44 @@ async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa
 cancel_pipeline_jobs = cancel_pipeline_job
 
 
-@shows_caller
+@attribute_to_caller
 async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
-    """What a step of a job has set as its output; None when none has."""
+    """Output that a step of a job has set; None if no step has set one."""
     return await asyncio.to_thread(outputs.get_output, jobID)
 
 
-@shows_caller
+@attribute_to_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
-    """Set the output of the job that this is a step of; ``verbose`` shows it, too."""
-    if not _is_switch(verbose):
+    """Set the output of the job that the current process belongs to; ``verbose`` prints it."""
+    if not _is_flag(verbose):
         check([Fault("verbose", repr(verbose)[:80], "True or False")])
     await asyncio.to_thread(outputs.set_output, s)
     if verbose:
-        sys.stdout.write(f"output of job {outputs.current_job()}: {s}\n")
+        sys.stdout.write(f"output of job {outputs.current_job_id()}: {s}\n")
 
 
-@shows_caller
+@attribute_to_caller
 async def get_current_job_output() -> str | None:
-    """What a step of this job has set as its output."""
+    """Output that a step of the current job has set; None if no step has set one."""
     return await asyncio.to_thread(outputs.get_output)
 
 
-@shows_caller
+@attribute_to_caller
 async def get_previous_job_runs() -> list[dict[str, Any]]:
-    """Earlier runs of this job, the last first: of its schedule, or else of its name."""
+    """Earlier runs of the current job's schedule, or else of its name, newest first."""
     return await asyncio.to_thread(outputs.previous_runs)
 
 
-#: Documented names that are not provided yet, and what does the same here.
+#: Documented names that are not provided, and their replacements.
 _MISSING = {
-    "graphql_operation": "submit_pipeline_job, checkjobs and cancel_pipeline_job need no server; "
-    "hyperplane.jobs.list_jobs lists jobs",
+    "graphql_operation": "use submit_pipeline_job, checkjobs and cancel_pipeline_job, which need "
+    "no server, and hyperplane.jobs.list_jobs",
 }
 _MISSING["graphql_operations"] = _MISSING["graphql_operation"]
 
 
 def __getattr__(name: str) -> Any:
-    # Read afresh each time, as the configuration is.
+    # Not cached, because the configuration may change.
     if name == "daskpool_candidates":
         return list(config.pools().values())
     missing = f": it is not provided; {_MISSING[name]}" if name in _MISSING else ""

@@ -1,4 +1,4 @@
-"""Optional packages, imported only when somebody needs them."""
+"""Import of optional packages on first use."""
 
 from __future__ import annotations
 
@@ -9,25 +9,9 @@ from hyperplane.errors import MissingPackage
 
 
 def need(module: str, extra: str) -> ModuleType:
-    """Import an optional module, or say which extra of hyperplane brings it.
+    """Import an optional module, or raise MissingPackage with the extra that installs it.
 
-    Parameters
-    ----------
-    module : str
-        Dotted name of the module.
-    extra : str
-        The extra in ``pyproject.toml`` that installs it.
-
-    Returns
-    -------
-    module
-        The imported module.
-
-    Raises
-    ------
-    MissingPackage
-        When the package is not installed. A module that is there but fails to import for
-        another reason raises its own error.
+    An installed module that fails to import for another reason raises its own error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""From a checked request to a plan: engine, pool, layout and notes."""
+"""Planning of a cluster: a request becomes a plan with engine, pool, layout and notes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 from hyperplane import config, config_memory
 from hyperplane.engines import registry
-from hyperplane.engines.base import Engine, Feature, LaysOut, SchedulerPlace, SupportsNodeFit
-from hyperplane.engines.dask_settings import as_the_user_has_it
+from hyperplane.engines.base import Engine, Feature, SchedulerPlace, SupportsLayout, SupportsNodeFit
+from hyperplane.engines.dask_settings import user_settings
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
-from hyperplane.errors.requests import error_of
+from hyperplane.errors.requests import request_error
 from hyperplane.sizing import fit
 from hyperplane.sizing.machine_fit import fit_machine
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
@@ -28,17 +28,11 @@ _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
 
 
 @dataclass
-class Study:
-    """One request on its way to a plan; faults are gathered until all have been found.
+class Planner:
+    """Turns one request into a plan, and collects all faults before it raises.
 
-    Parameters
-    ----------
-    request : ClusterRequest
-        What was asked, with defaults in place of faulty arguments.
-    faults : list of Fault
-        What is wrong so far.
-    explicit : frozenset of str
-        Names of the arguments that the caller gave; advice gives others.
+    ``request`` has defaults in place of faulty arguments, whose ``faults`` are known already.
+    ``explicit`` names the arguments that the caller passed, without those of advice.
     """
 
     request: ClusterRequest
@@ -50,7 +44,7 @@ class Study:
     _unavailable: EngineUnavailable | None = None
 
     def has_valid_arguments(self) -> bool:
-        """Whether the arguments are valid by themselves, and the pool exists."""
+        """Whether there are no faults so far and the pool exists."""
         with suppress(RequestError):
             if self.request.pool is not None:
                 config.get_pool(self.request.pool)
@@ -58,12 +52,12 @@ class Study:
         return False
 
     def plan(self) -> ClusterPlan:
-        """The finished plan.
+        """Return the plan.
 
         Raises
         ------
         RequestError
-            With all faults; its own subclass when there is one fault only.
+            With all faults; a subclass such as UnknownPool if there is a single fault.
         EngineUnavailable
             When no engine can be used.
         """
@@ -76,18 +70,18 @@ class Study:
             if self._unavailable is not None:
                 if not self.faults:
                     raise self._unavailable
-                allowed = "an engine that can do it here"
+                allowed = "an engine that supports the request and is usable here"
                 self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
-            self._refuse()
+            self._raise_faults()
         settings = self._settings(engine)
         memory = self._memory()
         machine = engine.capacity(settings)
         profile = self._profile()
         asked, pool = self._layout(engine.uses_pools)
         if self.faults:
-            self._refuse()
+            self._raise_faults()
         worker, nodes, fit_note = asked, request.num_workers, ""
-        if isinstance(engine, LaysOut):
+        if isinstance(engine, SupportsLayout):
             worker, fit_note = engine.layout(asked)
         if isinstance(engine, SupportsNodeFit) and request.local_fit != "exact":
             worker, nodes, note = engine.fit_nodes(worker, nodes)
@@ -100,14 +94,15 @@ class Study:
                 self._note_excess(asked, machine)
             if machine.own and not fit_note:
                 self.alerts.append(
-                    f"open in this program: {', '.join(machine.own)}, with cores and memory of "
-                    "this machine; replace=True closes the one that the same cell has started"
+                    f"clusters of this process already use cores and memory of this machine: "
+                    f"{', '.join(machine.own)}; replace=True closes the one that the same cell "
+                    "has started"
                 )
-        self._tell_scheduler_place(engine)
+        self._note_scheduler_place(engine)
         processes = nodes * worker.nprocs
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
-                self.notes.append(f"{name} means nothing to engine {engine.name}; not used")
+                self.notes.append(f"{name} is ignored: engine {engine.name} does not support it")
         return ClusterPlan(
             name=request.name or new_cluster_name(),
             engine=engine.name,
@@ -124,8 +119,8 @@ class Study:
             tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
 
-    def _tell_scheduler_place(self, engine: Engine) -> None:
-        """Say where the scheduler runs when the caller wants it where the engine has none."""
+    def _note_scheduler_place(self, engine: Engine) -> None:
+        """Note where the scheduler runs if the engine does not support the requested place."""
         place: SchedulerPlace | None = getattr(engine, "scheduler_place", None)
         asked = self.request.scheduler_deploy_mode
         if place is None or asked == place.mode or "scheduler_deploy_mode" not in self.explicit:
@@ -137,53 +132,53 @@ class Study:
         self.request = self.request.model_copy(update={"scheduler_deploy_mode": place.mode})
 
     def _memory(self) -> MemoryPolicy:
-        """The freeze policy: the argument's, or else that of the configuration."""
+        """Memory policy of the call, or else of the configuration."""
         asked = self.request.memory
-        with as_the_user_has_it():
+        with user_settings():
             policy = config.memory_policy() if asked is None else asked
-            if asked is None and (note := config_memory.thresholds_of_dask()):
+            if asked is None and (note := config_memory.note_dask_thresholds()):
                 self.notes.append(note)
-            if note := config_memory.overridden(asked):
+            if note := config_memory.note_overridden_thresholds(asked):
                 self.alerts.append(note)
         return policy
 
     def _settings(self, engine: Engine) -> EngineSettings:
-        """The engine's settings with what this call wants otherwise."""
+        """Settings of the engine, updated with ``engine_options``."""
         settings = config.engine_settings(engine.name, engine.settings)
         try:
             settings = settings.with_options(self.request.engine_options or {})
         except RequestError as error:
-            self._gather(error)
+            self._add_error(error)
         else:
             self.faults += engine.faults(self.request, settings)
         return settings
 
-    def _note_excess(self, asked: WorkerSpec, machine: Capacity) -> None:
-        """Say when a request that is started as it is needs more than this machine has."""
+    def _note_excess(self, asked: WorkerSpec, machine: MachineCapacity) -> None:
+        """Note that a request started with local_fit="exact" exceeds this machine."""
         nodes = self.request.num_workers
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
         if threads > machine.cores or ram > machine.ram:
             self.notes.append(
                 f"more than this machine has: {plural(threads, 'thread')} on "
                 f"{plural(machine.cores, 'core')}, {format_bytes(ram)} of "
-                f"{format_bytes(machine.ram)} free less a reserve; local_fit is exact"
+                f"{format_bytes(machine.ram)} free less a reserve; local_fit='fit' reduces it"
             )
 
-    def _refuse(self) -> NoReturn:
+    def _raise_faults(self) -> NoReturn:
         if len(self.faults) == 1 and self._errors:
             raise self._errors[0]
-        raise error_of(self.faults)
+        raise request_error(self.faults)
 
-    def _gather(self, error: RequestError) -> None:
+    def _add_error(self, error: RequestError) -> None:
         self._errors.append(error)
         self.faults += error.faults
 
     def _engine(self) -> Engine | None:
-        """The engine asked for, or the first usable one that can do what is asked."""
+        """The requested engine, or the first usable one that supports the request."""
         name = self.request.engine
         if self.request.local_mode:
             if name not in {"auto", "local"}:
-                advice = "leave out one of the two"
+                advice = "pass only one of the two"
                 self.faults.append(
                     Fault("local_mode", "True", f"False with engine={name!r}", advice)
                 )
@@ -192,41 +187,41 @@ class Study:
             try:
                 engine = registry.load(name)
             except RequestError as error:
-                self._gather(error)
+                self._add_error(error)
                 return None
-            self.faults += self._beyond(engine)
+            self.faults += self._find_unsupported(engine)
             return engine
         candidates = [registry.load(name) for name in config.auto_engines()]
-        able = [engine for engine in candidates if not self._beyond(engine)]
+        able = [engine for engine in candidates if not self._find_unsupported(engine)]
         usable = [engine for engine in able if engine.available().usable]
         if usable:
             self.notes.append(f"engine auto: {usable[0].name}, {usable[0].available().reason}")
             return usable[0]
         if not able:
-            self.faults += self._beyond(candidates[0])
+            self.faults += self._find_unsupported(candidates[0])
             return candidates[0]
         reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in able)
         self._unavailable = EngineUnavailable("auto", reasons)
         return None
 
-    def _beyond(self, engine: Engine) -> list[Fault]:
-        """Faults for what the request asks and the engine does not have."""
+    def _find_unsupported(self, engine: Engine) -> list[Fault]:
+        """Faults for features of the request that the engine lacks."""
         if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
             return []
         allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
-        advice = "name an engine that has; known: " + ", ".join(registry.names())
+        advice = "choose another engine: " + ", ".join(registry.names())
         return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
 
     def _profile(self) -> tuple[str, TuningProfile]:
-        """The profile of settings of Dask, and its name."""
+        """Name and settings of the tuning profile."""
         try:
             return config.tuning().find(self.request.tuning)
         except RequestError as error:
-            self._gather(error)
+            self._add_error(error)
             return AS_DASK, TuningProfile()
 
     def _layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
-        """The layout of a node as asked, and the pool it belongs on."""
+        """Requested layout of a node, and the pool for it."""
         request = self.request
         if request.pool is None:
             return request.worker, self._closest_pool(uses_pools)
@@ -235,12 +230,12 @@ class Study:
             worker = self._worker_for(pool)
             fit.check_fits(worker, pool)
         except RequestError as error:
-            self._gather(error)
+            self._add_error(error)
             return request.worker, None
         return worker, pool
 
     def _worker_for(self, pool: PoolSpec) -> WorkerSpec:
-        """What was given of a layout is kept, and a pool fills in the rest."""
+        """Layout with the requested values, completed with values that suit the pool."""
         request = self.request
         given = request.model_fields_set
         if {*_LAYOUT, "cores_per_worker"} <= given:
@@ -263,7 +258,9 @@ class Study:
             return fit.smallest_pool(config.pools().values(), cores, worker.total_ram, worker.ngpus)
         except DoesNotFit as error:
             if uses_pools:
-                self._gather(error)
+                self._add_error(error)
             else:
-                self.notes.append("no pool has nodes as large as asked; none is needed here")
+                self.notes.append(
+                    "no pool has nodes of the requested size; this engine needs no pool"
+                )
             return None

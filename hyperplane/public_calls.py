@@ -1,7 +1,7 @@
-"""Checks that every public function makes of its call, before its own body runs.
+"""Decorator of public functions that checks the names of arguments.
 
-A misspelt argument is an error that names the function's own arguments, and an error of the request
-says what was not done.
+An unknown argument raises an error that lists the arguments of the function. A RequestError states
+what was not done because of it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hyperplane.errors import RequestError, UnknownArgument, UnknownName
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-#: Arguments of pandas and Dask, and what they are called by the functions here that have them.
-_OF_OTHERS = {
+#: Argument names of pandas and Dask -> names of the same arguments in hyperplane.
+_EQUIVALENTS = {
     "usecols": ("columns",),
     "sep": ("separator",),
     "delimiter": ("separator",),
@@ -42,11 +42,11 @@ _OF_OTHERS = {
     "cores": ("cores_per_worker",),
     "dashboard_address": ("dashboard_port",),
 }
-#: The comparison of names takes time by the square of their lengths.
-_LONGEST = 100
-#: Characters of a value that a message shows.
-_SHOWN = 40
-#: Names of arguments, and texts such as URLs and connection strings, that may hold a secret.
+#: Longer names are not compared: the comparison takes quadratic time.
+_MAX_NAME_LENGTH = 100
+#: Longest value that a message shows, in characters.
+_MAX_VALUE_LENGTH = 40
+#: Argument names, and texts such as URLs and connection strings, that may contain a secret.
 _SECRET = re.compile(r"tok|key|pass|pw|secret|cred|auth|env|sas|sig|conn", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"://|@|&|;.|\w=")
 
@@ -56,17 +56,11 @@ def check_call(target: Function) -> Function: ...
 @overload
 def check_call(*, outcome: str) -> Callable[[Function], Function]: ...
 def check_call(target: Any = None, *, outcome: str = "") -> Any:
-    """Make a function or class refuse arguments that it does not have, with their nearest names.
+    """Decorate a function or class so that unknown arguments raise :class:`UnknownArgument`.
 
-    Signature, docstring and pickling stay as they are. A function that collects other arguments
-    (``**options``) checks these itself.
-
-    Parameters
-    ----------
-    target : callable
-        A function, or a class, whose constructor is checked.
-    outcome : str
-        What did not happen when the request has a fault, such as ``"nothing was saved"``.
+    Signature, docstring and pickling do not change. A function with ``**options`` checks these
+    itself. ``outcome`` states what was not done when a RequestError is raised, such as
+    ``"nothing was saved"``.
 
     Examples
     --------
@@ -79,42 +73,42 @@ def check_call(target: Any = None, *, outcome: str = "") -> Any:
       1. widht=1: unknown argument of area; did you mean width? allowed is one of width, height
     """
     if target is None:
-        return functools.partial(_checked, outcome=outcome)
-    return _checked(target, outcome)
+        return functools.partial(_wrap, outcome=outcome)
+    return _wrap(target, outcome)
 
 
-def _checked(target: Any, outcome: str) -> Any:
+def _wrap(target: Any, outcome: str) -> Any:
     if not isinstance(target, type):
-        return _checked_function(target, target.__qualname__, outcome)
-    # A named tuple is made by __new__, a dataclass by __init__.
+        return _wrap_function(target, target.__qualname__, outcome)
+    # Named tuples receive their arguments in __new__, dataclasses in __init__.
     maker = "__new__" if issubclass(target, tuple) else "__init__"
-    setattr(target, maker, _checked_function(getattr(target, maker), target.__name__, outcome))
+    setattr(target, maker, _wrap_function(getattr(target, maker), target.__name__, outcome))
     return target
 
 
-def _checked_function(function: Function, title: str, outcome: str) -> Function:
+def _wrap_function(function: Function, title: str, outcome: str) -> Function:
     parameters = inspect.signature(function).parameters.values()
-    is_open = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    takes_others = any(each.kind is each.VAR_KEYWORD for each in parameters)
     names = {each.name for each in parameters if each.kind in _NAMED}
     shown = [each.name for each in parameters if each.name in names - {"self", "cls", "_cls"}]
 
     @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        if not is_open and not kwargs.keys() <= names:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not takes_others and not kwargs.keys() <= names:
             unknown = {name: kwargs[name] for name in kwargs if name not in names}
             check_names(unknown, shown, title, outcome)
         if not outcome:
             return function(*args, **kwargs)
-        with stating(outcome):
+        with stating_outcome(outcome):
             return function(*args, **kwargs)
 
-    return cast(Function, called)
+    return cast(Function, wrapper)
 
 
 def check_names(
     given: Mapping[str, Any], known: Iterable[str], function: str, outcome: str = ""
 ) -> None:
-    """Raise :class:`UnknownArgument` with all names that are no arguments of a function."""
+    """Raise :class:`UnknownArgument` for all names that are not arguments of a function."""
     names = list(known)
     faults = [
         unknown_name(name, value, names, function)
@@ -122,23 +116,25 @@ def check_names(
         if name not in names
     ]
     if faults:
-        with stating(outcome):
+        with stating_outcome(outcome):
             raise UnknownArgument(faults)
 
 
 def unknown_name(
     name: str, value: object, known: Iterable[str], function: str, near: Iterable[str] = ()
 ) -> UnknownName:
-    """The fault of an argument that a function does not have; ``near`` overrides the nearest."""
+    """Fault of an unknown argument; ``near`` overrides the names that are proposed."""
     names = list(known)
     found = list(near) or nearest(name, names)
     advice = f"did you mean {' or '.join(found)}?" if found else ""
     allowed = f"one of {', '.join(names)}" if names else "no argument"
-    return UnknownName(name[:_LONGEST], _shown(name, value), allowed, advice, function=function)
+    return UnknownName(
+        name[:_MAX_NAME_LENGTH], _format_value(name, value), allowed, advice, function=function
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """At most two known names that are spelt like a name, begin as it does, or have it as a word.
+    """At most two known names that are similar to a name, start with it or contain it as a word.
 
     Examples
     --------
@@ -147,11 +143,11 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     >>> nearest("name", ["dask_cluster_name"])
     ['dask_cluster_name']
     """
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_NAME_LENGTH:
         return []
     names = {one.lower(): one for one in known}
     low = name.lower()
-    ours = [one for one in _OF_OTHERS.get(low, ()) if one in names]
+    ours = [one for one in _EQUIVALENTS.get(low, ()) if one in names]
     if ours:
         return ours
     found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
@@ -160,27 +156,27 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return [names[one] for one in found]
 
 
-def _shown(name: str, value: object) -> str:
-    """A value for a message; of text that may be a secret, and of large objects, the type only."""
-    kind = type(value)  # a class of the program's own may fail in repr
+def _format_value(name: str, value: object) -> str:
+    """Format a value for a message; only its type if it is large or may be a secret."""
+    kind = type(value)  # only built-in types: repr of a user's class may fail
     is_text = kind is str and not may_be_secret(name, value)
     if value is None or kind in (bool, int, float) or is_text:
-        with contextlib.suppress(ValueError):  # of a whole number with thousands of digits
+        with contextlib.suppress(ValueError):  # repr of an integer with thousands of digits
             text = repr(value)
-            if len(text) <= _SHOWN:
+            if len(text) <= _MAX_VALUE_LENGTH:
                 return text
     return f"<{kind.__name__}>"
 
 
 def may_be_secret(name: str, value: object = None) -> bool:
-    """Whether a message must not show a value: a password, a key, a URL that may have one."""
+    """Whether a value may contain a secret, such as a password, a key or a URL with one."""
     is_secret_text = isinstance(value, str) and _SECRET_TEXT.search(value)
     return bool(_SECRET.search(name) or is_secret_text)
 
 
 @contextlib.contextmanager
-def stating(outcome: str) -> Iterator[None]:
-    """Add to an error of the request what was not done; the outermost call knows it best."""
+def stating_outcome(outcome: str) -> Iterator[None]:
+    """Add to a RequestError what was not done; the outermost call overrides inner ones."""
     try:
         yield
     except RequestError as error:
@@ -190,15 +186,15 @@ def stating(outcome: str) -> Iterator[None]:
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line outside of this package from which it was called."""
+    """Issue a warning that points to the nearest caller outside this package."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and _is_ours(frame):
+    while frame is not None and _is_internal(frame):
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level - (frame is None))
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_internal(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
     return name.partition(".")[0] == "hyperplane"

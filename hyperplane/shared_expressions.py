@@ -1,9 +1,9 @@
-"""Expressions of Dask that several threads of a process share, without a race of Dask's.
+"""Workaround for a race in Dask's cache of expressions between threads of one process.
 
-Dask keeps one object for equal expressions, for as long as something uses it: it looks whether
-there is one, and then takes it. Between the two, another thread may have dropped the last use, as
-the scheduler of a cluster in this process does. A computation then failed with a ``KeyError``,
-``Error during deserialization of the task graph`` (seen with dask 2026.8.0).
+Dask keeps equal expressions as one object in a weak dictionary, and tests for an entry before it
+reads it. In between, another thread, such as the scheduler of a cluster in this process, may drop
+the last reference. The computation then fails with a ``KeyError``, ``Error during deserialization
+of the task graph`` (dask 2026.8.0).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 
 from dask._expr import SingletonExpr
 
-#: Looks in a row that another thread may spoil; a KeyError of another cause comes after these.
-_LOOKS = 5
+#: Lookups that may fail because of the race; any later KeyError has another cause and is raised.
+_ATTEMPTS = 5
 
 
 def register() -> None:
-    """Have Dask look again where that has happened, from now on, in this process."""
-    if not hasattr(SingletonExpr.__new__, "__wrapped__"):  # this module may be loaded again
-        again = staticmethod(_looking_again(SingletonExpr.__new__))
-        SingletonExpr.__new__ = again  # type: ignore[method-assign]
+    """Make Dask repeat such a lookup in this process."""
+    if not hasattr(SingletonExpr.__new__, "__wrapped__"):  # this module may be reloaded
+        patched = staticmethod(_retry_lookup(SingletonExpr.__new__))
+        SingletonExpr.__new__ = patched  # type: ignore[method-assign]
 
 
-def _looking_again(new: Callable[..., Any]) -> Callable[..., Any]:
+def _retry_lookup(new: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(new)
-    def look_again(cls: type, *args: Any, **kwargs: Any) -> Any:
-        for _ in range(_LOOKS):
+    def new_with_retries(cls: type, *args: Any, **kwargs: Any) -> Any:
+        for _ in range(_ATTEMPTS):
             try:
                 return new(cls, *args, **kwargs)
             except KeyError:
                 continue
         return new(cls, *args, **kwargs)
 
-    return look_again
+    return new_with_retries

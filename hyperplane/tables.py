@@ -1,4 +1,4 @@
-"""Labelled rows as text for a terminal and as HTML for a notebook."""
+"""Labeled rows as text for a terminal and as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Rows = Iterable[tuple[str, str]]
 
 
 def as_text(rows: Rows) -> str:
-    """Rows in two columns.
+    """Format rows as two aligned columns of text.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def as_text(rows: Rows) -> str:
 
 
 def as_html(rows: Rows) -> str:
-    """Rows as a table for Jupyter.
+    """Format rows as an HTML table for Jupyter.
 
     Examples
     --------

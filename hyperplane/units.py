@@ -1,8 +1,8 @@
-"""Memory as text, as gigabytes and as bytes.
+"""Conversion and formatting of memory sizes, numbers and durations.
 
-There is one meaning of GB in this package: 10**9 bytes. ``GiB`` (and ``Gi``, as Kubernetes
-writes it) is 2**30 bytes. Inside, memory is always a whole number of bytes, because sums of
-decimal gigabytes mislead: ``6 * 2.1 <= 12.6`` is false in Python.
+GB is 10**9 bytes everywhere in this package; ``GiB`` (and ``Gi``, as in Kubernetes) is 2**30
+bytes. Internally, memory is a whole number of bytes, because sums of decimal gigabytes are not
+exact: ``6 * 2.1 <= 12.6`` is false in Python.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?
 
 _TIME = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _TIMES = (numbers.Number, dt.timedelta)
-#: Usual units of time that Dask does not know, as those that it knows.
+#: Common units of time that Dask does not accept -> units that it accepts.
 _UNITS_OF_TIME = {
     **{"sec": "s", "secs": "s", "min": "m", "mins": "m", "hr": "h", "hrs": "h"},
     **{"wk": "w", "wks": "w", "msec": "ms", "msecs": "ms", "usec": "us", "usecs": "us"},
@@ -36,7 +36,7 @@ _UNITS_OF_TIME = {
 
 
 def gb_to_bytes(gigabytes: float) -> int:
-    """Whole bytes of a number of gigabytes, rounded to the nearest byte.
+    """Convert gigabytes to bytes, rounded to the nearest byte.
 
     Examples
     --------
@@ -45,13 +45,13 @@ def gb_to_bytes(gigabytes: float) -> int:
     """
     if isinstance(gigabytes, int):
         return gigabytes * GB
-    number = float(gigabytes)  # a short float of NumPy would make an infinite product
-    # A product of so large a number could be infinite; it has no decimals to lose.
+    number = float(gigabytes)  # the product of a NumPy float16 or float32 could be infinite
+    # Numbers from 2**53 on have no decimals, and their product as a float could be infinite.
     return round(number * GB) if abs(number) < 2**53 else int(number) * GB
 
 
 def bytes_to_gb(size: int) -> float:
-    """Gigabytes of a number of bytes.
+    """Convert bytes to gigabytes.
 
     Examples
     --------
@@ -62,22 +62,14 @@ def bytes_to_gb(size: int) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """Whole bytes of a quantity such as ``"100GB"``, ``"4Gi"`` or ``"1.5 TB"``.
+    """Parse a memory size such as ``"100GB"``, ``"4Gi"`` or ``"1.5 TB"`` into bytes.
 
-    Parameters
-    ----------
-    text : str
-        A number and a unit, in any case, with or without a space. Without a unit it is bytes.
-
-    Returns
-    -------
-    int
-        Bytes.
+    The unit is in any case, with or without a space before it; without a unit, the number is bytes.
 
     Raises
     ------
     ValueError
-        When the text is not a quantity of memory.
+        When the text is not a memory size.
 
     Examples
     --------
@@ -88,16 +80,16 @@ def parse_bytes(text: str) -> int:
     """
     match = _QUANTITY.fullmatch(text.lower())
     if match is None or match[3] not in _UNITS:
-        raise ValueError(f"{text!r} is not a quantity of memory such as '100GB' or '4GiB'")
+        raise ValueError(f"{text!r} is not a memory size such as '100GB' or '4GiB'")
     number = float(match[1].replace(",", "").replace("_", "") + (match[2] or ""))
     size = number * _UNITS[match[3]]
     if not math.isfinite(size):
-        raise ValueError(f"{text!r} is not a finite quantity of memory")
+        raise ValueError(f"{text!r} is not a finite memory size")
     return round(size)
 
 
 def format_bytes(size: int) -> str:
-    """A quantity of memory for people, in decimal units.
+    """Format bytes with a decimal unit.
 
     Examples
     --------
@@ -115,7 +107,7 @@ def format_bytes(size: int) -> str:
 
 
 def format_number(value: float) -> str:
-    """A number without a superfluous decimal part.
+    """Format a number without trailing zeros.
 
     Examples
     --------
@@ -126,12 +118,12 @@ def format_number(value: float) -> str:
 
 
 def is_truth_value(value: object) -> bool:
-    """Whether it is a bool, NumPy's too: ``nprocs=True`` is a slip."""
+    """Whether a value is a bool of Python or NumPy; ``nprocs=True`` is considered a mistake."""
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
 
 
 def whole_number(value: object) -> int | None:
-    """A whole number as an ``int``, NumPy's too; None for anything else, a bool too.
+    """Convert an integer of Python or NumPy to ``int``; None for other values, including bool.
 
     Examples
     --------
@@ -147,7 +139,7 @@ def whole_number(value: object) -> int | None:
 
 
 def is_iterable(value: object) -> bool:
-    """Whether there are items in a value; an array without dimensions only looks so.
+    """Whether ``iter(value)`` works; a NumPy array without dimensions has ``__iter__`` but fails.
 
     Examples
     --------
@@ -162,7 +154,7 @@ def is_iterable(value: object) -> bool:
 
 
 def plural(count: int, noun: str) -> str:
-    """A count and its noun.
+    """Format a count and its noun, in the plural unless the count is 1.
 
     Examples
     --------
@@ -174,15 +166,15 @@ def plural(count: int, noun: str) -> str:
 
 
 def parse_seconds(value: Any) -> float:
-    """Return seconds from a number, a timedelta or text such as ``"30m"`` or ``"2 hours"``.
+    """Convert a number, a timedelta or text such as ``"30m"`` or ``"2 hours"`` to seconds.
 
     Units may be short or long, in any case, with or without a space before them.
 
     Raises
     ------
     ValueError
-        For anything else; also for text without a digit, which Dask takes for one of its unit,
-        and for numbers with ``_`` or with digits of other scripts, which are slips.
+        For anything else, including text without digits (Dask reads ``"s"`` as 1 s) and numbers
+        with ``_`` or non-ASCII digits.
 
     Examples
     --------
@@ -191,15 +183,15 @@ def parse_seconds(value: Any) -> float:
     """
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if (match is None and not isinstance(value, _TIMES)) or is_truth_value(value):
-        raise ValueError(f"no time: {value!r:.40}")
+        raise ValueError(f"not a duration: {value!r:.40}")
     try:
         return cast("float", parse_timedelta(as_dask_writes(value)))
     except (ValueError, LookupError, OverflowError):
-        raise ValueError(f"no time: {value!r:.40}") from None
+        raise ValueError(f"not a duration: {value!r:.40}") from None
 
 
 def as_dask_writes(value: Any) -> Any:
-    """A time in text with a unit that Dask knows; any other value as it is.
+    """Rewrite a duration as text with a unit that Dask accepts; return other values unchanged.
 
     Examples
     --------
@@ -212,7 +204,7 @@ def as_dask_writes(value: Any) -> Any:
 
 
 def in_seconds(value: Any) -> Any:
-    """Seconds of text with a unit; any other value as it is, for the check that follows.
+    """Convert text with a unit to seconds; return other values unchanged, for later checks.
 
     Examples
     --------

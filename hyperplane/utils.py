@@ -1,4 +1,4 @@
-"""Small documented helpers."""
+"""Documented helpers: job detection, service addresses and Slack messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TEMPLATE = "http://{name}.hyperplane-pipelines.svc.cluster.local:8787"
 
 @check_call
 def is_jhub() -> bool:
-    """Whether this is a session rather than a pipeline job.
+    """Whether the current process runs in a session, not in a pipeline job.
 
     Returns
     -------
     bool
-        True unless the variable ``HYPERPLANE_JOB_ID`` names a job.
+        True unless the environment variable ``HYPERPLANE_JOB_ID`` contains the id of a job.
 
     Examples
     --------
@@ -37,23 +37,23 @@ def is_jhub() -> bool:
 
 @check_call
 def get_service_url(name: str) -> str:
-    """The address of a service that runs beside sessions and jobs.
+    """Address of a service that runs beside sessions and jobs.
 
     Parameters
     ----------
     name : str
-        Its name.
+        Name of the service.
 
     Returns
     -------
     str
-        What ``hyperplane.services.addresses`` has for the name, or else
-        ``hyperplane.services.url`` with the name in it. Nobody is asked whether the service runs.
+        The entry of ``hyperplane.services.addresses`` for the name, or else
+        ``hyperplane.services.url`` with the name inserted. Does not check that the service runs.
 
     Raises
     ------
     RequestError
-        When the name cannot be part of an address.
+        When the name contains characters that an address cannot contain.
 
     Examples
     --------
@@ -76,19 +76,19 @@ def get_service_url(name: str) -> str:
 
 @check_call
 class SlackHelper:
-    """Writes to Slack with the token in the variable ``SLACK_TOKEN``.
+    """Sends Slack messages with the token in the environment variable ``SLACK_TOKEN``.
 
     Raises
     ------
     RequestError
-        When there is no token.
+        When the variable is not set.
     """
 
     def __init__(self) -> None:
         self._token = os.environ.get("SLACK_TOKEN", "")
         if not self._token:
-            advice = "set it to the token of a bot of your workspace"
-            check([Fault("SLACK_TOKEN", "nothing", "a variable with a token", advice)])
+            advice = "set the environment variable to the token of a bot of your workspace"
+            check([Fault("SLACK_TOKEN", "nothing", "a Slack token", advice)])
 
     @check_call
     def post_message(self, message: str, channel: str = "") -> None:
@@ -97,18 +97,18 @@ class SlackHelper:
         Parameters
         ----------
         message : str
-            The text, in Slack's own markup.
+            Text in Slack's markup.
         channel : str
-            ``"#channel"`` or an id; that of ``hyperplane.slack.channel`` when empty.
+            ``"#channel"`` or a channel id; by default that of ``hyperplane.slack.channel``.
 
         Raises
         ------
         RequestError
             When there is no channel.
-        NotSent
-            When Slack does not take it.
+        SlackError
+            When Slack refuses the message or cannot be reached.
         """
-        slack.by_token(self._token, message, channel)
+        slack.send_with_token(self._token, message, channel)
 
     @check_call
     def post_table(self, message_dict: Mapping[str, Any], channel: str = "") -> None:
@@ -117,56 +117,58 @@ class SlackHelper:
         Parameters
         ----------
         message_dict : mapping
-            Labels and values, one a line; or, where all values are lists, columns.
+            Labels and values, one per row; or, if all values are lists, columns.
         channel : str
             As for :meth:`post_message`.
 
         Raises
         ------
-        RequestError, NotSent
+        RequestError, SlackError
             As for :meth:`post_message`.
         """
-        slack.by_token(self._token, slack.table(message_dict), channel)
+        slack.send_with_token(self._token, slack.format_table(message_dict), channel)
 
 
 @check_call
 def post_message(message: str, channel: str = "") -> None:
-    """Send a message to Slack through the webhook in the variable ``WEBHOOK_URL``.
+    """Send a message to Slack through the webhook in the environment variable ``WEBHOOK_URL``.
 
     Parameters
     ----------
     message : str
-        The text, in Slack's own markup.
+        Text in Slack's markup.
     channel : str
-        The webhook's own when empty.
+        ``"#channel"``; by default the channel of the webhook.
 
     Raises
     ------
     RequestError
-        When there is no webhook.
-    NotSent
-        When the server does not take it.
+        When the variable is not set.
+    SlackError
+        When the server refuses the message or cannot be reached.
     """
-    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
+    slack.send_to_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
 
 
 @check_call
 def post_table(message_dict: Mapping[str, Any], channel: str = "") -> None:
-    """Send a mapping as an aligned table, through the webhook in ``WEBHOOK_URL``.
+    """Send a mapping as an aligned table through the webhook in ``WEBHOOK_URL``.
 
     Parameters
     ----------
     message_dict : mapping
-        Labels and values, one a line; or, where all values are lists, columns.
+        Labels and values, one per row; or, if all values are lists, columns.
     channel : str
-        The webhook's own when empty.
+        ``"#channel"``; by default the channel of the webhook.
 
     Raises
     ------
-    RequestError, NotSent
+    RequestError, SlackError
         As for :func:`post_message`.
     """
-    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), slack.table(message_dict), channel)
+    slack.send_to_webhook(
+        os.environ.get("WEBHOOK_URL", ""), slack.format_table(message_dict), channel
+    )
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,15 @@
-"""The examples of the documentation, as tests.
+"""Run the examples of the documentation as tests.
 
-In a page of Markdown these blocks run, one after the other, in this process and in a separate
-folder for each page:
+These blocks of a Markdown page run in order, in this process and in a separate folder for each
+page:
 
 - ``python``: a program, or a session with ``>>>`` whose output is compared;
-- ``console``: each ``$ hyperplane ...``; output that follows is compared. A command with settings
+- ``console``: each ``$ hyperplane ...``; the output below it is compared. A command with variables
   before it (``NAME=value hyperplane ...``) runs in a new process, because Dask reads the
   environment when it is imported;
-- ``yaml``: Dask configuration, checked, and in force for the rest of the page.
+- ``yaml``: Dask configuration, which is validated and applies to the rest of the page.
 
-A block that cannot run is excused by a comment above it: ``<!-- skip: next "the reason" -->``.
+A block that cannot run has a comment above it: ``<!-- skip: next "the reason" -->``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TIMEOUT = 120
 
 
 def run_console(example: Example) -> str | None:
-    """Run the commands of a block; say what differs from the output that is shown."""
+    """Run the commands of a block; return a text about the first difference, if any."""
     for block in ("\n" + str(example.parsed)).split("\n$ ")[1:]:
         command, _, want = block.partition("\n")
         words = shlex.split(command, comments=True)
@@ -44,7 +44,7 @@ def run_console(example: Example) -> str | None:
             name, _, value = words.pop(0).partition("=")
             settings[name] = value
         if words[0] != "hyperplane":
-            return f"only hyperplane is run here; excuse the block: $ {command}"
+            return f"only hyperplane can run; add a skip comment above the block: $ {command}"
         run = run_in_new_process if settings else run_in_this_process
         code, got = run(words[1:], {"COLUMNS": "100", "NO_COLOR": "1", **settings})
         shown = not want.strip() or doctest.OutputChecker().check_output(want, got, FLAGS)
@@ -54,7 +54,7 @@ def run_console(example: Example) -> str | None:
 
 
 def run_in_this_process(arguments: list[str], variables: dict[str, str]) -> tuple[int, str]:
-    """Run a command without the seconds that a new interpreter takes; exit code and output."""
+    """Run a command in this process, which is faster; return exit code and output."""
     from hyperplane.cli import app
 
     done = CliRunner().invoke(app, arguments, env=variables, prog_name="hyperplane")
@@ -64,8 +64,8 @@ def run_in_this_process(arguments: list[str], variables: dict[str, str]) -> tupl
 
 
 def run_in_new_process(arguments: list[str], variables: dict[str, str]) -> tuple[int, str]:
-    """Run a command as a shell does; exit code and output."""
-    done = subprocess.run(  # noqa: S603 - the program is ours
+    """Run a command in a new process; return exit code and output."""
+    done = subprocess.run(  # noqa: S603 - a command of the documentation
         [Path(sys.executable).with_name("hyperplane"), *arguments],
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,
@@ -79,7 +79,7 @@ def run_in_new_process(arguments: list[str], variables: dict[str, str]) -> tuple
 
 
 def apply_yaml(example: Example) -> str | None:
-    """Put a block of configuration in force, as a file in the Dask configuration folder."""
+    """Write a block of configuration to the Dask configuration folder and validate it."""
     from hyperplane import config
 
     folder = Path(os.environ["DASK_CONFIG"])
@@ -91,7 +91,7 @@ def apply_yaml(example: Example) -> str | None:
 
 
 def enter(namespace: dict[str, Any]) -> None:
-    """Begin a page in a folder of its own, with a Dask configuration folder of its own."""
+    """Begin a page in a new folder, with a new Dask configuration folder."""
     folder = tempfile.TemporaryDirectory(prefix="hyperplane-page-")
     namespace["__page__"] = (folder, Path.cwd(), os.environ.get("DASK_CONFIG"))
     dask_folder = Path(folder.name) / ".dask"
@@ -101,7 +101,7 @@ def enter(namespace: dict[str, Any]) -> None:
 
 
 def leave(namespace: dict[str, Any]) -> None:
-    """End a page: what it changed is put back, and a cluster that it forgot is an error."""
+    """End a page: restore folder and configuration; an open cluster is an error."""
     from distributed.core import Status
     from distributed.deploy.cluster import Cluster
 

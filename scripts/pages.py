@@ -1,6 +1,6 @@
-"""Writes the parts of the documentation that come from the code: ``make pages``.
+"""Write the generated parts of the documentation: ``make pages``.
 
-Tables stand in the pages between ``<!-- generated: name -->`` and ``<!-- end -->``, pictures in
+Tables are between ``<!-- generated: name -->`` and ``<!-- end -->`` in the pages, pictures in
 ``docs/_static``. A test compares the tables and the text of the terminal with the code.
 """
 
@@ -28,7 +28,7 @@ COLUMNS = 100
 
 
 def pools_table() -> str:
-    """All pools as a Markdown table."""
+    """Return all pools as a Markdown table."""
     lines = [
         "| pool | alias | cores | nominal | GB | nominal | layout |",
         "|---|---|---:|---:|---:|---:|---|",
@@ -42,7 +42,7 @@ def pools_table() -> str:
 
 
 def cli_pages() -> str:
-    """Every command with its arguments and options."""
+    """Return a Markdown section for each command with its arguments and options."""
     import typer.main
 
     from hyperplane.cli import app
@@ -52,11 +52,11 @@ def cli_pages() -> str:
 
 
 def _commands(path: str, command: Any) -> Iterator[str]:
-    for name, found in command.commands.items():
-        if hasattr(found, "commands"):
-            yield from _commands(f"{path} {name}", found)
+    for name, subcommand in command.commands.items():
+        if hasattr(subcommand, "commands"):
+            yield from _commands(f"{path} {name}", subcommand)
         else:
-            yield _command(f"{path} {name}", found)
+            yield _command(f"{path} {name}", subcommand)
 
 
 def _command(path: str, command: Any) -> str:
@@ -93,7 +93,7 @@ GENERATED = {"reference/pools.md": ("pools", pools_table), "reference/cli.md": (
 
 
 def with_generated(page: str) -> str:
-    """The text of a page with its generated part as the code says it now."""
+    """Return the text of a page with its generated part updated."""
     name, make = GENERATED[page]
     text = (DOCS / page).read_text(encoding="utf-8")
     begin, end = f"<!-- generated: {name} -->\n\n", "<!-- end -->"
@@ -102,19 +102,19 @@ def with_generated(page: str) -> str:
 
 
 def terminal_text() -> str:
-    """What the command of the terminal picture prints to a terminal, with its colours."""
+    """Return the output of the command of the terminal picture, with its colors."""
     program = Path(sys.executable).with_name("hyperplane")
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(  # noqa: S603 - the program is ours
+    controller, terminal_end = pty.openpty()
+    process = subprocess.Popen(  # noqa: S603 - a fixed command
         [program, *COMMAND],
         env={**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"},
-        stdout=theirs,
+        stdout=terminal_end,
         stdin=subprocess.DEVNULL,
     )
-    os.close(theirs)
-    with os.fdopen(ours, encoding="utf-8", newline="") as terminal:
+    os.close(terminal_end)
+    with os.fdopen(controller, encoding="utf-8", newline="") as terminal:
         lines = []
-        with contextlib.suppress(OSError):  # the end of a terminal is an error to Linux
+        with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
             lines.extend(iter(terminal.readline, ""))
     if process.wait():
         raise SystemExit("".join(lines))
@@ -122,7 +122,7 @@ def terminal_text() -> str:
 
 
 def terminal_svg() -> str:
-    """The command and its output as a picture of a terminal."""
+    """Return a picture of a terminal with the command and its output."""
     from rich.console import Console
     from rich.text import Text
 
@@ -130,13 +130,13 @@ def terminal_svg() -> str:
     console.print(Text.assemble(("$ ", "bold green"), "hyperplane " + " ".join(COMMAND)))
     console.print(Text.from_ansi(terminal_text().rstrip() + "\n"))
     drawn = console.export_svg(title="hyperplane", unique_id="size")
-    # No reader's browser shall fetch a font from elsewhere to see this picture.
+    # Remove web fonts, so that browsers do not load them from another server.
     drawn = re.sub(r"@font-face \{.*?\}\n", "", drawn, flags=re.DOTALL)
     return drawn.replace("Fira Code, monospace", "DejaVu Sans Mono, Menlo, Consolas, monospace")
 
 
 def draw_advice(file: Path) -> None:
-    """The picture of ``advice.plot()``."""
+    """Write the picture of ``advice.plot()``."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -145,7 +145,7 @@ def draw_advice(file: Path) -> None:
 
 
 def main() -> None:
-    """Write everything."""
+    """Write all generated tables and pictures."""
     STATIC.mkdir(exist_ok=True)
     for page in GENERATED:
         (DOCS / page).write_text(with_generated(page), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Writes the schema of pipeline files for editors: ``python -m scripts.schema``.
+"""Write the JSON Schema of pipeline files for editors: ``python -m scripts.schema``.
 
 A test compares the file with the code.
 """
@@ -14,7 +14,7 @@ FILE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "pipeline.sc
 
 
 def text() -> str:
-    """What the file should hold."""
+    """Return the content of the file."""
     return json.dumps(json_schema(), indent=2) + "\n"
 
 

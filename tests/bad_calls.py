@@ -24,7 +24,7 @@ from hyperplane.asl.checking import check_machine
 from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 
 REQUEST = tuple(hyperplane.ClusterRequest.model_fields)
 TABLE = Made(table)
@@ -52,7 +52,7 @@ def steps() -> None:
 
 def one_job() -> str:
     """The id of a job that has failed; it is submitted on first use."""
-    store = the_store()
+    store = open_store()
     found = [job.id for job in store.find() if job.name == "fails"]
     job_id = found[0] if found else hyperplane.jobs.submit("x.yaml", name="fails").id
     store.update(job_id, status="failed", reason="test", ended=1.0)

@@ -34,7 +34,7 @@ from dask.delayed import Delayed
 import hyperplane
 from hyperplane import planning
 from hyperplane.errors import HyperplaneError
-from hyperplane.jobs import slack, wake
+from hyperplane.jobs import slack, supervisor_client
 
 #: Seconds that an answer may take; more than the five of a machine that does nothing else.
 LIMIT = 30.0
@@ -246,7 +246,7 @@ def nothing_starts(
         return engine
 
     monkeypatch.setattr(planning.registry, "load", loaded)
-    monkeypatch.setattr(wake, "tell", lambda *_: None)
+    monkeypatch.setattr(supervisor_client, "notify_supervisor", lambda *_: None)
     monkeypatch.setattr(slack, "_post", lambda *_: b'{"ok": true}')
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # matplotlib writes there as it is imported

@@ -41,8 +41,8 @@ def _lines(capsys: pytest.CaptureFixture[str], engine: str, **arguments: Any) ->
         engine=engine,
         engine_options=OPTIONS.get(engine, {}),
     )
-    announce.before(plan)
-    announce.after(plan, "https://d/mine/status", 1.5)
+    announce.print_start_lines(plan)
+    announce.print_ready_lines(plan, "https://d/mine/status", 1.5)
     out: str = capsys.readouterr().out
     return out.splitlines()
 

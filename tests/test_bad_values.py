@@ -43,8 +43,8 @@ MADE_HERE = (
     "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",
     "hyperplane.asl.reading.Machine", "hyperplane.jobs.Attempt", "hyperplane.jobs.Job",
-    "hyperplane.jobs.Submitted", "hyperplane.storage.Cleaned", "hyperplane.storage.SaveResult",
-    "hyperplane.errors.check",
+    "hyperplane.jobs.Submitted", "hyperplane.storage.CleanupReport",
+    "hyperplane.storage.SaveResult", "hyperplane.errors.check",
 )  # fmt: skip
 #: Modules that stand for something else: programs, what is not provided, and the configuration,
 #: which no page of reference names.
@@ -150,7 +150,7 @@ def test_quantities_of_memory() -> None:
             try:
                 assert units.parse_bytes(value) >= 0
             except ValueError as error:
-                assert "quantity of memory" in str(error)  # noqa: PT017
+                assert "memory size" in str(error)  # noqa: PT017
 
 
 def test_quantities_of_time() -> None:
@@ -159,4 +159,4 @@ def test_quantities_of_time() -> None:
             assert units.parse_seconds(value) >= 0
             assert value in {"1" * 5000, "1e999", "1s", "1h"}
         except ValueError as error:
-            assert "no time" in str(error)  # noqa: PT017
+            assert "not a duration" in str(error)  # noqa: PT017

@@ -27,7 +27,7 @@ import hyperplane.storage
 import hyperplane.utils
 from hyperplane.asl.items import object_reader
 from hyperplane.errors import HyperplaneError, ReadError, RequestError
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 
 HUGE = 10**400
 FRAME = pd.DataFrame({"a": [1, 2], "b": [1, 2], "t": pd.to_datetime(["2020", "2021"])})
@@ -295,7 +295,7 @@ def test_odd_numbers_that_can_be_meant() -> None:
 def test_a_temporary_directory_that_is_no_folder(folder: Any) -> None:
     with (
         dask.config.set({"temporary-directory": folder}),
-        pytest.raises(hyperplane.StartFailed, match="a folder is expected, as text"),
+        pytest.raises(hyperplane.StartFailed, match="expected the path of a folder, as text"),
     ):
         hyperplane.initialize_cluster(1, nprocs=1)
 
@@ -336,7 +336,7 @@ def test_a_job_is_not_waited_for_by_what_is_no_time(value: Any, tmp_path: Path) 
     pipeline = hyperplane.jobs.Pipeline.from_steps("p", [step()])
     with dask.config.set({"hyperplane.jobs.home": str(tmp_path / "jobs")}):
         job = hyperplane.jobs.submitting.new_job(pipeline)
-        the_store().add(job)
+        open_store().add(job)
         handle = hyperplane.jobs.JobHandle(job.id)
         for waiting in (handle.wait, handle.result):
             with pytest.raises(RequestError, match="timeout = "):
@@ -344,5 +344,5 @@ def test_a_job_is_not_waited_for_by_what_is_no_time(value: Any, tmp_path: Path) 
         with pytest.raises(RequestError, match=r"(?s)lines = .*step = "):
             handle.logs(step=[], lines=-1)
         assert handle.logs(lines=np.int64(1)) == ""
-        the_store().update(job.id, status="done", ended=1.0)
+        open_store().update(job.id, status="done", ended=1.0)
         assert handle.wait(-1.0) == handle.wait(np.float64("inf")) == "done"

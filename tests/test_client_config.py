@@ -17,7 +17,7 @@ from scale import scaled
 
 import hyperplane
 from hyperplane import notebook_common as nc
-from hyperplane.client_config import restore_after
+from hyperplane.client_config import restore_config_after
 from hyperplane.engines.dask_settings import snapshot
 
 ONE: dict[str, Any] = {
@@ -116,7 +116,7 @@ def test_clients_of_dask_among_ours(
     for ours in [*kinds, True]:
         client = Client(plain)
         if ours:
-            restore_after(client)
+            restore_config_after(client)
         clients.append(client)
     for _, client in sorted(zip(seeds, clients, strict=False), key=lambda pair: pair[0]):
         assert dask.config.get("scheduler") == "dask.distributed"
@@ -126,7 +126,7 @@ def test_clients_of_dask_among_ours(
 
 def test_a_client_of_dask_that_opens_last_and_closes_last(plain: LocalCluster) -> None:
     ours = Client(plain)
-    restore_after(ours)
+    restore_config_after(ours)
     theirs = Client(plain)
     ours.close()
     theirs.close()
@@ -136,7 +136,7 @@ def test_a_client_of_dask_that_opens_last_and_closes_last(plain: LocalCluster) -
 def test_a_client_of_dask_that_closes_last_within_ours(plain: LocalCluster) -> None:
     """So it is closed, too, when the cluster of both is closed within the block."""
     ours = Client(plain)
-    restore_after(ours)
+    restore_config_after(ours)
     with ours:
         theirs = Client(plain)
         ours.close()
@@ -147,10 +147,10 @@ def test_a_client_of_dask_that_closes_last_within_ours(plain: LocalCluster) -> N
 @pytest.mark.parametrize("how", ["with", "as_current"])
 def test_clients_that_close_while_one_is_current(plain: LocalCluster, how: str) -> None:
     first = Client(plain)
-    restore_after(first)
+    restore_config_after(first)
     with first if how == "with" else first.as_current():
         second = Client(plain)
-        restore_after(second)
+        restore_config_after(second)
         first.close()
         assert dask.config.get("scheduler") == "dask.distributed"
         second.close()

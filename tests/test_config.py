@@ -229,7 +229,7 @@ class TestFaults:
         assert fault == Fault(
             "hyperplane.engines.auto",
             repr(value),
-            "a list of names of engines",
+            "a list of engine names",
             source="dask.config.set",
         )
 
@@ -453,14 +453,14 @@ class TestFiles:
             "pools.pool_16_16.allocatable_cores": ["64", "at most cores, the nominal 16"],
             "pools.pool_16_16.coers": ["3", "no such key"],
             "pools.POOL_32_32.allocatable_ram_gb": ["-1", "more than 0"],
-            "pools.pool_64_256.ram_gb": ["nothing", "a value; this key must be there"],
+            "pools.pool_64_256.ram_gb": ["nothing", "a value; this key is required"],
             "pools.pool_1_1": ["11", "a mapping of the keys of a pool"],
             "memory.pause": ["7", "a fraction in (0, 1], or False for never"],
             "memory.pauze": ["0.8", "one of target, spill, pause, terminate"],
             "sizing.multipliers.light": ["0", "more than 0"],
             "sizing.operations.my_op": ["'huge'", "one of 'light', 'medium' or 'heavy'"],
             "sizing.families.many_tasks.0": ["3232", "the name of a pool"],
-            "engines.auto": ["'local'", "a list of names of engines"],
+            "engines.auto": ["'local'", "a list of engine names"],
             "engines.local.fit": ["'loose'", "one of 'fit' or 'exact'"],
             "engines.local.idle_timeout": ["'later'", "seconds up to 1e+09, or text such as"],
             "memroy": ["{'pause': 0.8}", "one of the sections"],
@@ -518,7 +518,7 @@ class TestVariables:
             DASK_HYPERPLANE__SIZING__CHECKS__FOO="1",
             DASK_HYPERPLANE__ENGINES__LOCAL__FIT="loose",
         )
-        missing = ["nothing", "a value; this key must be there"]
+        missing = ["nothing", "a value; this key is required"]
         new, own = "POOLS__POOL_64_256__CORES", "hyperplane.pools.pool_64_256"
         expected = [
             ("MEMORY__PAUSE", "hyperplane.memory.pause", "7", "a fraction in (0, 1], or False"),

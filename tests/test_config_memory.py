@@ -63,7 +63,7 @@ def test_a_file_of_dask_holds(tmp_path: Path, words: tuple[str, ...]) -> None:
     policy, notes, alerts = _planned(tmp_path, {"distributed.yaml": DASK_YAML}, *words)
     assert policy == {"target": 0.55, "spill": 0.65, "pause": 0.8, "terminate": False}
     assert notes[-1] == (
-        "memory policy as Dask's configuration says: distributed.worker.memory.target = 0.55, "
+        "memory policy from Dask's configuration: distributed.worker.memory.target = 0.55, "
         "distributed.worker.memory.spill = 0.65, distributed.worker.memory.terminate = False"
     )
     assert alerts == []
@@ -82,8 +82,8 @@ def test_what_a_site_says_of_hyperplane_wins_and_is_told(tmp_path: Path) -> None
     [line] = alerts
     assert line in notes
     assert line == (
-        "distributed.worker.memory.target = 0.55 is not used: hyperplane.memory.target says 0.6; "
-        "distributed.worker.memory.pause = 0.85 is not used: hyperplane.memory.pause says 0.9"
+        "distributed.worker.memory.target = 0.55 is not used: hyperplane.memory.target is 0.6; "
+        "distributed.worker.memory.pause = 0.85 is not used: hyperplane.memory.pause is 0.9"
     )
 
 
@@ -101,12 +101,12 @@ def test_an_argument_wins_over_both_and_is_told(capsys: pytest.CaptureFixture[st
         plan = hyperplane.plan_cluster(**SMALL, memory=MemoryPolicy(pause=0.9))
         partly = hyperplane.plan_cluster(**SMALL, memory={"pause": 0.9})
         same = hyperplane.plan_cluster(**SMALL, memory=MemoryPolicy(pause=0.85))
-    line = f"{OF_DASK}.pause = 0.85 is not used: the argument memory says 0.9"
+    line = f"{OF_DASK}.pause = 0.85 is not used: the argument memory is 0.9"
     assert plan.memory == MemoryPolicy(pause=0.9)
     assert partly.memory == MemoryPolicy(target=0.5, pause=0.9)
     assert plan.alerts == partly.alerts == (line,)
     assert same.alerts == ()
-    hyperplane.announce.before(plan)
+    hyperplane.announce.print_start_lines(plan)
     assert capsys.readouterr().err == f"👉 Hyperplane: {line}\n"
 
 

@@ -14,9 +14,10 @@ from hyperplane import call_arguments
 from hyperplane.cluster import initialize_cluster
 from hyperplane.engines.local.engine import LocalEngine
 from hyperplane.errors import DoesNotFit, RequestError, UnknownArgument
-from hyperplane.sizing.machine_fit import LEAST_RAM, fit_machine
-from hyperplane.spec.capacity import Capacity
+from hyperplane.sizing.machine_fit import MIN_RAM, fit_machine
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import OMITTED, ClusterArguments, ClusterRequest
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import gb_to_bytes
 
@@ -26,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Set the cores and the free GB of this machine."""
 
     def set_(cores: int, free_gb: float) -> None:
-        capacity = Capacity(cores, gb_to_bytes(free_gb))
+        capacity = MachineCapacity(cores, gb_to_bytes(free_gb))
         monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: capacity)
 
     set_(2, 22.5)
@@ -46,7 +47,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ClusterPlan]:
         plans.append(plan)
         raise NotStarted
 
-    monkeypatch.setattr("hyperplane.announce.before", keep)
+    monkeypatch.setattr("hyperplane.announce.print_start_lines", keep)
     monkeypatch.setattr("hyperplane.cluster.start", keep)
     return plans
 
@@ -96,7 +97,7 @@ class TestOnTwoCores:
 
     def test_the_note_says_that_memory_is_left_by_what_is_given(self, machine):
         machine(2, 22.5)
-        left = "; ram_gb_per_proc is kept as given, without it there is more for each process"
+        left = "; without ram_gb_per_proc each process would have more memory"
         note = hyperplane.plan_cluster(nprocs=3, ram_gb_per_proc=2.4).fit_note
         assert note.endswith(left)
         assert left not in hyperplane.plan_cluster(nprocs=3).fit_note
@@ -184,7 +185,9 @@ def test_beside_a_plan_only_what_differs_from_the_default_is_refused(machine, pl
 
 def test_a_call_whose_arguments_are_wrong_closes_no_cluster(machine, planned, monkeypatch):
     closed: list[Any] = []
-    monkeypatch.setattr("hyperplane.cluster.close_previous", lambda *names: closed.append(1) or [])
+    monkeypatch.setattr(
+        "hyperplane.cluster.close_previous_clusters", lambda *names: closed.append(1) or []
+    )
     plan = hyperplane.plan_cluster(num_workers=1)
     for wrong in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
         with pytest.raises(RequestError, match="nothing was started"):
@@ -231,15 +234,15 @@ NAMES = ("num_workers", "nprocs", "nthreads", "ram_gb_per_proc", "cores_per_work
     st.integers(1, 40),
     st.integers(1, 60_000),
     st.sets(st.sampled_from(NAMES)),
-    st.builds(Capacity, st.integers(1, 128), st.integers(10**6, 10**12)),
+    st.builds(MachineCapacity, st.integers(1, 128), st.integers(10**6, 10**12)),
 )
-@example(1, 8, 9, 225, set(), Capacity(66, 1_800_000_000))
+@example(1, 8, 9, 225, set(), MachineCapacity(66, 1_800_000_000))
 def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, mb, names, machine):
     asked = WorkerSpec(nprocs, nthreads, mb * 10**6, nprocs * nthreads)
     try:
         found = fit_machine(asked, nodes, machine, explicit=names)
     except DoesNotFit:
-        assert machine.ram < min(LEAST_RAM, asked.ram_per_proc)
+        assert machine.ram < min(MIN_RAM, asked.ram_per_proc)
         return
     worker, processes = found.worker, found.nodes * found.worker.nprocs
     ram = processes * worker.ram_per_proc
@@ -250,7 +253,7 @@ def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, m
         assert worker.nthreads == min(nthreads, machine.cores)
     if "nprocs" in names and "nthreads" not in names and "ram_gb_per_proc" not in names:
         memory = min(machine.ram, nodes * asked.total_ram)
-        room = memory // min(LEAST_RAM, asked.ram_per_proc)
+        room = memory // min(MIN_RAM, asked.ram_per_proc)
         assert processes == min(
             nodes * nprocs,
             machine.cores
@@ -264,17 +267,30 @@ def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, m
 
 
 def test_what_is_left_out_is_marked():
-    @call_arguments.marks_left_out
+    @call_arguments.mark_omitted
     def function(num_workers: int = 2, flag: bool = False, pool: str | None = None, **others: Any):
-        return call_arguments.given_of(locals())
+        return num_workers, flag, pool, others
 
-    assert function() == {}
-    assert function(2, flag=False, pool=None, more=1) == {
-        "num_workers": 2,
-        "flag": False,
-        "more": 1,
-    }
+    assert function() == (OMITTED, OMITTED, OMITTED, {})
+    assert function(2, flag=False, pool=None, more=1) == (2, False, OMITTED, {"more": 1})
     with pytest.raises(TypeError):
         function(1, False, None, 3)
     with pytest.raises(TypeError):
         function(1, num_workers=2)
+
+
+@pytest.mark.parametrize("function", [hyperplane.plan_cluster, initialize_cluster])
+def test_every_parameter_reaches_the_request(monkeypatch, function):
+    received: list[ClusterArguments] = []
+
+    def keep(arguments: ClusterArguments, *others: object) -> None:
+        received.append(arguments)
+        raise NotStarted
+
+    monkeypatch.setattr("hyperplane.cluster.read_request", keep)
+    names = [*ClusterRequest.model_fields, "ram_gb_proc"]
+    passed = {name: object() for name in names}
+    with pytest.raises(NotStarted):
+        function(**passed)
+    assert received[0].given == passed
+    assert received[0].unknown == {}

@@ -146,7 +146,7 @@ def test_a_documented_module_that_is_not_provided_says_what_is(statement, module
 
 @pytest.mark.parametrize("name", ["graphql_operation", "graphql_operations"])
 def test_a_documented_function_that_is_not_provided_says_what_is(name):
-    with pytest.raises(AttributeError, match="not provided; submit_pipeline_job"):
+    with pytest.raises(AttributeError, match="not provided; use submit_pipeline_job"):
         getattr(notebook_common, name)
 
 
@@ -163,9 +163,9 @@ def test_public_names_are_sorted_and_shown():
 
 
 def test_homes_are_where_the_names_are_made():
-    homes = {name: home for home, names in hyperplane._HOMES.items() for name in names}
+    homes = {name: home for home, names in hyperplane._NAMES_BY_MODULE.items() for name in names}
     assert sorted([*homes, *hyperplane._MODULES]) == hyperplane.__all__
-    assert sum(map(len, hyperplane._HOMES.values())) == len(homes)
+    assert sum(map(len, hyperplane._NAMES_BY_MODULE.values())) == len(homes)
     for name, home in homes.items():
         assert getattr(importlib.import_module(home), name).__module__ == home
 
@@ -178,7 +178,7 @@ def test_type_checkers_see_the_same_homes():
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
     seen = {node.module: tuple(alias.name for alias in node.names) for node in block.body}
-    assert seen == {"hyperplane": hyperplane._MODULES, **hyperplane._HOMES}
+    assert seen == {"hyperplane": hyperplane._MODULES, **hyperplane._NAMES_BY_MODULE}
 
 
 def test_star_import_brings_the_public_names():

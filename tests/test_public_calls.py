@@ -25,8 +25,8 @@ MODULES = [
 ]
 #: What users only get from calls, or raise themselves.
 RESULTS = {
-    "Attempt", "ClusterPlan", "Event", "Machine", "Cleaned", "Job", "SaveResult", "SizingAdvice",
-    "Submitted",
+    "Attempt", "ClusterPlan", "Event", "Machine", "CleanupReport", "Job", "SaveResult",
+    "SizingAdvice", "Submitted",
 }  # fmt: skip
 REFERENCE = Path(hyperplane.__file__).parents[1] / "docs" / "reference"
 

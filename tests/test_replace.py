@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane import announce, call_sites, cluster
-from hyperplane.call_sites import CallSite, call_site
-from hyperplane.engines import machine, promised, records
-from hyperplane.engines.base import Started
+from hyperplane import announce, cluster, started_clusters
+from hyperplane.engines import machine, promised_memory, records
+from hyperplane.engines.base import StartedCluster
 from hyperplane.errors import RequestError
 from hyperplane.sizing.machine_fit import fit_machine
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.worker import WorkerSpec
+from hyperplane.started_clusters import CodeLocation, current_location
 
 GB = 10**9
 SMALL: dict[str, Any] = {"num_workers": 1, "nprocs": 1, "nthreads": 1, "ram_gb_per_proc": 0.3}
 
 
-def _record(ram_gb: float, name: str = "open-one", **others: Any) -> records.Record:
+def _record(ram_gb: float, name: str = "open-one", **others: Any) -> records.ClusterRecord:
     fields: dict[str, Any] = {
         "name": name,
         "engine": "local",
@@ -37,7 +37,7 @@ def _record(ram_gb: float, name: str = "open-one", **others: Any) -> records.Rec
         "threads": 1,
         "ram_gb": ram_gb,
     }
-    return records.Record(**{**fields, **others})
+    return records.ClusterRecord(**{**fields, **others})
 
 
 class TestPromised:
@@ -47,8 +47,8 @@ class TestPromised:
     )
     def test_what_is_left_beside_an_open_cluster(self, monkeypatch, used, left):
         # 25 GB are free, and 21 GB were given to a cluster that uses some of them.
-        monkeypatch.setattr(promised, "_used_by", lambda pid: used * GB)
-        given = promised.left_of(25 * GB, 0.9, [_record(21)])
+        monkeypatch.setattr(promised_memory, "_used_by", lambda pid: used * GB)
+        given = promised_memory.unpromised_memory(25 * GB, 0.9, [_record(21)])
         assert given == pytest.approx(left * GB)
 
     @given(
@@ -56,11 +56,11 @@ class TestPromised:
     )
     def test_together_they_have_what_there_is_and_a_tenth(self, free, sizes, used):
         clusters = [_record(size, pid=number) for number, size in enumerate(sizes)]
-        original, promised._used_by = promised._used_by, lambda pid: used
+        original, promised_memory._used_by = promised_memory._used_by, lambda pid: used
         try:
-            left = promised.left_of(free, 0.9, clusters)
+            left = promised_memory.unpromised_memory(free, 0.9, clusters)
         finally:
-            promised._used_by = original
+            promised_memory._used_by = original
         total = sum(size * GB for size in sizes)
         there = free + min(used * len(sizes), total)
         assert 0 <= left <= free * 0.9 + 1
@@ -75,7 +75,7 @@ class TestPromised:
         ]
         monkeypatch.setattr(records, "read_all", lambda starting: found)
         monkeypatch.setattr(machine, "free_ram", lambda: 25 * GB)
-        monkeypatch.setattr(promised, "_used_by", lambda pid: 0)
+        monkeypatch.setattr(promised_memory, "_used_by", lambda pid: 0)
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=90)
         assert plan.total_ram == pytest.approx(18.5 * GB)
         assert "18.5 GB free less a reserve and less 4 GB of mine, gpus, which are open: " in (
@@ -84,7 +84,7 @@ class TestPromised:
         assert "replace=True" in plan.fit_note
         assert plan.alerts == ()
         [line] = hyperplane.plan_cluster(**SMALL).alerts
-        assert line.startswith("open in this program: mine, ")
+        assert "use cores and memory of this machine: mine;" in line
 
     def test_a_list_that_cannot_be_read_is_no_fault_of_a_plan(self, monkeypatch):
         def refuse(starting: bool) -> None:
@@ -95,7 +95,7 @@ class TestPromised:
 
     def test_where_nothing_is_left_the_error_names_who_has_it(self):
         asked = WorkerSpec(1, 1, GB, 1)
-        capacity = Capacity(2, 10**7, clusters=("a",), promised=21 * GB)
+        capacity = MachineCapacity(2, 10**7, clusters=("a",), promised=21 * GB)
         with pytest.raises(hyperplane.DoesNotFit, match="less 21 GB of a, which is open"):
             fit_machine(asked, 1, capacity)
 
@@ -112,17 +112,17 @@ class Fake:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[StartedCluster]:
     """The pairs that initialize_cluster has returned, none of which is a cluster."""
     found: list[Any] = []
 
     def start(plan: hyperplane.ClusterPlan) -> Any:
-        found.append(Started(Fake(), Fake()))  # type: ignore[arg-type]
+        found.append(StartedCluster(Fake(), Fake()))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(call_sites, "_started", [])
+    monkeypatch.setattr(started_clusters, "_started", [])
     monkeypatch.setattr(cluster, "start", start)
-    monkeypatch.setattr(announce, "after", lambda *arguments: None)
+    monkeypatch.setattr(announce, "print_ready_lines", lambda *arguments: None)
     return found
 
 
@@ -197,7 +197,9 @@ class TestReplace:
         other: list[str] = []
         running = [_record(1, "flights", pid=4), _record(1, "trains", pid=4)]
         monkeypatch.setattr(records, "read_all", lambda starting=False: running)
-        monkeypatch.setattr(call_sites, "_close_from_here", lambda one: other.append(one.name))
+        monkeypatch.setattr(
+            started_clusters, "_close_of_other_process", lambda one: other.append(one.name)
+        )
         hyperplane.initialize_cluster(**SMALL, name="mine")
         hyperplane.initialize_cluster(**SMALL, name="mine", replace=True)
         assert _open(started) == [False, True]
@@ -216,13 +218,13 @@ class TestReplace:
             _, running = hyperplane.initialize_cluster(**SMALL)
             running.close()
         hyperplane.initialize_cluster(**SMALL)
-        assert len(call_sites._started) == 1
+        assert len(started_clusters._started) == 1
 
 
 def test_the_place_is_that_of_the_caller():
-    site = call_site()
-    assert site.place.rpartition(":")[0] == __file__
-    assert site == CallSite(site.place, site.turn)
+    location = current_location()
+    assert location.code.rpartition(":")[0] == __file__
+    assert location == CodeLocation(location.code, location.execution_count)
 
 
 @pytest.mark.cluster
@@ -232,7 +234,7 @@ def test_a_real_cluster_is_replaced() -> None:
         client, running = hyperplane.initialize_cluster(**SMALL, replace=True)
         names.append(running.name)
         assert [record.name for record in records.read_all()] == names[-1:]
-        assert promised._used_by(os.getpid()) > 10**7
+        assert promised_memory._used_by(os.getpid()) > 10**7
     client.close()
     running.close()
     assert names[0] != names[1]

@@ -3,10 +3,10 @@
     python benchmarks/tpch --scale 1 --rounds 3
     python benchmarks/tpch --one-at-a-time --queries q1 q5 q18
 
-Every run is a process of its own, in turn, A B A B; all engines read the same files, and every
-answer is compared with DuckDB's. CPU seconds are those of the whole process tree, memory is its
-anonymous memory. What a cluster's start and a first query cost stands in a column of its own; the
-queries' figures come after it.
+Every run is a separate process, alternating (A B A B). All engines read the same files, and every
+answer is compared with DuckDB's. CPU seconds and anonymous memory are those of the whole process
+tree. The start of the cluster and a first query are a separate column and not part of the figures
+of the queries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ENGINES: dict[str, Engine] = {
 
 
 def one_at_a_time() -> dict[str, Engine]:
-    """Our cluster with no tuning, with each part of it alone, and with all."""
+    """Return engines with hyperplane's cluster: no tuning, each setting alone, all settings."""
     from hyperplane import config
 
     _, profile = config.tuning().find("fast")
@@ -72,7 +72,7 @@ def run(engine: Engine, folder: Path, queries: list[str], answers: Path) -> Figu
 
 
 def check(answers: Path, engine: str, queries: list[str]) -> None:
-    """Compare answers with DuckDB's; the order of rows is not part of them, ties being free."""
+    """Compare answers with DuckDB's, ignoring the order of rows."""
     for query in queries:
         expected = pd.read_parquet(answers / f"duckdb-{query}.parquet")
         found = pd.read_parquet(answers / f"{engine}-{query}.parquet")[list(expected)]
@@ -84,7 +84,7 @@ def check(answers: Path, engine: str, queries: list[str]) -> None:
 
 
 def table(kind: str, found: dict[str, list[Figures]], queries: list[str]) -> None:
-    """Medians, and the geometric mean of the ratios to the first engine's."""
+    """Print medians, and the geometric mean of the ratios to the first engine."""
 
     def median(name: str, key: str) -> float:
         return statistics.median(figures[f"{key} {kind}"] for figures in found[name])

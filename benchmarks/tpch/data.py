@@ -1,7 +1,7 @@
-"""TPC-H tables as Parquet files of sound types, made once.
+"""TPC-H tables as Parquet files with float64 and timestamps, written once.
 
-tpchgen-cli writes decimals and dates, which pandas knows as Python objects only. They are rewritten
-here as float64 and timestamps before anything is measured, so that all engines read the same files.
+tpchgen-cli writes decimals and dates, which pandas reads as Python objects. They are converted here
+before anything is measured, so that all engines read the same files.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-#: Files of each table; the others have one.
+#: Number of files of a table; other tables have one file.
 FILES = {"lineitem": 8, "orders": 4, "partsupp": 4, "customer": 2, "part": 2}
 TABLES = ("lineitem", "orders", "partsupp", "customer", "part", "supplier", "nation", "region")
 
 
 def tables(cache: Path, scale: str) -> Path:
-    """The folder of the tables of a scale factor, made if it is not there."""
+    """Return the folder of the tables of a scale factor; write them if it does not exist."""
     folder = cache / f"sf{scale}"
     if folder.is_dir():
         return folder

@@ -1,4 +1,4 @@
-"""The same TPC-H queries for DuckDB, whose answers are the yardstick, and for Polars."""
+"""The same TPC-H queries for DuckDB, which is the reference for answers, and for Polars."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""TPC-H queries as plain Dask dataframe code: nothing of hyperplane, no options, no hints.
+"""TPC-H queries as plain Dask dataframe code, without hyperplane, options or hints.
 
-The same functions run on a default LocalCluster and on hyperplane's. A query takes an object whose
-attributes are the tables, and returns a pandas dataframe.
+The same functions run on a default LocalCluster and on hyperplane's cluster. A query takes an
+object whose attributes are the tables, and returns a pandas dataframe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DAY = pd.Timestamp
 
 
 class Tables:
-    """The tables of a folder, each opened when a query names it."""
+    """The tables of a folder as attributes, each opened on access."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""One engine, one process: run TPC-H queries and print their figures as JSON on the last line."""
+"""Run TPC-H queries with one engine in one process; the last line is JSON with the figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 Query = Callable[[str], Any]
-#: Run once before anything is timed: it makes workers import what they need.
+#: Query that runs once before the measurement, so that workers import their modules.
 WARM_UP = "q6"
 
 
@@ -24,7 +24,7 @@ def _family() -> list[psutil.Process]:
 
 
 def tree_cpu() -> float:
-    """CPU seconds, user and system, of this process and all below it that live."""
+    """Return user and system CPU seconds of this process and its running descendants."""
     total = 0.0
     for process in _family():
         try:
@@ -36,7 +36,7 @@ def tree_cpu() -> float:
 
 
 def _anonymous() -> int:
-    """Bytes of anonymous memory of the process tree."""
+    """Return the bytes of anonymous memory of the process tree."""
     total = 0
     for process in _family():
         try:
@@ -71,7 +71,7 @@ def _dask(folder: str) -> Query:
 
 
 def default(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
-    """Dask as it comes."""
+    """Run plain Dask code on a default LocalCluster."""
     from distributed import Client, LocalCluster
 
     cluster = stack.enter_context(LocalCluster(**options))
@@ -80,7 +80,7 @@ def default(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
 
 
 def ours(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
-    """The same code on hyperplane's cluster."""
+    """Run the same code on hyperplane's cluster."""
     import dask.config
     import distributed  # noqa: F401 - so that the block below finds its settings to put back
 
@@ -135,7 +135,7 @@ def main() -> None:
         figures["start wall"] = time.perf_counter() - began
         figures["start cpu"] = tree_cpu()
         for name in arguments.queries:
-            time.sleep(0.3)  # what the query before leaves behind is not this one's
+            time.sleep(0.3)  # lets the cleanup of the previous query finish
             peak = [_anonymous()]
             with peak_memory(peak):
                 cpu, wall = tree_cpu(), time.perf_counter()

@@ -13,9 +13,9 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.asl.errors import StateError, Stopped
-from hyperplane.asl.scope import Scope
-from hyperplane.asl.values import parse_json, plain
+from hyperplane.asl.errors import BranchStopped, StateError
+from hyperplane.asl.execution_scope import ExecutionScope
+from hyperplane.asl.json_values import copy_json, parse_json
 from hyperplane.errors import Fault, RequestError
 from hyperplane.public_calls import check_call
 
@@ -58,7 +58,7 @@ class Command:
         object.__setattr__(self, "argv", tuple(parts))
 
 
-def run_command(command: Command, payload: Any, limit: float | None, scope: Scope) -> Any:
+def run_command(command: Command, payload: Any, limit: float | None, scope: ExecutionScope) -> Any:
     """Run a program to its end, or end its whole process group."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the caller names the program
@@ -112,7 +112,7 @@ def run_function(
     function: Callable[[Any], Any],
     payload: Any,
     limit: float | None,
-    scope: Scope,
+    scope: ExecutionScope,
     variables: Context,
 ) -> Any:
     """Call a function in a thread of its own, and wait for it no longer than one may.
@@ -138,12 +138,12 @@ def run_function(
         raise StateError(type(error).__name__, str(error)) from error
     if "result" in box:
         try:
-            return plain(box.pop("result"))
+            return copy_json(box.pop("result"))
         except ValueError as error:
             why = f"what the task returned, {error}"
             raise StateError("States.TaskFailed", why) from None
     if scope.stopped:
-        raise Stopped
+        raise BranchStopped
     raise _too_long(limit)
 
 

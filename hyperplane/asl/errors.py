@@ -38,7 +38,7 @@ class StateError(Exception):
         self.state = ""
 
 
-class RunOver(Exception):
+class ExecutionStopped(Exception):
     """The whole run is over, whatever the states would catch."""
 
     def __init__(self, name: str, cause: str) -> None:
@@ -47,5 +47,5 @@ class RunOver(Exception):
         self.cause = cause
 
 
-class Stopped(Exception):
+class BranchStopped(Exception):
     """A part of the run is to end because another part has failed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.asl.kinds import (
+from hyperplane.asl.field_types import (
     ANYTHING,
     BOOLEAN,
     COMPARED,
@@ -17,13 +17,13 @@ from hyperplane.asl.kinds import (
     SECONDS,
     TEXT,
     TIMESTAMP,
-    Kind,
+    FieldType,
     number,
     one_of,
-    whole,
+    whole_number,
 )
 
-Fields = dict[str, Kind]
+Fields = dict[str, FieldType]
 
 #: Fields whose value other rules look into; here they are only known.
 NESTED = ANYTHING
@@ -65,9 +65,9 @@ STATES: dict[str, Fields] = {
     "Parallel": {**_FLOW, **_WORK, "Branches": NESTED},
     "Map": {
         **_FLOW, **_WORK, "ItemProcessor": NESTED, "Iterator": NESTED, "ItemsPath": PATH,
-        "ItemSelector": NESTED, "MaxConcurrency": whole(0), "MaxConcurrencyPath": REFERENCE,
+        "ItemSelector": NESTED, "MaxConcurrency": whole_number(0), "MaxConcurrencyPath": REFERENCE,
         "ItemReader": NESTED, "ItemBatcher": NESTED, "ResultWriter": NESTED, "Label": TEXT,
-        "ToleratedFailureCount": whole(0), "ToleratedFailureCountPath": REFERENCE,
+        "ToleratedFailureCount": whole_number(0), "ToleratedFailureCountPath": REFERENCE,
         "ToleratedFailurePercentage": number(0, 100), "ToleratedFailurePercentagePath": REFERENCE,
     },
 }  # fmt: skip
@@ -100,7 +100,7 @@ DISTRIBUTED = (
 TEMPLATES = ("Parameters", "ResultSelector", "ItemSelector")
 
 RETRIER: Fields = {
-    "ErrorEquals": NESTED, "IntervalSeconds": SECONDS, "MaxAttempts": whole(0),
+    "ErrorEquals": NESTED, "IntervalSeconds": SECONDS, "MaxAttempts": whole_number(0),
     "BackoffRate": number(1), "MaxDelaySeconds": SECONDS, "Comment": TEXT,
     "JitterStrategy": one_of("FULL", "NONE"),
 }  # fmt: skip
@@ -125,15 +125,15 @@ READER_CONFIG: Fields = {
     "CSVHeaderLocation": one_of("FIRST_ROW", "GIVEN"),
     "CSVHeaders": NESTED,
     "CSVDelimiter": one_of("COMMA", "PIPE", "SEMICOLON", "SPACE", "TAB"),
-    "MaxItems": whole(1),
+    "MaxItems": whole_number(1),
     "MaxItemsPath": REFERENCE,
 }
 BATCHER: Fields = {
-    "MaxItemsPerBatch": whole(1), "MaxItemsPerBatchPath": REFERENCE, "BatchInput": NESTED,
-    "MaxInputBytesPerBatch": whole(1), "MaxInputBytesPerBatchPath": REFERENCE,
+    "MaxItemsPerBatch": whole_number(1), "MaxItemsPerBatchPath": REFERENCE, "BatchInput": NESTED,
+    "MaxInputBytesPerBatch": whole_number(1), "MaxInputBytesPerBatchPath": REFERENCE,
 }  # fmt: skip
 #: Fields of the other query language, and of variables, which this runner does not know.
-ELSEWHERE = {
+UNSUPPORTED_FIELDS = {
     "Assign": "variables are not supported; carry the value in the state's output",
     "Arguments": "that is of JSONata; write Parameters",
     "Output": "that is of JSONata; write ResultSelector and ResultPath",

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from hyperplane.asl import functions
+from hyperplane.asl import intrinsic_functions
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, cached_path, find
-from hyperplane.asl.paths import Path, PathSyntax
+from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
+from hyperplane.asl.paths import JsonPath, PathSyntax
 
 #: Functions in one expression; the language says 10.
-MOST_CALLS = 10
+MAX_CALLS = 10
 
 _CALL = re.compile(r"States\.([A-Za-z0-9]+)\(")
 _TEXT = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
@@ -29,28 +29,28 @@ class IntrinsicSyntax(ValueError):
 
 
 @dataclass(frozen=True)
-class Text:
+class TextLiteral:
     """A text between quotes; ``raw`` still has its backslashes, which States.Format needs."""
 
     raw: str
 
 
 @dataclass(frozen=True)
-class Number:
+class JsonLiteral:
     """A number, ``true``, ``false`` or ``null``."""
 
     value: Any
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """A function and its arguments: texts, numbers, paths and further calls."""
 
     name: str
-    arguments: tuple[Text | Number | Path | Call, ...]
+    arguments: tuple[TextLiteral | JsonLiteral | JsonPath | FunctionCall, ...]
 
 
-def parse_intrinsic(text: str) -> Call:
+def parse_intrinsic(text: str) -> FunctionCall:
     """Read an expression and check what can be checked without data.
 
     Parameters
@@ -74,14 +74,14 @@ def parse_intrinsic(text: str) -> Call:
     >>> call.name, len(call.arguments)
     ('Format', 3)
     """
-    reader = _Reader(text)
+    reader = _IntrinsicParser(text)
     call = reader.call()
     if reader.position != len(text):
         raise reader.unexpected("the end")
     return call
 
 
-class _Reader:
+class _IntrinsicParser:
     """Goes through the text once, from left to right."""
 
     def __init__(self, text: str) -> None:
@@ -94,82 +94,82 @@ class _Reader:
         found = repr(self.text[at]) if at < len(self.text) else "the end"
         return IntrinsicSyntax(f"{found} at character {at + 1}, where {allowed} may stand")
 
-    def taken(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self.text, self.position)
         if found:
             self.position = found.end()
         return found
 
-    def call(self) -> Call:
-        found = self.taken(_CALL)
+    def call(self) -> FunctionCall:
+        found = self.match(_CALL)
         if not found:
             raise self.unexpected("an intrinsic function such as States.Format(...)")
         name = found.group(1)
-        if name not in functions.FUNCTIONS:
+        if name not in intrinsic_functions.FUNCTIONS:
             raise IntrinsicSyntax(f"there is no function States.{name}")
         self.calls += 1
-        if self.calls > MOST_CALLS:
-            raise IntrinsicSyntax(f"more than {MOST_CALLS} functions in one expression")
+        if self.calls > MAX_CALLS:
+            raise IntrinsicSyntax(f"more than {MAX_CALLS} functions in one expression")
         arguments = self.arguments()
-        few, many = functions.COUNTS[name]
+        few, many = intrinsic_functions.COUNTS[name]
         if len(arguments) < few or (many is not None and len(arguments) > many):
             wanted = f"at least {few}" if many is None else f"{few} to {many}"
             wanted = f"{few}" if few == many else wanted
             raise IntrinsicSyntax(f"States.{name} has {len(arguments)} arguments, not {wanted}")
         self.check_format(name, arguments)
-        return Call(name, tuple(arguments))
+        return FunctionCall(name, tuple(arguments))
 
     def check_format(self, name: str, arguments: list[Any]) -> None:
         if name != "Format":
             return
         template = arguments[0]
-        if isinstance(template, Number):
+        if isinstance(template, JsonLiteral):
             raise IntrinsicSyntax("the first argument of States.Format is a text")
-        if isinstance(template, Text):
+        if isinstance(template, TextLiteral):
             try:
-                functions.pieces(template.raw, len(arguments) - 1)
+                intrinsic_functions.split_template(template.raw, len(arguments) - 1)
             except ValueError as error:
                 raise IntrinsicSyntax(f"States.Format: {error}") from None
 
     def arguments(self) -> list[Any]:
         found: list[Any] = []
-        self.taken(_BLANK)
+        self.match(_BLANK)
         while not self.text.startswith(")", self.position):
             if found:
                 if not self.text.startswith(",", self.position):
                     raise self.unexpected("a comma or )")
                 self.position += 1
-                self.taken(_BLANK)
+                self.match(_BLANK)
             found.append(self.argument())
-            self.taken(_BLANK)
+            self.match(_BLANK)
         self.position += 1
         return found
 
-    def argument(self) -> Text | Number | Path | Call:
+    def argument(self) -> TextLiteral | JsonLiteral | JsonPath | FunctionCall:
         if self.text.startswith("States.", self.position):
             return self.call()
         if self.text.startswith("$", self.position):
             return self.path()
         at = self.position
-        if text := self.taken(_TEXT):
+        if text := self.match(_TEXT):
             for escape in _ESCAPE.finditer(text.group(1)):
                 if escape.group(1) not in "'{}\\":
                     raise IntrinsicSyntax(
                         f"{escape.group()!r} after character {at + 1}: "
                         r"a backslash may stand before ', {, } and \ only"
                     )
-            return Text(text.group(1))
-        if word := self.taken(_WORD):
-            return Number(_WORDS[word.group(1)])
-        if number := self.taken(_NUMBER):
+            return TextLiteral(text.group(1))
+        if word := self.match(_WORD):
+            return JsonLiteral(_WORDS[word.group(1)])
+        if number := self.match(_NUMBER):
             whole = not number.group(1) and not number.group(2)
             value = int(number.group()) if whole else float(number.group())
             if value in (float("inf"), float("-inf")):
                 raise IntrinsicSyntax(f"{number.group()} is too large a number")
-            return Number(value)
+            return JsonLiteral(value)
         raise self.unexpected("a path, a text between ' ', a number or a function")
 
-    def path(self) -> Path:
+    def path(self) -> JsonPath:
         """A path ends at a comma, a bracket or a blank that does not belong to it."""
         start, depth, quote = self.position, 0, ""
         while self.position < len(self.text):
@@ -197,7 +197,7 @@ class _Reader:
 cached_intrinsic = lru_cache(maxsize=4096)(parse_intrinsic)
 
 
-def evaluate(call: Call, data: Any, context: Any) -> Any:
+def evaluate(call: FunctionCall, data: Any, context: Any) -> Any:
     """Work an expression out.
 
     Parameters
@@ -223,19 +223,21 @@ def evaluate(call: Call, data: Any, context: Any) -> Any:
     42
     """
     try:
-        return _value(call, data, context)
-    except (ValueError, NotFound) as error:
+        return _argument_value(call, data, context)
+    except (ValueError, PathNotFound) as error:
         raise StateError("States.IntrinsicFailure", f"States.{call.name}: {error}") from None
 
 
-def _value(argument: Text | Number | Path | Call, data: Any, context: Any) -> Any:
-    if isinstance(argument, Path):
-        return find(argument, context if argument.context else data)
-    if isinstance(argument, Number):
+def _argument_value(
+    argument: TextLiteral | JsonLiteral | JsonPath | FunctionCall, data: Any, context: Any
+) -> Any:
+    if isinstance(argument, JsonPath):
+        return find_value(argument, context if argument.context else data)
+    if isinstance(argument, JsonLiteral):
         return argument.value
-    if isinstance(argument, Text):
+    if isinstance(argument, TextLiteral):
         return _ESCAPE.sub(r"\1", argument.raw)
-    values = [_value(one, data, context) for one in argument.arguments]
-    if argument.name == "Format" and isinstance(argument.arguments[0], Text):
+    values = [_argument_value(one, data, context) for one in argument.arguments]
+    if argument.name == "Format" and isinstance(argument.arguments[0], TextLiteral):
         values[0] = argument.arguments[0].raw
-    return functions.FUNCTIONS[argument.name](*values)
+    return intrinsic_functions.FUNCTIONS[argument.name](*values)

@@ -10,17 +10,17 @@ from typing import Any
 
 import fsspec
 
-from hyperplane.asl.core import Frame, Run
-from hyperplane.asl.dataflow import chosen, whole
+from hyperplane.asl.dataflow import read_whole_number, select_path
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.handling import RUNTIME
-from hyperplane.asl.templates import fill
-from hyperplane.asl.values import parse_json
+from hyperplane.asl.execution import Execution, ExecutionFrame
+from hyperplane.asl.json_values import parse_json
+from hyperplane.asl.retry_catch import RUNTIME
+from hyperplane.asl.templates import fill_template
 from hyperplane.errors import Fault, StorageError, check
 from hyperplane.public_calls import check_call
-from hyperplane.stores.contact import StoreUnreachable, waiting
-from hyperplane.stores.listing import place_of
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.listing import resolve_location
+from hyperplane.stores.reachability import StoreUnreachable, monitor_request
+from hyperplane.stores.redaction import redact_url
 
 _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
 
@@ -65,43 +65,47 @@ def object_reader(root: str) -> Callable[[Any], str]:
         if ".." in path.split("/") or path.startswith("/"):
             raise ValueError(f"{path} leads out of the folder of the objects")
         url = f"{root}/{path}"
-        store = place_of(url).store
+        store = resolve_location(url).store
         try:
             with (
-                waiting(store, url),
+                monitor_request(store, url),
                 fsspec.open(url, "rt", encoding="utf-8-sig", newline="") as file,
             ):
                 return str(file.read())
         except StoreUnreachable as error:
-            raise StorageError(shown(url), str(error)) from error
+            raise StorageError(redact_url(url), str(error)) from error
 
     return read
 
 
-def items_of(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> list[Any]:
+def read_items(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> list[Any]:
     """The items, as ``ItemReader`` or ``ItemsPath`` give them."""
     if "ItemReader" in state:
-        return _read(run, state["ItemReader"], data, context, frame)
-    items = chosen(state, "ItemsPath", data, context)
+        return _call_reader(execution, state["ItemReader"], data, context, frame)
+    items = select_path(state, "ItemsPath", data, context)
     if not isinstance(items, list):
         raise StateError(RUNTIME, f"ItemsPath leads to {type(items).__name__}, not to an array")
     return items
 
 
-def _read(run: Run, reader: dict[str, Any], data: Any, context: Any, frame: Frame) -> list[Any]:
+def _call_reader(
+    execution: Execution, reader: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> list[Any]:
     config = reader.get("ReaderConfig", {})
-    parameters = fill(reader.get("Parameters", {}), data, context)
-    task = run.tasks.find(reader["Resource"])
+    parameters = fill_template(reader.get("Parameters", {}), data, context)
+    task = execution.tasks.find(reader["Resource"])
     if task is None:
         raise StateError(RUNTIME, f"there is no task {reader['Resource']}")
     try:
-        found = run.call(task, parameters, None, frame.scope)
+        found = execution.call_task(task, parameters, None, frame.scope)
         items = parse_items(found, config) if isinstance(found, str) else found
         if not isinstance(items, list):
             raise ValueError(f"the reader returned {type(items).__name__}, no array")
     except (StateError, ValueError) as error:
         raise StateError("States.ItemReaderFailed", str(error)) from error
-    return items[: whole(config, "MaxItems", data, context, least=1)]
+    return items[: read_whole_number(config, "MaxItems", data, context, least=1)]
 
 
 def parse_items(text: str, config: dict[str, Any]) -> list[Any]:
@@ -133,14 +137,14 @@ def parse_items(text: str, config: dict[str, Any]) -> list[Any]:
     if kind == "JSONL":
         return [parse_json(line) for line in text.split("\n") if line.strip()]
     if kind == "CSV":
-        return _rows(text, config)
+        return _parse_csv(text, config)
     items = parse_json(text)
     if not isinstance(items, list):
         raise ValueError(f"the file holds {type(items).__name__}, no array")
     return items
 
 
-def _rows(text: str, config: dict[str, Any]) -> list[Any]:
+def _parse_csv(text: str, config: dict[str, Any]) -> list[Any]:
     delimiter = _DELIMITERS[config.get("CSVDelimiter", "COMMA")]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
@@ -156,19 +160,19 @@ def _rows(text: str, config: dict[str, Any]) -> list[Any]:
     return [dict(zip(headers, row, strict=True)) for row in rows]
 
 
-def batches(
+def make_batches(
     batcher: dict[str, Any], payloads: list[Any], data: Any, context: Any
 ) -> list[dict[str, Any]]:
     """Items in batches, each with the ``BatchInput``."""
-    most = whole(batcher, "MaxItemsPerBatch", data, context, least=1)
-    largest = whole(batcher, "MaxInputBytesPerBatch", data, context, least=1)
+    most = read_whole_number(batcher, "MaxItemsPerBatch", data, context, least=1)
+    largest = read_whole_number(batcher, "MaxInputBytesPerBatch", data, context, least=1)
     base: dict[str, Any] = {}
     if "BatchInput" in batcher:
-        base["BatchInput"] = fill(batcher["BatchInput"], data, context)
-    empty = size = _bytes({**base, "Items": []})
+        base["BatchInput"] = fill_template(batcher["BatchInput"], data, context)
+    empty = size = _json_size({**base, "Items": []})
     found: list[dict[str, Any]] = []
     for payload in payloads:
-        more = _bytes(payload) + 1  # the comma
+        more = _json_size(payload) + 1  # the comma
         if largest is not None and empty + more - 1 > largest:
             cause = f"an item makes a batch of {empty + more - 1} bytes, more than {largest}"
             raise StateError("States.DataLimitExceeded", cause)
@@ -181,5 +185,5 @@ def batches(
     return found
 
 
-def _bytes(value: Any) -> int:
+def _json_size(value: Any) -> int:
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 #: How deep filters and their parentheses may nest.
-DEEPEST = 16
+MAX_DEPTH = 16
 
-Kind = Literal["name", "index", "indices", "slice", "all", "filter"]
+StepKind = Literal["name", "index", "indices", "slice", "all", "filter"]
 
 _PLAIN = re.compile(r"(?:[^\s.\[\]()'\",:*?@$\\]|\\.)+")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
@@ -33,10 +33,10 @@ class PathSyntax(ValueError):
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """One step of a path; ``deep`` is that of two dots, which also looks below."""
 
-    kind: Kind
+    kind: StepKind
     value: Any = None
     deep: bool = False
 
@@ -58,7 +58,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Path:
+class JsonPath:
     """A path that was read.
 
     Parameters
@@ -73,7 +73,7 @@ class Path:
 
     text: str
     context: bool
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     @property
     def definite(self) -> bool:
@@ -86,7 +86,7 @@ class Path:
         return self.definite and all(step.kind == "name" or step.value >= 0 for step in self.steps)
 
 
-def parse_path(text: str) -> Path:
+def parse_path(text: str) -> JsonPath:
     """Read a path.
 
     Parameters
@@ -115,148 +115,150 @@ def parse_path(text: str) -> Path:
     if not text.startswith("$"):
         raise PathSyntax("a path starts with $")
     context = text.startswith("$$")
-    steps, end = _steps(text, 2 if context else 1, 0)
+    steps, end = _parse_steps(text, 2 if context else 1, 0)
     if end != len(text):
-        raise _unexpected(text, end, ". or [")
-    return Path(text, context, steps)
+        raise _unexpected_text(text, end, ". or [")
+    return JsonPath(text, context, steps)
 
 
-def _unexpected(text: str, position: int, allowed: str) -> PathSyntax:
+def _unexpected_text(text: str, position: int, allowed: str) -> PathSyntax:
     found = repr(text[position]) if position < len(text) else "the end"
     return PathSyntax(f"{found} at character {position + 1}, where {allowed} may stand")
 
 
-def _steps(text: str, position: int, depth: int) -> tuple[tuple[Step, ...], int]:
+def _parse_steps(text: str, position: int, depth: int) -> tuple[tuple[PathStep, ...], int]:
     """All steps from a position on, and where they end."""
     steps = []
     while position < len(text) and text[position] in ".[":
-        step, position = _step(text, position, depth)
+        step, position = _parse_step(text, position, depth)
         steps.append(step)
     return tuple(steps), position
 
 
-def _step(text: str, position: int, depth: int) -> tuple[Step, int]:
+def _parse_step(text: str, position: int, depth: int) -> tuple[PathStep, int]:
     deep = text.startswith("..", position)
     if text[position] == "[" or (deep and text.startswith("[", position + 2)):
-        return _bracket(text, position + (2 if deep else 0), deep, depth)
+        return _parse_bracket(text, position + (2 if deep else 0), deep, depth)
     position += 2 if deep else 1
     if text.startswith("*", position):
-        return Step("all", deep=deep), position + 1
+        return PathStep("all", deep=deep), position + 1
     found = _PLAIN.match(text, position)
     if not found:
-        raise _unexpected(text, position, "a name or *")
+        raise _unexpected_text(text, position, "a name or *")
     if text.startswith("(", found.end()):
         raise PathSyntax(
             f"{found.group()}() at character {position + 1}: functions of paths are not "
             "supported; an intrinsic such as States.ArrayLength does the same"
         )
-    return Step("name", _ESCAPED.sub(r"\1", found.group()), deep), found.end()
+    return PathStep("name", _ESCAPED.sub(r"\1", found.group()), deep), found.end()
 
 
-def _bracket(text: str, position: int, deep: bool, depth: int) -> tuple[Step, int]:
-    inside = _blank(text, position + 1)
-    step, end = _inside(text, inside, depth)
-    end = _blank(text, end)
+def _parse_bracket(text: str, position: int, deep: bool, depth: int) -> tuple[PathStep, int]:
+    inside = _skip_blanks(text, position + 1)
+    step, end = _parse_bracket_content(text, inside, depth)
+    end = _skip_blanks(text, end)
     if step.kind == "name" and text.startswith(",", end):
         raise PathSyntax("several names in one bracket are not supported; use a field for each")
     if not text.startswith("]", end):
-        raise _unexpected(text, end, "]")
-    return Step(step.kind, step.value, deep), end + 1
+        raise _unexpected_text(text, end, "]")
+    return PathStep(step.kind, step.value, deep), end + 1
 
 
-def _inside(text: str, position: int, depth: int) -> tuple[Step, int]:
+def _parse_bracket_content(text: str, position: int, depth: int) -> tuple[PathStep, int]:
     """What stands between brackets."""
     if found := _QUOTED.match(text, position):
-        return Step("name", _unquoted(found)), found.end()
+        return PathStep("name", _unescape(found)), found.end()
     if text.startswith("*", position):
-        return Step("all"), position + 1
+        return PathStep("all"), position + 1
     if found := _SLICE.match(text, position):
         bounds = tuple(int(bound) if bound else None for bound in found.groups())
-        return Step("slice", bounds), found.end()
+        return PathStep("slice", bounds), found.end()
     if found := _INDICES.match(text, position):
         numbers = tuple(int(number) for number in found.group().split(","))
         if len(numbers) == 1:
-            return Step("index", numbers[0]), found.end()
-        return Step("indices", numbers), found.end()
+            return PathStep("index", numbers[0]), found.end()
+        return PathStep("indices", numbers), found.end()
     if text.startswith("?", position):
-        opened = _blank(text, position + 1)
+        opened = _skip_blanks(text, position + 1)
         if not text.startswith("(", opened):
-            raise _unexpected(text, opened, "(")
-        condition, end = _any(text, opened + 1, depth + 1)
-        return Step("filter", condition), _closed(text, end)
-    raise _unexpected(text, position, "an index, a slice, *, a quoted name or ?(")
+            raise _unexpected_text(text, opened, "(")
+        condition, end = _parse_or(text, opened + 1, depth + 1)
+        return PathStep("filter", condition), _expect_parenthesis(text, end)
+    raise _unexpected_text(text, position, "an index, a slice, *, a quoted name or ?(")
 
 
-def _unquoted(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     return _ESCAPED.sub(r"\1", found.group(1) if found.group(2) is None else found.group(2))
 
 
-def _blank(text: str, position: int) -> int:
+def _skip_blanks(text: str, position: int) -> int:
     while text.startswith(" ", position):
         position += 1
     return position
 
 
-def _closed(text: str, position: int) -> int:
-    position = _blank(text, position)
+def _expect_parenthesis(text: str, position: int) -> int:
+    position = _skip_blanks(text, position)
     if not text.startswith(")", position):
-        raise _unexpected(text, position, ")")
+        raise _unexpected_text(text, position, ")")
     return position + 1
 
 
-Reader = Callable[[str, int, int], tuple[Condition, int]]
+ConditionParser = Callable[[str, int, int], tuple[Condition, int]]
 
 
-def _joined(text: str, position: int, depth: int, op: str, mark: str, part: Reader) -> Any:
+def _parse_operands(
+    text: str, position: int, depth: int, op: str, mark: str, part: ConditionParser
+) -> Any:
     condition, position = part(text, position, depth)
     parts = [condition]
-    while text.startswith(mark, _blank(text, position)):
-        condition, position = part(text, _blank(text, position) + len(mark), depth)
+    while text.startswith(mark, _skip_blanks(text, position)):
+        condition, position = part(text, _skip_blanks(text, position) + len(mark), depth)
         parts.append(condition)
     return (parts[0] if len(parts) == 1 else Condition(op, tuple(parts))), position
 
 
-def _any(text: str, position: int, depth: int) -> tuple[Condition, int]:
-    if depth > DEEPEST:
-        raise PathSyntax(f"a filter nests deeper than {DEEPEST} levels")
-    found: tuple[Condition, int] = _joined(text, position, depth, "or", "||", _every)
+def _parse_or(text: str, position: int, depth: int) -> tuple[Condition, int]:
+    if depth > MAX_DEPTH:
+        raise PathSyntax(f"a filter nests deeper than {MAX_DEPTH} levels")
+    found: tuple[Condition, int] = _parse_operands(text, position, depth, "or", "||", _parse_and)
     return found
 
 
-def _every(text: str, position: int, depth: int) -> tuple[Condition, int]:
-    found: tuple[Condition, int] = _joined(text, position, depth, "and", "&&", _one)
+def _parse_and(text: str, position: int, depth: int) -> tuple[Condition, int]:
+    found: tuple[Condition, int] = _parse_operands(text, position, depth, "and", "&&", _parse_not)
     return found
 
 
-def _one(text: str, position: int, depth: int) -> tuple[Condition, int]:
-    position = _blank(text, position)
+def _parse_not(text: str, position: int, depth: int) -> tuple[Condition, int]:
+    position = _skip_blanks(text, position)
     if text.startswith("!", position):
-        condition, end = _one_inner(text, _blank(text, position + 1), depth)
+        condition, end = _parse_comparison(text, _skip_blanks(text, position + 1), depth)
         return Condition("not", (condition,)), end
-    return _one_inner(text, position, depth)
+    return _parse_comparison(text, position, depth)
 
 
-def _one_inner(text: str, position: int, depth: int) -> tuple[Condition, int]:
+def _parse_comparison(text: str, position: int, depth: int) -> tuple[Condition, int]:
     if text.startswith("(", position):
-        condition, end = _any(text, position + 1, depth + 1)
-        return condition, _closed(text, end)
-    left, end = _operand(text, position, depth)
-    operator = _OPERATOR.match(text, _blank(text, end))
+        condition, end = _parse_or(text, position + 1, depth + 1)
+        return condition, _expect_parenthesis(text, end)
+    left, end = _parse_operand(text, position, depth)
+    operator = _OPERATOR.match(text, _skip_blanks(text, end))
     if operator:
-        right, end = _operand(text, _blank(text, operator.end()), depth)
+        right, end = _parse_operand(text, _skip_blanks(text, operator.end()), depth)
         return Condition(operator.group(), (left, right)), end
     if left.start == "literal":
-        raise _unexpected(text, _blank(text, end), "a comparison")
+        raise _unexpected_text(text, _skip_blanks(text, end), "a comparison")
     return Condition("exists", (left,)), end
 
 
-def _operand(text: str, position: int, depth: int) -> tuple[Operand, int]:
+def _parse_operand(text: str, position: int, depth: int) -> tuple[Operand, int]:
     for start in ("@", "$"):
         if text.startswith(start, position):
-            steps, end = _steps(text, position + 1, depth)
+            steps, end = _parse_steps(text, position + 1, depth)
             return Operand("@" if start == "@" else "$", steps), end
     if found := _QUOTED.match(text, position):
-        return Operand("literal", _unquoted(found)), found.end()
+        return Operand("literal", _unescape(found)), found.end()
     if found := _WORD.match(text, position):
         return Operand("literal", _WORDS[found.group()]), found.end()
     if found := _NUMBER.match(text, position):
@@ -264,4 +266,4 @@ def _operand(text: str, position: int, depth: int) -> tuple[Operand, int]:
         return Operand("literal", float(number) if set(number) & set(".eE") else int(number)), (
             found.end()
         )
-    raise _unexpected(text, position, "@, $, a number, a quoted text, true, false or null")
+    raise _unexpected_text(text, position, "@, $, a number, a quoted text, true, false or null")

@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.asl.checking import find_faults
-from hyperplane.asl.report import Found
-from hyperplane.asl.scanning import DEEPEST, NotJson, Place, Scanned, scan
-from hyperplane.asl.values import shallow
+from hyperplane.asl.json_parser import (
+    MAX_DEPTH,
+    JsonDocument,
+    JsonLocation,
+    JsonSyntaxError,
+    parse_with_lines,
+)
+from hyperplane.asl.json_values import copy_json_to_depth
+from hyperplane.asl.problems import Problem
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 
 #: Bytes of a file.
-LARGEST = 2**20
+MAX_FILE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -69,59 +75,59 @@ def read_machine(
     ('machine', 'A')
     """
     if isinstance(source, Mapping):
-        name, scanned, file = "machine", _of_mapping(source), ""
+        name, scanned, file = "machine", _parse_mapping(source), ""
     elif isinstance(source, (str, os.PathLike)):
         path = Path(os.fspath(source))
-        name, scanned, file = path.name.partition(".")[0], _of_file(path), os.fspath(source)
+        name, scanned, file = path.name.partition(".")[0], _parse_file(path), os.fspath(source)
     else:
         raise RequestError([Fault("machine", type(source).__name__, "a path or a mapping")])
     found = [
-        *(Found(place, "a field that is there twice", "each field once") for place, _ in
-          scanned.twice),
+        *(Problem(place, "a field that is there twice", "each field once") for place, _ in
+          scanned.duplicates),
         *find_faults(scanned.value),
     ]  # fmt: skip
-    lines = {**scanned.lines, **dict(scanned.twice)}
+    lines = {**scanned.lines, **dict(scanned.duplicates)}
     found.sort(key=lambda one: _line(one.place, lines))
-    faults = [(one, one.fault(_source(file, one.place, lines))) for one in found]
+    faults = [(one, one.to_fault(_source(file, one.place, lines))) for one in found]
     check(fault for one, fault in faults if not (lenient and one.doubt))
     doubts = tuple(fault for _, fault in faults)
     return Machine(name or "machine", scanned.value, doubts)
 
 
-def _source(file: str, place: Place, lines: Mapping[Place, int]) -> str:
+def _source(file: str, place: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:
     """The file and line of a place, or of what would hold it."""
     return f"{file}:{_line(place, lines)}" if file else ""
 
 
-def _line(place: Place, lines: Mapping[Place, int]) -> int:
+def _line(place: JsonLocation, lines: Mapping[JsonLocation, int]) -> int:
     while place and place not in lines:
         place = place[:-1]
     return lines.get(place, 1)
 
 
-def _of_mapping(source: Mapping[str, Any]) -> Scanned:
+def _parse_mapping(source: Mapping[str, Any]) -> JsonDocument:
     try:
-        return Scanned(shallow(dict(source), DEEPEST))
+        return JsonDocument(copy_json_to_depth(dict(source), MAX_DEPTH))
     except ValueError as error:
         raise RequestError([Fault("machine", "a mapping", "JSON", str(error))]) from None
 
 
-def _of_file(path: Path) -> Scanned:
+def _parse_file(path: Path) -> JsonDocument:
     shown = os.fspath(path)
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise RequestError([Fault("machine", shown, "a file that can be read", why)]) from error
-    if len(data) > LARGEST:
+    if len(data) > MAX_FILE_BYTES:
         raise RequestError([Fault("machine", f"{shown} of more than 1 MiB", "at most 1 MiB")])
     try:
-        return scan(data.decode("utf-8-sig"))
+        return parse_with_lines(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         fault = Fault("machine", "bytes that are no UTF-8", "UTF-8", source=f"{shown}:{line}")
         raise RequestError([fault]) from None
-    except NotJson as error:
+    except JsonSyntaxError as error:
         fault = Fault("machine", str(error), "JSON", source=f"{shown}:{error.line}")
         raise RequestError([fault]) from None

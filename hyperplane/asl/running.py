@@ -11,37 +11,39 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.asl import fan, steps
-from hyperplane.asl.core import Frame, Run
-from hyperplane.asl.dataflow import placed
-from hyperplane.asl.errors import MachineFailed, RunOver, StateError, Stopped
+from hyperplane.asl import fan_out, state_handlers
+from hyperplane.asl.dataflow import apply_result_path
+from hyperplane.asl.errors import BranchStopped, ExecutionStopped, MachineFailed, StateError
 from hyperplane.asl.events import Event
-from hyperplane.asl.handling import RUNTIME, Retries, catcher
+from hyperplane.asl.execution import Execution, ExecutionFrame
+from hyperplane.asl.execution_scope import ExecutionScope
+from hyperplane.asl.json_parser import JsonLocation
+from hyperplane.asl.json_values import copy_json
+from hyperplane.asl.problems import format_location
 from hyperplane.asl.reading import Machine
-from hyperplane.asl.report import where
-from hyperplane.asl.resources import Task, Tasks, run_faults, task_faults
-from hyperplane.asl.scanning import Place
-from hyperplane.asl.scope import Scope
-from hyperplane.asl.times import format_timestamp
-from hyperplane.asl.values import plain
+from hyperplane.asl.retry_catch import RUNTIME, RetryCounter, find_catcher
+from hyperplane.asl.task_registry import Task, TaskRegistry, find_run_faults, find_task_faults
+from hyperplane.asl.timestamps import format_timestamp
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
 CANCELLED = "Cancelled"
 #: Seconds between two looks at whether the caller has cancelled.
-_LOOK = 0.05
+_POLL_SECONDS = 0.05
 
-Handler = Callable[[Run, dict[str, Any], Any, Any, Frame], steps.Outcome]
+Handler = Callable[
+    [Execution, dict[str, Any], Any, Any, ExecutionFrame], state_handlers.StateResult
+]
 
 _HANDLERS: dict[str, Handler] = {
-    "Pass": steps.pass_on,
-    "Task": steps.task,
-    "Choice": steps.choice,
-    "Wait": steps.wait,
-    "Succeed": steps.succeed,
-    "Fail": steps.fail,
-    "Parallel": fan.parallel,
-    "Map": fan.each,
+    "Pass": state_handlers.run_pass,
+    "Task": state_handlers.run_task,
+    "Choice": state_handlers.run_choice,
+    "Wait": state_handlers.run_wait,
+    "Succeed": state_handlers.run_succeed,
+    "Fail": state_handlers.run_fail,
+    "Parallel": fan_out.run_parallel,
+    "Map": fan_out.run_map,
 }
 
 
@@ -114,24 +116,26 @@ def run_machine(
     """
     workers = min(32, (os.cpu_count() or 1) + 4) if max_workers is None else max_workers
     check(_argument_faults(machine, input, tasks, workers))
-    known = Tasks(tasks)
-    check(run_faults(machine.document, known))
-    data = plain(input)
-    run = Run(known, now, sleep, on_event, workers, contextvars.copy_context(), walk)
+    known = TaskRegistry(tasks)
+    check(find_run_faults(machine.document, known))
+    data = copy_json(input)
+    execution = Execution(
+        known, now, sleep, on_event, workers, contextvars.copy_context(), run_states
+    )
     started = now()
     seconds = machine.document.get("TimeoutSeconds")
     if seconds is not None:
-        run.deadline = started + dt.timedelta(seconds=seconds)
-    root = Scope()
-    frame = Frame(root, (), _context(machine, data, started))
-    with _watching(cancel, root):
+        execution.deadline = started + dt.timedelta(seconds=seconds)
+    root = ExecutionScope()
+    frame = ExecutionFrame(root, (), _context(machine, data, started))
+    with _watch_cancel(cancel, root):
         try:
-            return walk(run, machine.document, data, frame)
+            return run_states(execution, machine.document, data, frame)
         except StateError as error:
             raise MachineFailed(error.name, error.cause, error.state) from error.__cause__
-        except RunOver as error:
+        except ExecutionStopped as error:
             raise MachineFailed(error.name, error.cause, "") from None
-        except Stopped:
+        except BranchStopped:
             raise MachineFailed(CANCELLED, "the run was cancelled", "") from None
 
 
@@ -141,10 +145,10 @@ def _argument_faults(
     if not isinstance(machine, Machine):
         yield Fault("machine", type(machine).__name__, "what read_machine returns")
     try:
-        plain(data)
+        copy_json(data)
     except ValueError as error:
         yield Fault("input", type(data).__name__, "JSON", str(error))
-    yield from task_faults(tasks)
+    yield from find_task_faults(tasks)
     if type(max_workers) is not int or max_workers < 1:
         yield Fault("max_workers", repr(max_workers), "a whole number of at least 1")
 
@@ -163,12 +167,12 @@ def _context(machine: Machine, data: Any, started: dt.datetime) -> dict[str, Any
 
 
 @contextmanager
-def _watching(cancel: threading.Event | None, scope: Scope) -> Iterator[None]:
+def _watch_cancel(cancel: threading.Event | None, scope: ExecutionScope) -> Iterator[None]:
     """Stop everything as soon as the caller says so, and whatever ends the run."""
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(_LOOK):
+        while not over.wait(_POLL_SECONDS):
             if cancel is not None and cancel.is_set():
                 scope.stop()
                 return
@@ -185,59 +189,68 @@ def _watching(cancel: threading.Event | None, scope: Scope) -> Iterator[None]:
             watcher.join()
 
 
-def walk(run: Run, machine: dict[str, Any], data: Any, frame: Frame) -> Any:
+def run_states(
+    execution: Execution, machine: dict[str, Any], data: Any, frame: ExecutionFrame
+) -> Any:
     """Go from state to state; the output of the last one."""
     name: str | None = machine["StartAt"]
     while name is not None:
-        run.check(frame.scope)
-        data, name = _visit(run, machine["States"][name], name, data, frame)
+        execution.check(frame.scope)
+        data, name = _run_state(execution, machine["States"][name], name, data, frame)
     return data
 
 
-def _visit(run: Run, state: dict[str, Any], name: str, data: Any, frame: Frame) -> steps.Outcome:
+def _run_state(
+    execution: Execution, state: dict[str, Any], name: str, data: Any, frame: ExecutionFrame
+) -> state_handlers.StateResult:
     """One state, with all its attempts."""
-    path: Place = (*frame.path, name)
-    retries = Retries(state.get("Retry", []))
-    entered = format_timestamp(run.now())
-    run.tell("entered", path)
+    path: JsonLocation = (*frame.path, name)
+    retry_counter = RetryCounter(state.get("Retry", []))
+    entered = format_timestamp(execution.now())
+    execution.emit("entered", path)
     while True:
-        about = {"EnteredTime": entered, "Name": name, "RetryCount": retries.count}
+        about = {"EnteredTime": entered, "Name": name, "RetryCount": retry_counter.count}
         context = {**frame.context, "State": about}
         try:
-            outcome = _worked(run, state, data, context, frame)
+            outcome = _run_handler(execution, state, data, context, frame)
         except StateError as error:
             branches = bool(error.state) and state["Type"] == "Parallel"
-            delay = retries.delay(error, branches=branches)
+            delay = retry_counter.next_delay(error, branches=branches)
             if delay is None:
-                return _caught(run, state, path, data, error, branches)
-            run.tell("retried", path, error, retries.count + 1, delay)
-            run.pause(delay, frame.scope)
+                return _handle_failure(execution, state, path, data, error, branches)
+            execution.emit("retried", path, error, retry_counter.count + 1, delay)
+            execution.wait(delay, frame.scope)
             continue
-        run.tell("succeeded", path)
+        execution.emit("succeeded", path)
         return outcome
 
 
-def _worked(
-    run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame
-) -> steps.Outcome:
+def _run_handler(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> state_handlers.StateResult:
     try:
-        return _HANDLERS[state["Type"]](run, state, data, context, frame)
+        return _HANDLERS[state["Type"]](execution, state, data, context, frame)
     except RecursionError:
         raise StateError(RUNTIME, "the data nests too deep") from None
 
 
-def _caught(
-    run: Run, state: dict[str, Any], path: Place, data: Any, error: StateError, branches: bool
-) -> steps.Outcome:
-    clause = catcher(state.get("Catch", []), error, branches=branches)
+def _handle_failure(
+    execution: Execution,
+    state: dict[str, Any],
+    path: JsonLocation,
+    data: Any,
+    error: StateError,
+    branches: bool,
+) -> state_handlers.StateResult:
+    clause = find_catcher(state.get("Catch", []), error, branches=branches)
     if clause is not None:
         try:
-            output = placed(clause, data, {"Error": error.name, "Cause": error.cause})
+            output = apply_result_path(clause, data, {"Error": error.name, "Cause": error.cause})
         except StateError as other:
             error = other
         else:
-            run.tell("caught", path, error)
+            execution.emit("caught", path, error)
             return output, str(clause["Next"])
-    error.state = error.state or where(path)
-    run.tell("failed", path, error)
+    error.state = error.state or format_location(path)
+    execution.emit("failed", path, error)
     raise error

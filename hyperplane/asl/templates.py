@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, cached_path, find
 from hyperplane.asl.intrinsics import IntrinsicSyntax, cached_intrinsic, evaluate, parse_intrinsic
+from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
 from hyperplane.asl.paths import PathSyntax, parse_path
 
-DYNAMIC = ".$"
+DYNAMIC_SUFFIX = ".$"
 
 
-def fill(template: Any, data: Any, context: Any) -> Any:
+def fill_template(template: Any, data: Any, context: Any) -> Any:
     """A template with its fields worked out.
 
     Parameters
@@ -39,29 +39,31 @@ def fill(template: Any, data: Any, context: Any) -> Any:
     {'id': 7, 'plain': '$.order'}
     """
     if isinstance(template, list):
-        return [fill(one, data, context) for one in template]
+        return [fill_template(one, data, context) for one in template]
     if not isinstance(template, dict):
         return template
     return {
-        name.removesuffix(DYNAMIC): (
-            dynamic(value, data, context) if name.endswith(DYNAMIC) else fill(value, data, context)
+        name.removesuffix(DYNAMIC_SUFFIX): (
+            evaluate_dynamic(value, data, context)
+            if name.endswith(DYNAMIC_SUFFIX)
+            else fill_template(value, data, context)
         )
         for name, value in template.items()
     }
 
 
-def dynamic(text: str, data: Any, context: Any) -> Any:
+def evaluate_dynamic(text: str, data: Any, context: Any) -> Any:
     """What a path or an intrinsic stands for."""
     if not text.startswith("$"):
         return evaluate(cached_intrinsic(text), data, context)
     path = cached_path(text)
     try:
-        return find(path, context if path.context else data)
-    except NotFound as error:
+        return find_value(path, context if path.context else data)
+    except PathNotFound as error:
         raise StateError("States.ParameterPathFailure", str(error)) from None
 
 
-def problem(text: object) -> str:
+def find_syntax_error(text: object) -> str:
     """What is wrong with a path or an intrinsic; empty when nothing is.
 
     Examples
@@ -83,20 +85,22 @@ def problem(text: object) -> str:
     return ""
 
 
-Problem = tuple[tuple[str | int, ...], Any, str]
+TemplateError = tuple[tuple[str | int, ...], Any, str]
 
 
-def problems(template: Any, path: tuple[str | int, ...] = ()) -> Iterator[Problem]:
+def find_template_errors(
+    template: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[TemplateError]:
     """Where a template is wrong: the path to the field, its value, and why."""
     if isinstance(template, list):
         for number, one in enumerate(template):
-            yield from problems(one, (*path, number))
+            yield from find_template_errors(one, (*path, number))
     elif isinstance(template, dict):
         for name, value in template.items():
-            if not name.endswith(DYNAMIC):
-                yield from problems(value, (*path, name))
+            if not name.endswith(DYNAMIC_SUFFIX):
+                yield from find_template_errors(value, (*path, name))
                 continue
-            if name.removesuffix(DYNAMIC) in template:
-                yield (*path, name), value, f"{name.removesuffix(DYNAMIC)} is there too"
-            if why := problem(value):
+            if name.removesuffix(DYNAMIC_SUFFIX) in template:
+                yield (*path, name), value, f"{name.removesuffix(DYNAMIC_SUFFIX)} is there too"
+            if why := find_syntax_error(value):
                 yield (*path, name), value, why

@@ -1,8 +1,8 @@
-"""The command line: one file for each noun, and nothing here that the library does not do.
+"""The command line: one module for each noun, without logic that the library lacks.
 
-A command reads its options, calls the function of the same name and shows what comes back. The
-exit code is 0 when all is well, 1 when something failed, and 2 when the request, the
-configuration or the command line itself cannot be used.
+A command parses its options, calls the function of the same name and prints the result. The exit
+code is 0 on success, 1 on a failure, and 2 if the request, the configuration or the command line
+itself is invalid.
 """
 
 from hyperplane.cli.app import app

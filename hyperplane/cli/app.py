@@ -1,4 +1,4 @@
-"""The commands put together."""
+"""The ``hyperplane`` application with all its commands."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import hyperplane
 from hyperplane.cli import cluster, job, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
-from hyperplane.cli.output import JSON_ASKED, exit_code, write_error
+from hyperplane.cli.output import JSON_REQUESTED, exit_code, write_error
 from hyperplane.cli.plan import plan
 from hyperplane.cli.pools import pools
 from hyperplane.cli.size import size
 from hyperplane.errors import HyperplaneError
 
 
-class Commands(TyperGroup):
-    """The commands; an error of the package ends any of them with a message and an exit code."""
+class CommandGroup(TyperGroup):
+    """Command group that turns errors of the package into a message and an exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command by its name in the singular or the plural: ``hyperplane jobs list``."""
-        asked, *rest = args
-        names = [asked, asked.removesuffix("s"), f"{asked}s"]
-        known = next((name for name in names if self.get_command(ctx, name)), asked)
+        command, *rest = args
+        names = [command, command.removesuffix("s"), f"{command}s"]
+        known = next((name for name in names if self.get_command(ctx, name)), command)
         return super().resolve_command(ctx, [known, *rest])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command; write an error of the package and exit with its code."""
         try:
             return super().invoke(ctx)
         except HyperplaneError as error:
-            write_error(error, as_json=ctx.meta.get(JSON_ASKED, False))
+            write_error(error, as_json=ctx.meta.get(JSON_REQUESTED, False))
             raise typer.Exit(exit_code(error)) from error
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"hyperplane {hyperplane.__version__}")
         raise typer.Exit
 
@@ -51,14 +51,14 @@ def _hyperplane(
 ) -> None:
     """Size, plan and run Dask clusters.
 
-    Exit code: 0 good, 1 failed, 2 a request or a configuration that cannot be used.
+    Exit code: 0 success, 1 failure, 2 invalid request or configuration.
     """
     del version
 
 
-# A fault of this package shall show as Python shows it, without the values of local variables.
+# Internal errors are shown as Python shows them: rich would print the values of local variables.
 app = typer.Typer(
-    cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.callback()(_hyperplane)
 for command in (size, plan, pools, demo, doctor):

@@ -1,4 +1,4 @@
-"""``hyperplane cluster``: start a cluster and hold it; list and stop those that run."""
+"""``hyperplane cluster``: start a cluster in the foreground; list and stop clusters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import hyperplane
-from hyperplane.cli.hold import Signals
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
+from hyperplane.cli.stop_signals import StopSignals
 from hyperplane.engines import records
 from hyperplane.errors import EngineError, Fault, RequestError
-from hyperplane.public_calls import stating
+from hyperplane.public_calls import stating_outcome
 from hyperplane.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 
 if TYPE_CHECKING:
@@ -28,24 +28,24 @@ app = typer.Typer(no_args_is_help=True, help="Start, list and stop clusters.")
 @app.command()
 @takes_request
 def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
-    """Start a cluster and hold it until Ctrl-C, SIGTERM, its idle timeout or a stop."""
+    """Start a cluster and keep it running until Ctrl-C, SIGTERM, its idle timeout or a stop."""
     plan = hyperplane.plan_cluster(**request)
-    with Signals() as signals:
+    with StopSignals() as signals:
         try:
-            _hold(plan, signals, as_json)
+            _run_until_stopped(plan, signals, as_json)
         except EngineError:
-            # A SIGTERM to the whole process group ends the workers too, and with them the start.
-            if not signals.asked.is_set():
+            # A SIGTERM to the process group also ends the workers, which makes the start fail.
+            if not signals.stop_requested.is_set():
                 raise
     if not as_json:
         typer.echo(f"{plan.name} is closed")
 
 
-def _hold(plan: ClusterPlan, signals: Signals, as_json: bool) -> None:
+def _run_until_stopped(plan: ClusterPlan, signals: StopSignals, as_json: bool) -> None:
     client, cluster = hyperplane.start(plan)
     try:
-        client.close()  # programs bring their own
-        if not signals.asked.is_set():
+        client.close()  # other programs connect their own clients
+        if not signals.stop_requested.is_set():
             _announce(plan, cluster, as_json)
         signals.wait(cluster)
     finally:
@@ -66,7 +66,7 @@ def _announce(plan: ClusterPlan, cluster: Cluster, as_json: bool) -> None:
         write_json({**running, "notes": list(plan.notes)})
         return
     write_rows([*_rows(running), *(("note", note) for note in plan.notes)])
-    typer.echo("\nIt runs until Ctrl-C, or, in another terminal:")
+    typer.echo("\nThe cluster runs until Ctrl-C, or until you run in another terminal:")
     typer.echo(f"hyperplane cluster stop {plan.name}")
 
 
@@ -85,73 +85,73 @@ def _rows(running: dict[str, Any]) -> list[tuple[str, str]]:
 
 @app.command("list")
 def list_clusters(as_json: JsonOption = False) -> None:
-    """Show the clusters that run on this machine, oldest first."""
-    running = _running()
+    """Show the running clusters of this machine, oldest first."""
+    running = _read_records()
     if as_json:
-        write_json([_public(record) for record in running])
+        write_json([_without_key_pair(record) for record in running])
         return
     if not running:
-        typer.echo("no cluster runs on this machine")
+        typer.echo("no cluster is running on this machine")
     for number, record in enumerate(running):
         if number:
             typer.echo()
         write_rows([*_rows(asdict(record)), ("process", str(record.pid))])
 
 
-def _public(record: records.Record) -> dict[str, Any]:
-    """A record without its secret."""
+def _without_key_pair(record: records.ClusterRecord) -> dict[str, Any]:
+    """Return a record without its key pair."""
     return {name: value for name, value in asdict(record).items() if name != "security"}
 
 
 @app.command()
 def stop(
     name: Annotated[str | None, typer.Argument(help="Name of the cluster.")] = None,
-    all_clusters: Annotated[
-        bool, typer.Option("--all", help="Stop every cluster that runs.")
-    ] = False,
+    all_clusters: Annotated[bool, typer.Option("--all", help="Stop all running clusters.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Close a cluster that any process of this user started, and wait until it is gone."""
-    running = _running()
-    with stating("nothing was stopped"):
+    """Close a cluster that any process of this user started, and wait until it has ended."""
+    running = _read_records()
+    with stating_outcome("nothing was stopped"):
         if (name is None) != all_clusters:
-            asked = "nothing" if name is None else f"{name!r} beside --all"
-            raise RequestError([Fault("name", asked, "the name of a cluster, or --all")])
-        chosen = running if name is None else [_named(name, running)]
-    still_there = []
+            asked = "nothing" if name is None else f"{name!r} and --all"
+            raise RequestError([Fault("name", asked, "either the name of a cluster or --all")])
+        chosen = running if name is None else [_find_record(name, running)]
+    still_running = []
     for record in chosen:
         why = _stop(record)
         if why:
-            still_there.append(f"{record.name} still runs, in process {record.pid}: {why}")
+            still_running.append(f"{record.name} is still running, in process {record.pid}: {why}")
         elif not as_json:
             typer.echo(f"{record.name} is closed")
-    if still_there:
-        raise EngineError(chosen[0].engine, "; ".join(still_there))
+    if still_running:
+        raise EngineError(chosen[0].engine, "; ".join(still_running))
     if as_json:
         write_json({"stopped": [record.name for record in chosen]})
     elif not chosen:
-        typer.echo("no cluster runs on this machine")
+        typer.echo("no cluster is running on this machine")
 
 
-def _running() -> list[records.Record]:
+def _read_records() -> list[records.ClusterRecord]:
     try:
         return records.read_all()
     except OSError as error:
         raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
 
 
-def _named(name: str, running: list[records.Record]) -> records.Record:
+def _find_record(name: str, running: list[records.ClusterRecord]) -> records.ClusterRecord:
     names = [record.name for record in running]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=2)
-        allowed = f"one that runs: {', '.join(names)}" if names else "none: no cluster runs here"
+        allowed = (
+            f"a running cluster: {', '.join(names)}" if names else "none: no cluster is running"
+        )
         advice = f"did you mean {' or '.join(near)}?" if near else ""
         raise RequestError([Fault("name", repr(name), allowed, advice)])
     return running[names.index(name)]
 
 
-def _stop(record: records.Record) -> str:
-    """Close a cluster; why it is still there, or nothing."""
+def _stop(record: records.ClusterRecord) -> str:
+    """Close a cluster; return why it is still running, or an empty text."""
     why = "it did not end in time"
     try:
         client, cluster = hyperplane.get_cluster(record.name, record.engine)
@@ -159,5 +159,5 @@ def _stop(record: records.Record) -> str:
         cluster.close()
     except (TimeoutError, OSError, EngineError) as error:
         why = str(error) or type(error).__name__
-    # Looked at in any case: it may have ended by itself meanwhile, which is what was wanted.
-    return why if record in _running() else ""
+    # Checked after an error, too: the cluster may have ended by itself in the meantime.
+    return why if record in _read_records() else ""

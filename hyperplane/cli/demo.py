@@ -1,4 +1,4 @@
-"""``hyperplane demo``: the whole job on real data, each step of it visible."""
+"""``hyperplane demo``: run a complete job on real data and show each step."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def demo(
         typer.Option(
             metavar="URL",
             help="Other flights: a path, glob or URL of CSV or Parquet files with the columns "
-            "that the data of nycflights13 has.",
+            "of nycflights13.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Size a cluster for real data, start it, compute, check with pandas, save and close.
 
-    The data is the 336,776 flights from New York in 2013, written once as Parquet.
+    The data are the 336,776 flights from New York in 2013, written once as Parquet.
     """
     from rich.console import Console
 
     from hyperplane.demo.run import run
-    from hyperplane.demo.show import Shown, show
+    from hyperplane.demo.show import StepPrinter, show
 
     if as_json:
-        # What the start of a cluster prints is not part of the document.
+        # The lines that the start of a cluster prints are not part of the document.
         with contextlib.redirect_stdout(sys.stderr):
             outcome = run(out, data)
         write_json(outcome.to_dict())
     else:
         console = Console(highlight=False, emoji=False)
-        show(run(out, data, Shown(console)), console)
+        show(run(out, data, StepPrinter(console)), console)

@@ -1,4 +1,4 @@
-"""``hyperplane doctor``: whether clusters can start here, and why not."""
+"""``hyperplane doctor``: check whether clusters can start on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.cli.output import JsonOption, show, write_json
 from hyperplane.units import plural
 
 if TYPE_CHECKING:
-    from hyperplane.cli.checks import Finding
+    from hyperplane.cli.checks import CheckResult
 
 _STYLES = {"ok": "green", "off": "dim", "warning": "yellow", "wrong": "bold red"}
 
@@ -22,20 +22,21 @@ _STYLES = {"ok": "green", "off": "dim", "warning": "yellow", "wrong": "bold red"
 def doctor(as_json: JsonOption = False) -> None:
     """Check versions, machine, engines and configuration.
 
-    Exit code: 1 when something keeps a cluster from starting, 2 for faults of the configuration.
+    Exit code: 1 if a problem prevents clusters from starting, 2 for an invalid configuration.
     """
-    # Reading requirements takes a tenth of the start of every command, and only this one needs it.
+    # Imported here: `packaging` would take a tenth of the start of every command.
     from hyperplane.cli import checks
 
-    looks = (
-        checks.versions,
-        checks.this_machine,
-        checks.spilling,
-        checks.engines,
-        checks.running,  # before the default cluster is planned, which reads the list, too
-        checks.configuration,
+    all_checks = (
+        checks.check_versions,
+        checks.check_machine,
+        checks.check_spill_folder,
+        checks.check_engines,
+        # Before the configuration, whose plan also reads and cleans the list of clusters.
+        checks.check_clusters,
+        checks.check_configuration,
     )
-    findings = [finding for look in looks for finding in look()]
+    findings = [finding for check in all_checks for finding in check()]
     faults = config.faults()
     count = {
         state: sum(finding.state == state for finding in findings) for state in ("wrong", "warning")
@@ -57,7 +58,7 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(findings: list[CheckResult]) -> None:
     grid = Table.grid(padding=(0, 2))
     for _ in ("state", "subject"):
         grid.add_column(no_wrap=True)

@@ -1,4 +1,4 @@
-"""``hyperplane job``: run, submit, watch and end pipeline jobs."""
+"""``hyperplane job``: run, submit, watch and cancel pipeline jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hyperplane.cli import job_look, job_machine, job_render, job_schedule
+from hyperplane.cli import job_inspect, job_machine, job_render, job_schedule
 from hyperplane.cli.job_options import (
     ActiveOption,
     FileArgument,
@@ -21,28 +21,28 @@ from hyperplane.cli.job_options import (
     RunnerOptionsOption,
     ScheduleOption,
     TimeoutOption,
-    asked_job,
-    code_of,
+    build_job,
+    exit_code_for,
 )
-from hyperplane.cli.job_screen import document, show_end
-from hyperplane.cli.options import settings_of
+from hyperplane.cli.job_screen import job_document, show_end
+from hyperplane.cli.options import parse_settings
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import submitting
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import OPEN, Job
-from hyperplane.public_calls import stating
+from hyperplane.public_calls import stating_outcome
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run, submit, watch and end pipeline jobs.\n\n"
+    help="Run, submit, watch and cancel pipeline jobs.\n\n"
     "Exit code of run, watch and --wait: 0 done, 1 failed, 124 timed out, 130 cancelled.",
 )
 
-WaitOption = Annotated[bool, typer.Option("--wait", help="Show it until it has ended.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Show the job until it has ended.")]
 
 
 @app.command()
@@ -58,44 +58,44 @@ def run(
     runner_option: RunnerOptionsOption = None,
     given: Annotated[
         str | None,
-        typer.Option("--input", metavar="FILE|JSON", help="For *.asl.json: the machine's input."),
+        typer.Option("--input", metavar="FILE|JSON", help="For *.asl.json: input of the machine."),
     ] = None,
     task: Annotated[
         list[str] | None,
         typer.Option(
             metavar="RESOURCE=TASK",
-            help="For *.asl.json: what a resource is here, as module:function or as a program "
-            "with its arguments; several times for several.",
+            help="For *.asl.json: the task of a resource, as module:function or as a program "
+            "with its arguments; may be repeated.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a job, or a state machine *.asl.json, in the foreground; it ends with this terminal.
+    """Run a job, or a state machine *.asl.json, in the foreground.
 
-    Ctrl-C, SIGTERM and the end of the terminal cancel it; a second Ctrl-C kills it at once.
+    Ctrl-C, SIGTERM and closing the terminal cancel it; a second Ctrl-C kills it immediately.
     """
-    of_jobs = {
+    pipeline_options = {
         "--parameter": parameter, "--name": name, "--timeout": timeout, "--schedule": schedule,
         "--active-timeout": active_timeout, "--max-retries": max_retries,
     }  # fmt: skip
-    of_machines = {"--input": given, "--task": task}
+    machine_options = {"--input": given, "--task": task}
     machine = job_machine.is_machine(file)
     check(
-        Fault(option, "given", f"nothing for {'a state machine' if machine else 'a pipeline'}")
-        for option, value in (of_jobs if machine else of_machines).items()
+        Fault(option, "given", f"only for {'a pipeline' if machine else 'a state machine'}")
+        for option, value in (pipeline_options if machine else machine_options).items()
         if value not in (None, "")
     )
     if machine:
         job_machine.run_machine_file(file, given, task or (), as_json=as_json)
         return
-    options = settings_of(runner_option or (), "--runner-option")
-    with stating("nothing was started"):
-        job = asked_job(
+    options = parse_settings(runner_option or (), "--runner-option")
+    with stating_outcome("nothing was started"):
+        job = build_job(
             file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
         )  # fmt: skip
-    store = the_store()
-    from hyperplane.cli.job_foreground import run_here  # it needs the packages for jobs
+    store = open_store()
+    from hyperplane.cli.job_foreground import run_here  # needs the extra jobs
 
     _finish([asyncio.run(run_here(store, job, options, quiet=as_json))], store, as_json)
 
@@ -114,36 +114,39 @@ def submit(
     no_overlap: Annotated[
         bool,
         typer.Option(
-            "--no-overlap", help="Submit nothing while an earlier run of the schedule goes on."
+            "--no-overlap",
+            help="Submit nothing while an earlier run of the schedule is unfinished.",
         ),
     ] = False,
     wait: WaitOption = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be run; submit nothing.")
+        bool, typer.Option("--dry-run", help="Show the steps; submit nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a job, which goes on when this terminal is closed; print its id and run id."""
+    """Submit a job, which continues when this terminal is closed; print its IDs."""
     if no_overlap and not schedule:
-        check([Fault("--no-overlap", "no schedule", "--schedule NAME beside it")])
-    options = settings_of(runner_option or (), "--runner-option")
-    with stating("nothing was submitted"):
-        job = asked_job(
+        check([Fault("--no-overlap", "no schedule", "--no-overlap with --schedule NAME")])
+    options = parse_settings(runner_option or (), "--runner-option")
+    with stating_outcome("nothing was submitted"):
+        job = build_job(
             file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
         )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)
         return
-    store = the_store()
+    store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):
-        submitting.look_after(store)
+        submitting.ensure_supervisor(store)
         if as_json:
             write_json({"id": None, "run_id": None, "going_on": earlier[0].id})
         else:
-            typer.echo(f"nothing submitted: job {earlier[0].id} of {schedule} is not over")
+            typer.echo(
+                f"nothing submitted: job {earlier[0].id} of schedule {schedule} is unfinished"
+            )
         return
-    sent = submitting.send(job, warn=False, runner_options=options)  # warned already
+    sent = submitting.submit_job(job, warn=False, runner_options=options)  # warned already
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:
@@ -152,49 +155,50 @@ def submit(
         _watch(store, [sent.id], as_json)
 
 
-app.command("list")(job_look.list_jobs)
+app.command("list")(job_inspect.list_jobs)
 
 
 @app.command()
 def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
-    """Show jobs until they have ended; Ctrl-C leaves them going on.
+    """Show jobs until they have ended; Ctrl-C ends only the watching.
 
     Exit code: that of the first job that is not done.
     """
-    store = the_store()
+    store = open_store()
     found = list(dict.fromkeys(store.get(one).id for one in ids))
     _watch(store, found, as_json)
 
 
-app.command()(job_look.logs)
+app.command()(job_inspect.logs)
 
 
 @app.command()
 def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
-    """End jobs, with all processes of their steps."""
-    store = the_store()
+    """Cancel jobs: end all processes of their steps."""
+    store = open_store()
     found = list({job.id: job for job in map(store.get, ids)}.values())
-    asked = [submitting.cancel(job.id, by="with hyperplane job cancel") for job in found]
+    cancelled = [submitting.cancel(job.id, by="with hyperplane job cancel") for job in found]
     if as_json:
         write_json([
-            {"id": job.id, "status": job.status if job.processed else "cancelled"} for job in asked
+            {"id": job.id, "status": job.status if job.processed else "cancelled"}
+            for job in cancelled
         ])  # fmt: skip
         return
-    for job in asked:
-        had = f"had ended: {job.status}" if job.processed else "is cancelled"
-        typer.echo(f"{job.name} ({job.id[:8]}) {had}")
+    for job in cancelled:
+        outcome = f"had already ended: {job.status}" if job.processed else "is cancelled"
+        typer.echo(f"{job.name} ({job.id[:8]}) {outcome}")
 
 
 @app.command()
 def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = False) -> None:
-    """Go on with a job that has ended, from its finished steps."""
+    """Continue a job that has ended; finished steps do not run again."""
     sent = submitting.resume(id_)
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:
         typer.echo(f"job  {sent.id}\nrun  {sent.run_id}")
     if wait:
-        store = the_store()
+        store = open_store()
         _watch(store, [sent.id], as_json)
 
 
@@ -203,18 +207,18 @@ app.command()(job_schedule.schedule)
 
 
 def _watch(store: JobStore, ids: list[str], as_json: bool) -> None:
-    from hyperplane.cli.job_foreground import watch_until_end  # it needs the packages for jobs
+    from hyperplane.cli.job_foreground import watch_until_end  # needs the extra jobs
 
     _finish(watch_until_end(store, ids, quiet=as_json), store, as_json)
 
 
 def _finish(jobs: list[Job], store: JobStore, as_json: bool) -> None:
-    """Say how jobs have ended, and end with the exit code for that."""
+    """Print how jobs have ended, and exit with the matching code."""
     sys.stdout.flush()
     if as_json:
-        shown = [document(job, store) for job in jobs]
+        shown = [job_document(job, store) for job in jobs]
         write_json(shown[0] if len(shown) == 1 else shown)
     for job in jobs:
         show_end(job)
-    if code := code_of(jobs):
+    if code := exit_code_for(jobs):
         raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""What ``hyperplane job render`` writes into a folder, and takes out of it the next time."""
+"""The files that ``hyperplane job render`` writes to a folder and replaces the next time."""
 
 from __future__ import annotations
 
@@ -10,90 +10,71 @@ from typing import NamedTuple
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs.runners.base import Document
 
-#: Names what a render wrote, as sha256sum does. It has no ending that kubectl would read.
-LIST = ".hyperplane-rendered"
+#: Names and checksums of the files, in the format of sha256sum; kubectl ignores the name.
+LIST_NAME = ".hyperplane-rendered"
 
 
-class Written(NamedTuple):
-    """What has become of the files of a folder.
+class RenderResult(NamedTuple):
+    """Paths that a render wrote, removed, and left because the user has changed them."""
 
-    Parameters
-    ----------
-    written : list of str
-        Written now.
-    removed : list of str
-        Written by a former render and by this one no more, as they were.
-    left : list of str
-        The same, but changed since; they are somebody's own now.
-    """
-
-    written: list[str] = []  # noqa: RUF012 - nobody adds to it
+    written: list[str] = []  # noqa: RUF012 - never modified
     removed: list[str] = []  # noqa: RUF012
     left: list[str] = []  # noqa: RUF012
 
 
-def write(documents: Sequence[Document], out: Path) -> Written:
-    """Write a runner's files, and remove those of a former render that it has no more.
-
-    Parameters
-    ----------
-    documents : sequence of Document
-        The files.
-    out : Path
-        The folder, made if it is not there.
-
-    Returns
-    -------
-    Written
+def write_documents(documents: Sequence[Document], out: Path) -> RenderResult:
+    """Write a runner's files and remove those of the previous render that are obsolete.
 
     Raises
     ------
     RequestError
-        When the folder cannot be written to, or has files of these names that are somebody's own.
+        If the folder cannot be written to, or if a file that no render wrote has one of the names.
     """
-    texts = {one.name: one.text.encode() for one in documents}
+    texts = {document.name: document.text.encode() for document in documents}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        former = _former(out)
-        check(_foreign(out, former, texts))
+        previous = _read_previous(out)
+        check(_conflicts(out, previous, texts))
         removed, left = [], []
-        for name in sorted(set(former) - set(texts)):
+        for name in sorted(set(previous) - set(texts)):
             file = out / name
             if file.is_file() and not file.is_symlink():
-                if _digest(file.read_bytes()) == former[name]:
+                if _digest(file.read_bytes()) == previous[name]:
                     file.unlink()
                     removed.append(str(file))
                 else:
                     left.append(str(file))
-        # First the list: what is written is on it, wherever we are stopped.
+        # The list first, so that an interrupted render has no file that is not listed.
         lines = (f"{_digest(text)}  {name}\n" for name, text in texts.items())
-        (out / LIST).write_text("".join(lines), encoding="utf-8", newline="")
+        (out / LIST_NAME).write_text("".join(lines), encoding="utf-8", newline="")
         for name, text in texts.items():
             (out / name).write_bytes(text)
     except OSError as error:
-        allowed = "a folder that can be written to"
+        allowed = "a writable folder"
         raise RequestError([Fault("--out", str(out), allowed, error.strerror or "")]) from error
-    return Written([str(out / name) for name in texts], removed, left)
+    return RenderResult([str(out / name) for name in texts], removed, left)
 
 
-def _foreign(out: Path, former: Mapping[str, str], texts: Mapping[str, bytes]) -> Iterator[Fault]:
-    """Files that would be lost: no render wrote them, or somebody has changed them since."""
+def _conflicts(
+    out: Path, previous: Mapping[str, str], texts: Mapping[str, bytes]
+) -> Iterator[Fault]:
+    """Return a fault for each file that would be overwritten but is not a render's own."""
     for name, text in texts.items():
         file = out / name
         if not file.exists() and not file.is_symlink():
             continue
         if not file.is_file() or _digest(file.read_bytes()) not in (
-            former.get(name),
+            previous.get(name),
             _digest(text),
         ):
-            allowed = "a folder without a file of this name that no render wrote"
-            yield Fault("--out", str(file), allowed, "move it away, or give another folder")
+            allowed = "a name without a file, or with an unchanged file of an earlier render"
+            yield Fault("--out", str(file), allowed, "move the file, or give another folder")
 
 
-def _former(out: Path) -> dict[str, str]:
-    """What a former render wrote: names of files of this folder, and what they held."""
+def _read_previous(out: Path) -> dict[str, str]:
+    """Return the names and checksums of the files of the previous render."""
     try:
-        lines = (out / LIST).read_text(encoding="utf-8").splitlines()
+        lines = (out / LIST_NAME).read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, UnicodeDecodeError):
         return {}
     pairs = (line.partition("  ") for line in lines)

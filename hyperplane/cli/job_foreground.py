@@ -1,4 +1,4 @@
-"""Jobs in the foreground of a terminal: run in this process, or watched while others run them."""
+"""Jobs in the foreground: run in this process, or watched while a supervisor runs them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ import typer
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
 from hyperplane.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancelling
-from hyperplane.jobs.kept import folder_error, keep
-from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.programs import traces
-from hyperplane.jobs.runners import settle
-from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, Unit
+from hyperplane.jobs import cancel_marker
+from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.runners import resolve_options
+from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, WorkUnit
+from hyperplane.jobs.step_command import attempt_prefix
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import cancelled, handed_over, look_after, unread
-from hyperplane.jobs.supervisor import Supervisor, claimed
+from hyperplane.jobs.submission_snapshot import folder_error, save_snapshot
+from hyperplane.jobs.submitting import (
+    cancellation_reason,
+    capture_environment,
+    ensure_supervisor,
+    unread_parameter_warnings,
+)
+from hyperplane.jobs.supervisor import Supervisor, claim_job
 
-#: Seconds between looks whether jobs have lost their supervisor.
-_LOOK_AFTER = 5.0
-#: Seconds between looks at a store that cannot be read.
-_AWAY = 1.0
+#: Seconds between checks whether jobs have lost their supervisor.
+_SUPERVISOR_CHECK_INTERVAL = 5.0
+#: Seconds between attempts to read an unavailable store.
+_STORE_RETRY_INTERVAL = 1.0
 _BY_SIGNAL: dict[int, str] = {
     signal.SIGINT: "with Ctrl-C (SIGINT) where it ran",
     signal.SIGTERM: "with SIGTERM where it ran",
@@ -41,51 +46,56 @@ async def run_here(
 ) -> Job:
     """Run a job in this process to its end.
 
-    The first Ctrl-C, SIGTERM or SIGHUP, and a terminal or pipe that is gone, cancel it politely;
-    the second one kills what still runs.
+    The first Ctrl-C, SIGTERM or SIGHUP, or a closed terminal or pipe, cancels the job; the second
+    signal kills its processes.
     """
-    handed = handed_over()
+    handed = capture_environment()
     try:
-        claim = claimed(job.place)
+        claim = claim_job(job.place)
     except OSError as error:
         raise folder_error(job, error) from error
     try:
-        # For the supervisor that continues the job when this terminal is killed.
-        keep(job, handed.environment, settle(job.runner, runner_options), unread(job))
+        # For the supervisor that continues the job if this process is killed.
+        save_snapshot(
+            job,
+            handed.environment,
+            resolve_options(job.runner, runner_options),
+            unread_parameter_warnings(job),
+        )
         store.add(job)
-    except HyperplaneError:  # nothing is kept, so nothing is left
+    except HyperplaneError:  # not stored, so remove its folder
         claim.close()
         shutil.rmtree(job.place, ignore_errors=True)
         raise
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
-    supervisor.told({job.id: handed})
-    ends = _Ends(store, job, supervisor)
+    supervisor.receive({job.id: handed})
+    canceller = _JobCanceller(store, job, supervisor)
     loop = asyncio.get_running_loop()
     for number in _BY_SIGNAL:
-        loop.add_signal_handler(number, ends.asked, number)
+        loop.add_signal_handler(number, canceller.handle_signal, number)
     try:
-        work = asyncio.ensure_future(supervisor.work())
-        await asyncio.sleep(0)  # it has the job in hand now
-        ends.ready()
+        work = asyncio.ensure_future(supervisor.run())
+        await asyncio.sleep(0)  # the supervisor takes the job
+        canceller.enable()
         with Screen(store, [job.id], quiet=quiet) as screen:
             while True:
                 try:
-                    (now,), pause = screen.look()
+                    (now,), pause = screen.refresh()
                 except OSError:
-                    screen.close_eyes()
-                    ends.polite("when its terminal or pipe was gone")
+                    screen.detach()
+                    canceller.cancel("when its terminal or pipe was gone")
                     continue
-                except JobStoreError as error:  # a database that is away comes back
+                except JobStoreError as error:  # a database may be unavailable for a while
                     if not error.passing:
                         raise
-                    now, pause = job, _AWAY
+                    now, pause = job, _STORE_RETRY_INTERVAL
                 if work.done() and now.processed:
                     break
                 await asyncio.wait({work}, timeout=pause)
                 if work.done():
                     work.result()
-                    if supervisor.unwritten is not None:
-                        now = _unwritten(now, supervisor.unwritten)
+                    if supervisor.write_error is not None:
+                        now = _report_unwritten(now, supervisor.write_error)
                         break
     finally:
         for number in _BY_SIGNAL:
@@ -93,71 +103,73 @@ async def run_here(
     return now
 
 
-def _unwritten(job: Job, error: BaseException) -> Job:
-    """A job that was cancelled and whose store cannot say so yet."""
-    typer.echo(f"job {job.id} is cancelled, which could not be written down: {error}", err=True)
+def _report_unwritten(job: Job, error: BaseException) -> Job:
+    """Report a cancelled job whose status could not be stored."""
+    typer.echo(f"job {job.id} is cancelled, but its status could not be stored: {error}", err=True)
     try:
-        cancelling.mark(job)
+        cancel_marker.set_marker(job)
     except OSError:
-        typer.echo(f"when it can: hyperplane job cancel {job.id[:8]}", err=True)
+        typer.echo(
+            f"when the store is available, run: hyperplane job cancel {job.id[:8]}", err=True
+        )
     return dataclasses.replace(job, status=CANCELLED)
 
 
-class _Ends:
-    """Ends a job when somebody asks for it: first politely, then surely."""
+class _JobCanceller:
+    """Cancels a job at the first signal and kills its processes at the second."""
 
     def __init__(self, store: JobStore, job: Job, supervisor: Supervisor) -> None:
         self.store, self.job, self.supervisor = store, job, supervisor
-        self._times, self._ready, self._why = 0, False, ""
+        self._signal_count, self._enabled, self._reason = 0, False, ""
         self._killing: asyncio.Task[object] | None = None
 
-    def asked(self, number: int) -> None:
-        self._times += 1
-        if self._times == 1:
-            self.polite(_BY_SIGNAL[number])
+    def handle_signal(self, number: int) -> None:
+        self._signal_count += 1
+        if self._signal_count == 1:
+            self.cancel(_BY_SIGNAL[number])
         elif self._killing is None:
-            self._killing = asyncio.ensure_future(self._surely())
+            self._killing = asyncio.ensure_future(self._kill())
 
-    def ready(self) -> None:
-        """There is something to end from now on."""
-        self._ready = True
-        if self._why:
-            self.supervisor.cancel_all(self._why)
+    def enable(self) -> None:
+        """Allow cancellation, once the supervisor has taken the job."""
+        self._enabled = True
+        if self._reason:
+            self.supervisor.cancel_all(self._reason)
 
-    def polite(self, by: str) -> None:
-        self._why = self._why or cancelled(by)
-        if self._ready:
-            self.supervisor.cancel_all(self._why)
+    def cancel(self, by: str) -> None:
+        self._reason = self._reason or cancellation_reason(by)
+        if self._enabled:
+            self.supervisor.cancel_all(self._reason)
 
-    async def _surely(self) -> None:
+    async def _kill(self) -> None:
         chunks = {step.name: step.chunk_count for step in
                   self.job.pipeline.steps}  # fmt: skip
         running = [
-            Process(Command((), {}, "", traces(self.job, unit, one.number)))
+            LocalProcess(Command((), {}, "", attempt_prefix(self.job, unit, one.number)))
             for one in self.store.attempts(self.job.id)
             if one.status == IN_PROGRESS
-            for unit in (Unit(one.step, one.chunk, chunks.get(one.step, 0)),)
+            for unit in (WorkUnit(one.step, one.chunk, chunks.get(one.step, 0)),)
         ]
         await asyncio.gather(*(process.end(0.0) for process in running))
 
 
 def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list[Job]:
-    """Show jobs until all have ended; Ctrl-C ends the watching only."""
-    looked, jobs = 0.0, list[Job]()
+    """Show jobs until all have ended; Ctrl-C ends only the watching."""
+    checked, jobs = 0.0, list[Job]()
     with Screen(store, ids, quiet=quiet) as screen:
         try:
             while not jobs or not all(job.processed for job in jobs):
-                if time.monotonic() - looked > _LOOK_AFTER:
-                    look_after(store)
-                    looked = time.monotonic()
-                jobs, pause = screen.look()
+                if time.monotonic() - checked > _SUPERVISOR_CHECK_INTERVAL:
+                    ensure_supervisor(store)
+                    checked = time.monotonic()
+                jobs, pause = screen.refresh()
                 time.sleep(0 if all(job.processed for job in jobs) else pause)
         except OSError:
-            screen.close_eyes()
+            screen.detach()
             raise typer.Exit(INTERRUPTED) from None
         except KeyboardInterrupt:
-            found = store.many(ids).values()
+            found = store.get_many(ids).values()
             going = " ".join(job.id[:8] for job in found if not job.processed)
-            typer.echo(f"\nnot watched any more, but going on: {going}", err=True)
+            typer.echo(f"\nno longer watching; still running: {going}", err=True)
             raise typer.Exit(INTERRUPTED) from None
     return jobs

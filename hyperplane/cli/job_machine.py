@@ -1,4 +1,4 @@
-"""``hyperplane job run machine.asl.json``: state machines in the foreground."""
+"""``hyperplane job run machine.asl.json``: run state machines in the foreground."""
 
 from __future__ import annotations
 
@@ -14,38 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hyperplane.cli.hold import Signals
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
+from hyperplane.cli.stop_signals import StopSignals
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
-from hyperplane.jobs.tree import plain
 
 if TYPE_CHECKING:
     from hyperplane.asl.events import Event
 
-ENDING = ".asl.json"
+SUFFIX = ".asl.json"
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 
 def is_machine(file: Path) -> bool:
-    """Whether a file is called as those of state machines are."""
-    return file.name.lower().endswith(ENDING)
+    """Return whether the name of a file is that of a state machine."""
+    return file.name.lower().endswith(SUFFIX)
 
 
 def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_json: bool) -> None:
-    """Run a machine to its end: what happens on standard error, its output on standard output.
+    """Run a machine; write its events to standard error and its output to standard output.
 
-    Parameters
-    ----------
-    file : Path
-        The machine.
-    given : str or None
-        Its input: a file, or JSON.
-    tasks : sequence of str
-        ``"RESOURCE=module:function"`` or ``"RESOURCE=program argument ..."``.
-    as_json : bool
-        Whether to write one document with status and output, and no events.
+    ``given`` is the input, as JSON or the name of a file. Each task is
+    ``"RESOURCE=module:function"`` or ``"RESOURCE=program argument ..."``. With ``as_json`` the
+    output is one document with status and output, and no events are written.
     """
     from hyperplane.asl.errors import MachineFailed
     from hyperplane.asl.reading import read_machine
@@ -57,44 +50,47 @@ def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_
         machine = read_machine(file)
     except RequestError as error:
         faults += error.faults
-    value = _input(given, faults)
-    known = _tasks(tasks, faults)
+    value = _parse_input(given, faults)
+    tasks_by_resource = _parse_tasks(tasks, faults)
     check(faults)
-    assert machine is not None  # noqa: S101 - or there are faults
-    tell = None if as_json else _tell
-    shown: dict[str, Any] = {"name": machine.name, "status": DONE}
-    with Signals() as signals:
-        # Programs of tasks are in sessions of their own, and would outlive the terminal.
-        signal.signal(signal.SIGHUP, lambda *_: signals.asked.set())
+    assert machine is not None  # noqa: S101 - otherwise check has raised
+    on_event = None if as_json else _print_event
+    document: dict[str, Any] = {"name": machine.name, "status": DONE}
+    with StopSignals() as signals:
+        # Programs of tasks run in separate sessions and would outlive the terminal.
+        signal.signal(signal.SIGHUP, lambda *_: signals.stop_requested.set())
         try:
-            shown["output"] = run_machine(
-                machine, value, known, on_event=tell, cancel=signals.asked
+            document["output"] = run_machine(
+                machine, value, tasks_by_resource, on_event=on_event, cancel=signals.stop_requested
             )
         except MachineFailed as error:
-            # A signal may end a program of the machine before the machine hears of it.
-            ended = CANCELLED if signals.asked.is_set() else FAILED
-            shown["status"] = TIMED_OUT if error.error == "States.Timeout" else ended
-            shown.update(error=error.error, cause=error.cause, state=error.state)
+            # A signal may end a program before the machine is cancelled.
+            ended = CANCELLED if signals.stop_requested.is_set() else FAILED
+            document["status"] = TIMED_OUT if error.error == "States.Timeout" else ended
+            document.update(error=error.error, cause=error.cause, state=error.state)
             typer.echo(str(error), err=True)
     if as_json:
-        write_json(shown)
-    elif "output" in shown:
-        write_json(shown["output"])
-    if code := EXIT_CODES[shown["status"]]:
+        write_json(document)
+    elif "output" in document:
+        write_json(document["output"])
+    if code := EXIT_CODES[document["status"]]:
         raise typer.Exit(code)
 
 
-def _tell(event: Event) -> None:
+def _print_event(event: Event) -> None:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in event.path)
-    parts = [event.at.astimezone().strftime("%H:%M:%S"), f"{plain(where[1:])}: {event.kind}"]
+    parts = [
+        event.at.astimezone().strftime("%H:%M:%S"),
+        f"{to_plain_line(where[1:])}: {event.kind}",
+    ]
     if event.kind == "retried":
         parts.append(f"(attempt {event.attempt} in {event.wait:g} s)")
     if event.error:
-        parts.append(plain(f"{event.error}: {event.cause}"[:300]))
+        parts.append(to_plain_line(f"{event.error}: {event.cause}"[:300]))
     typer.echo(" ".join(parts), err=True)
 
 
-def _input(given: str | None, faults: list[Fault]) -> Any:
+def _parse_input(given: str | None, faults: list[Fault]) -> Any:
     if given is None:
         return {}
     text = given
@@ -104,38 +100,40 @@ def _input(given: str | None, faults: list[Fault]) -> Any:
         return json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         advice = f"{type(error).__name__}: {error}"[:200]
-        faults.append(Fault("--input", repr(given[:80]), "JSON, or a file that holds it", advice))
+        faults.append(
+            Fault("--input", repr(given[:80]), "JSON, or the path of a file with JSON", advice)
+        )
         return {}
 
 
-def _tasks(given: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
-    """What machines call: functions of modules, and programs."""
+def _parse_tasks(given: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
+    """Return the tasks by resource: functions of modules, and programs."""
     from hyperplane.asl.commands import Command
 
-    found: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
     if str(Path.cwd()) not in sys.path:  # as python -m does
         sys.path.insert(0, str(Path.cwd()))
     allowed = "RESOURCE=module:function, or RESOURCE='program arguments'"
     for text in given:
         resource, equals, target = text.partition("=")
-        asked = repr(text[:80])
-        if not equals or not resource or resource in found:
-            faults.append(Fault("--task", asked, f"{allowed}, each resource once"))
+        task_text = repr(text[:80])
+        if not equals or not resource or resource in tasks:
+            faults.append(Fault("--task", task_text, f"{allowed}, each resource once"))
         elif match := _FUNCTION.fullmatch(target):
-            found[resource] = None
+            tasks[resource] = None
             try:
-                found[resource] = getattr(importlib.import_module(match[1]), match[2])
+                tasks[resource] = getattr(importlib.import_module(match[1]), match[2])
             except (ImportError, AttributeError) as error:
                 advice = f"{type(error).__name__}: {error}"[:200]
-                faults.append(Fault("--task", asked, "a function that can be imported", advice))
+                faults.append(Fault("--task", task_text, "a function that can be imported", advice))
         else:
             try:
                 words = shlex.split(target)
             except ValueError as error:
-                faults.append(Fault("--task", asked, allowed, str(error)))
+                faults.append(Fault("--task", task_text, allowed, str(error)))
                 continue
             if words:
-                found[resource] = Command(words)
+                tasks[resource] = Command(words)
             else:
-                faults.append(Fault("--task", asked, allowed))
-    return found
+                faults.append(Fault("--task", task_text, allowed))
+    return tasks

@@ -1,4 +1,4 @@
-"""What the commands of ``hyperplane job`` have in common: options of a job, and exit codes."""
+"""Options and exit codes that the commands of ``hyperplane job`` share."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
-from hyperplane.jobs.submitting import new_job, warnings_of
-from hyperplane.jobs.tree import plain
+from hyperplane.jobs.submitting import job_warnings, new_job
 from hyperplane.units import parse_seconds
 
-#: As those of ``timeout`` and of a shell whose program was interrupted.
+#: 124 as of ``timeout``, 130 as of a shell whose program was interrupted.
 EXIT_CODES = {DONE: 0, FAILED: 1, TIMED_OUT: 124, CANCELLED: 130}
 INTERRUPTED = EXIT_CODES[CANCELLED]
 
@@ -27,46 +27,42 @@ ParametersOption = Annotated[
         "-p",
         "--parameter",
         metavar="KEY=VALUE",
-        help="A parameter of the job; several times for several.",
+        help="A parameter of the job; may be repeated.",
     ),
 ]
-NameOption = Annotated[
-    str | None, typer.Option(help="Name of the job; one is made up if not given.")
-]
+NameOption = Annotated[str | None, typer.Option(help="Name of the job; unique by default.")]
 TimeoutOption = Annotated[
     str | None,
     typer.Option(
-        metavar="SECONDS", help="From now until it must have ended, as 600 or 10m; -1: no limit."
+        metavar="SECONDS", help="Time limit from the submission, as 600 or 10m; -1: no limit."
     ),
 ]
 ActiveOption = Annotated[
-    str | None, typer.Option(metavar="SECONDS", help="The same from when its first step starts.")
+    str | None, typer.Option(metavar="SECONDS", help="Time limit from the start of its first step.")
 ]
-RetriesOption = Annotated[
-    int | None, typer.Option(help="How often a job that failed is tried again, 0 to 10.")
-]
+RetriesOption = Annotated[int | None, typer.Option(help="Maximum number of retries, 0 to 10.")]
 RunnerOption = Annotated[
     str,
-    typer.Option(help="Where its steps run: local (here), slurm or kubernetes."),
+    typer.Option(help="Where its steps run: local (this machine), slurm or kubernetes."),
 ]
 RunnerOptionsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--runner-option",
         metavar="NAME=VALUE",
-        help="For kubernetes: root, and settings of the engine, as image; several times.",
+        help="For kubernetes: root, and settings of the engine, as image; may be repeated.",
     ),
 ]
 ScheduleOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Mark it as a run of this schedule.")
+    str, typer.Option(metavar="NAME", help="Mark the job as a run of this schedule.")
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of a job, or its beginning.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="ID of a job, or its beginning.")]
 IdsArgument = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="Ids of jobs, or their beginnings.")
+    list[str], typer.Argument(metavar="ID...", help="IDs of jobs, or their beginnings.")
 ]
 
 
-def asked_job(
+def build_job(
     file: Path,
     *,
     parameter: Sequence[str] | None = None,
@@ -79,18 +75,20 @@ def asked_job(
     runner_options: Mapping[str, Any] | None = None,
     here: bool = True,
 ) -> Job:
-    """The job that the options ask for, to run here or not; its warnings go to standard error.
+    """Create the job that the options describe; write its warnings to standard error.
+
+    ``here`` is whether its steps run on this machine.
 
     Raises
     ------
     RequestError
-        With all that is wrong with the options and with the pipeline.
+        With all errors of the options and the pipeline.
     """
     faults: list[Fault] = []
-    parameters = _parameters(parameter or (), faults)
+    parameters = _parse_parameters(parameter or (), faults)
     seconds = {
-        "--timeout": _seconds(timeout, "--timeout", faults),
-        "--active-timeout": _seconds(active_timeout, "--active-timeout", faults),
+        "--timeout": _parse_time_limit(timeout, "--timeout", faults),
+        "--active-timeout": _parse_time_limit(active_timeout, "--active-timeout", faults),
     }
     try:
         job = new_job(
@@ -109,26 +107,26 @@ def asked_job(
         check([*faults, *error.faults])
         raise
     check(faults)
-    for warning in warnings_of(job):
-        typer.echo(f"warning: {plain(warning)}", err=True)
+    for warning in job_warnings(job):
+        typer.echo(f"warning: {to_plain_line(warning)}", err=True)
     return job
 
 
-def _parameters(given: Sequence[str], faults: list[Fault]) -> dict[str, str]:
-    """Parameters by their names; faults say the names only, since a value may be private."""
-    found: dict[str, str] = {}
+def _parse_parameters(given: Sequence[str], faults: list[Fault]) -> dict[str, str]:
+    """Return parameters by name; errors show no values, which may be private."""
+    parameters: dict[str, str] = {}
     for number, text in enumerate(given, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             faults.append(Fault("-p", f"number {number}", "KEY=VALUE"))
-        elif key in found:
+        elif key in parameters:
             faults.append(Fault("-p", f"{key} twice", "each once"))
         else:
-            found[key] = value
-    return found
+            parameters[key] = value
+    return parameters
 
 
-def _seconds(text: str | None, where: str, faults: list[Fault]) -> float | None:
+def _parse_time_limit(text: str | None, where: str, faults: list[Fault]) -> float | None:
     if text is None:
         return None
     try:
@@ -143,6 +141,6 @@ def _seconds(text: str | None, where: str, faults: list[Fault]) -> float | None:
         return None
 
 
-def code_of(jobs: Sequence[Job]) -> int:
-    """The exit code for jobs that have ended: that of the first that is not done."""
+def exit_code_for(jobs: Sequence[Job]) -> int:
+    """Return the exit code of the first job that is not done, or 0."""
     return next((EXIT_CODES[job.status] for job in jobs if job.status != DONE), 0)

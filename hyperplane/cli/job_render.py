@@ -1,4 +1,4 @@
-"""``hyperplane job render``: what would be run, and nothing is."""
+"""``hyperplane job render``: print or write what would be run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hyperplane.cli.job_options import (
     ParametersOption,
     RetriesOption,
     TimeoutOption,
-    asked_job,
+    build_job,
 )
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import requirements, runners
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.environment import grown, secret_variables, variables
-from hyperplane.jobs.programs import arguments, folder_of, notebook_output
+from hyperplane.jobs.environment import cluster_variable, secret_variables, step_variables
 from hyperplane.jobs.runners.base import Document
-from hyperplane.jobs.states import Job, Unit
+from hyperplane.jobs.states import Job, WorkUnit
+from hyperplane.jobs.step_command import build_arguments, notebook_output_path, working_folder
 
 
 def render(
@@ -38,23 +38,23 @@ def render(
     active_timeout: ActiveOption = None,
     max_retries: RetriesOption = None,
     runner: Annotated[
-        str, typer.Option(metavar="local|slurm|kubernetes", help="What would run it.")
+        str, typer.Option(metavar="local|slurm|kubernetes", help="Runner of the steps.")
     ] = "local",
     option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="For the runner: python for slurm, image and root for kubernetes.",
+            help="Option of the runner: python for slurm, image and root for kubernetes.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the runner's files into this folder.")
+        Path | None, typer.Option(metavar="DIR", help="Write the runner's files to this folder.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what would be run, or a runner's own scripts or manifests; submit nothing."""
-    options = _checked(runner, option or [], out)
-    job = asked_job(
+    """Show the steps of a job, or a runner's scripts or manifests; submit nothing."""
+    options = _parse_options(runner, option or [], out)
+    job = build_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
         max_retries=max_retries, here=runner == "local",
     )  # fmt: skip
@@ -62,28 +62,28 @@ def render(
         show_local(job, as_json)
         return
     documents = runners.render(runner, job, **options)
-    found = job_files.Written() if out is None else job_files.write(documents, out)
-    for path in found.removed:
-        typer.echo(f"removed {path}: a former render wrote it", err=True)
-    for path in found.left:
-        typer.echo(f"left {path}: a former render wrote it, but it was changed since", err=True)
+    result = job_files.RenderResult() if out is None else job_files.write_documents(documents, out)
+    for path in result.removed:
+        typer.echo(f"removed {path}: written by an earlier render", err=True)
+    for path in result.left:
+        typer.echo(f"kept {path}: written by an earlier render, but changed since", err=True)
     if as_json:
         shown = [one._asdict() for one in documents]
-        write_json({"runner": runner, "documents": shown, **found._asdict()})
-    elif found.written:
-        typer.echo("\n".join(found.written))
+        write_json({"runner": runner, "documents": shown, **result._asdict()})
+    elif result.written:
+        typer.echo("\n".join(result.written))
     else:
         _show_documents(documents)
 
 
-def _checked(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
-    """The runner's options by name."""
+def _parse_options(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
+    """Validate the runner; return its options by name."""
     faults = []
     if runner not in ("local", *runners.RENDERERS):
         allowed = f"one of local, {', '.join(runners.RENDERERS)}"
         faults.append(Fault("--runner", repr(runner), allowed))
     elif runner == "local" and (given or out is not None):
-        faults.append(Fault("--option, --out", "given", "what goes with another runner than local"))
+        faults.append(Fault("--option, --out", "given", "only with --runner slurm or kubernetes"))
     options: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -105,9 +105,9 @@ def _show_documents(documents: Sequence[Document]) -> None:
 
 
 def show_local(job: Job, as_json: bool) -> None:
-    """Show the steps of a job as this machine would run them: no values of variables."""
-    steps = requirements.steps(job.pipeline, sys.executable)
-    documents = [_document(job, step) for step in steps]
+    """Print the steps of a job as this machine would run them, without values of variables."""
+    steps = requirements.add_install_step(job.pipeline, sys.executable)
+    documents = [_step_document(job, step) for step in steps]
     if as_json:
         own = {"name": job.name, "root": job.pipeline.root, "max_retries": job.max_retries}
         limits = {"timeout": job.timeout, "active_timeout": job.active_timeout}
@@ -125,17 +125,17 @@ def show_local(job: Job, as_json: bool) -> None:
         write_rows(_rows(shown))
 
 
-def _document(job: Job, step: Step) -> dict[str, Any]:
+def _step_document(job: Job, step: Step) -> dict[str, Any]:
     chunks = step.chunk_count
-    unit = Unit(step.name, 0 if chunks else -1, chunks)
-    python = requirements.interpreter(job.pipeline, sys.executable)
-    names = {**variables(job, step, unit, 1), **grown(step, 0)}
+    unit = WorkUnit(step.name, 0 if chunks else -1, chunks)
+    python = requirements.select_interpreter(job.pipeline, sys.executable)
+    names = {**step_variables(job, step, unit, 1), **cluster_variable(step, 0)}
     document: dict[str, Any] = {
         "name": step.name,
         "kind": step.kind,
         "after": list(step.depends_on),
-        "argv": list(arguments(job, step, unit, python)),
-        "folder": folder_of(job.pipeline, step),
+        "argv": list(build_arguments(job, step, unit, python)),
+        "folder": working_folder(job.pipeline, step),
         "chunks": chunks,
         "max_parallel": step.max_parallel,
         "retries": step.retries,
@@ -146,7 +146,7 @@ def _document(job: Job, step: Step) -> dict[str, Any]:
         "secret_variables": sorted(secret_variables(dict.fromkeys(step.secrets, ""))),
     }
     if step.kind == "notebook":
-        document["output"] = str(notebook_output(job, step, unit))
+        document["output"] = str(notebook_output_path(job, step, unit))
     return document
 
 

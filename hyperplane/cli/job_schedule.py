@@ -1,4 +1,4 @@
-"""``hyperplane job schedule``: have cron or Kubernetes submit a job again and again."""
+"""``hyperplane job schedule``: let cron or Kubernetes submit a job regularly."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import dask.config
 import typer
 
 from hyperplane import config
-from hyperplane.cli.job_options import ParametersOption, asked_job
+from hyperplane.cli.job_options import ParametersOption, build_job
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.errors import Fault, check
-from hyperplane.jobs import manifests, schedules
-from hyperplane.jobs.cron import read_cron
-from hyperplane.jobs.environment import secrets
-from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs import cron_job_manifest, schedules
+from hyperplane.jobs.cron import parse_cron
+from hyperplane.jobs.environment import find_secrets
+from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.schedules import Schedule
 from hyperplane.jobs.states import Job
 
@@ -29,34 +29,35 @@ def schedule(
         Path | None, typer.Argument(help="A pipeline file, or a single script or notebook.")
     ] = None,
     cron: Annotated[
-        str | None, typer.Option(metavar="'*/30 * * * *'", help="When, in five fields.")
+        str | None,
+        typer.Option(metavar="'*/30 * * * *'", help="Times of the runs, in five fields."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the schedule; that of the pipeline if not given.")
+        str | None, typer.Option(help="Name of the schedule; by default that of the pipeline.")
     ] = None,
     parameter: ParametersOption = None,
     no_overlap: Annotated[
-        bool, typer.Option("--no-overlap", help="No run while an earlier one goes on.")
+        bool, typer.Option("--no-overlap", help="No run while an earlier one is unfinished.")
     ] = False,
     runner: Annotated[
-        str, typer.Option(metavar="cron|kubernetes", help="What looks at the clock.")
+        str, typer.Option(metavar="cron|kubernetes", help="Scheduler that submits the runs.")
     ] = "cron",
     image: Annotated[str, typer.Option(help="For kubernetes: image of the container.")] = "",
     folder: Annotated[
-        str, typer.Option(help="For kubernetes: where the container has the pipeline's root.")
+        str, typer.Option(help="For kubernetes: folder of the pipeline's root in the container.")
     ] = "",
     install: Annotated[
-        bool, typer.Option("--install", help="Put the line into this user's crontab.")
+        bool, typer.Option("--install", help="Add the line to this user's crontab.")
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take the schedule --name out of the crontab.")
+        bool, typer.Option("--remove", help="Remove the schedule --name from the crontab.")
     ] = False,
     listed: Annotated[
         bool, typer.Option("--list", help="Show the schedules in the crontab.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the crontab line or manifest that submits a job again and again, or install it."""
+    """Print the crontab line or manifest that submits a job regularly, or install it."""
     check(_faults(file, cron, name, runner, install, remove, listed))
     if listed:
         _list(as_json)
@@ -64,16 +65,16 @@ def schedule(
         schedules.remove(name)
         write_json({"removed": name}) if as_json else typer.echo(f"{name} is removed")
     elif file is not None and cron is not None:
-        when = read_cron(cron)
+        when = parse_cron(cron)
         if when.warning:
             typer.echo(f"warning: {when.warning}", err=True)
-        job = asked_job(file, parameter=parameter, here=runner == "cron")
+        job = build_job(file, parameter=parameter, here=runner == "cron")
         named = job.pipeline.name if name is None else name
         check(schedules.name_faults(named))
         if runner == "kubernetes":
             _print_manifest(job, file, named, when.text, no_overlap, image, folder, as_json)
         else:
-            _for_cron(job, file, named, when.text, no_overlap, install, as_json)
+            _print_or_install(job, file, named, when.text, no_overlap, install, as_json)
 
 
 def _faults(
@@ -87,11 +88,11 @@ def _faults(
 ) -> list[Fault]:
     faults = []
     if install + remove + listed > 1:
-        faults.append(Fault("schedule", "several of them", "one of --install, --remove, --list"))
+        faults.append(Fault("schedule", "several actions", "one of --install, --remove, --list"))
     if runner not in _RUNNERS:
         faults.append(Fault("--runner", repr(runner), f"one of {', '.join(_RUNNERS)}"))
     elif runner != "cron" and (install or remove or listed):
-        asked, advice = f"--runner {runner}", "kubectl apply takes the manifest"
+        asked, advice = f"--runner {runner}", "use kubectl apply with the manifest"
         faults.append(Fault("--install, --remove, --list", asked, "--runner cron", advice))
     if remove and name is None:
         faults.append(Fault("--name", "nothing", "the name of the schedule to remove"))
@@ -103,47 +104,47 @@ def _faults(
     return faults
 
 
-def _for_cron(
+def _print_or_install(
     job: Job, file: Path, name: str, cron: str, no_overlap: bool, install: bool, as_json: bool
 ) -> None:
     program = str(Path(sys.executable).with_name("hyperplane"))
     argv = [program, "job", "submit", "--schedule", name, "--name", name]
     argv += ["--no-overlap"] * no_overlap
     argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
-    log = home() / f"schedule-{name}.log"
-    made = Schedule(
-        name, cron, (*argv, str(file.absolute())), job.pipeline.root, _environment(), str(log)
+    log = jobs_folder() / f"schedule-{name}.log"
+    entry = Schedule(
+        name, cron, (*argv, str(file.absolute())), job.pipeline.root, _cron_environment(), str(log)
     )
-    line = schedules.crontab_line(made)
-    _warn_of_the_environment(job)
-    replaced = schedules.install(made) if install else False
+    line = schedules.crontab_line(entry)
+    _warn_about_environment(job)
+    replaced = schedules.install(entry) if install else False
     if as_json:
         write_json({"name": name, "cron": cron, "line": line, "installed": install})
     elif install:
-        typer.echo(f"{name} is installed" + (", in place of the one before" * replaced))
+        typer.echo(f"{name} is installed" + (" and replaces the earlier line" * replaced))
     else:
         typer.echo(line)
 
 
-def _environment() -> tuple[tuple[str, str], ...]:
-    """What cron does not hand over, and jobs need to find their programs and their state."""
+def _cron_environment() -> tuple[tuple[str, str], ...]:
+    """Return variables that cron does not set and jobs need for their programs and state."""
     folder = str(Path(sys.executable).parent)
     return (("PATH", f"{folder}:/usr/local/bin:/usr/bin:/bin"),
-            ("DASK_HYPERPLANE__JOBS__HOME", str(home())))  # fmt: skip
+            ("DASK_HYPERPLANE__JOBS__HOME", str(jobs_folder())))  # fmt: skip
 
 
-def _warn_of_the_environment(job: Job) -> None:
-    """Say what works here and not under cron, which starts with next to no variables."""
+def _warn_about_environment(job: Job) -> None:
+    """Warn about secrets and a store that are set here but not in the environment of cron."""
     settings = config.jobs()
     wanted = sorted({name for step in job.pipeline.steps for name in step.secrets})
-    _, missing = secrets(wanted, {}, settings.secrets)
+    _, missing = find_secrets(wanted, {}, settings.secrets)
     for name in missing:
         where = f"write it to a file {settings.secrets}/{name}"
-        typer.echo(f"warning: cron does not know the secret {name}; {where}", err=True)
-    with_variables = dask.config.collect_env().get("hyperplane", {}).get("jobs", {})
-    if settings.store and "store" in with_variables:
+        typer.echo(f"warning: the secret {name} is not set under cron; {where}", err=True)
+    from_variables = dask.config.collect_env().get("hyperplane", {}).get("jobs", {})
+    if settings.store and "store" in from_variables:
         where = "write hyperplane.jobs.store to a file of Dask's configuration"
-        typer.echo(f"warning: cron does not know the store of this terminal; {where}", err=True)
+        typer.echo(f"warning: the store of this terminal is not set under cron; {where}", err=True)
 
 
 def _print_manifest(
@@ -161,7 +162,7 @@ def _print_manifest(
     inside = str(path.relative_to(root)) if path.is_relative_to(root) else str(file)
     argv = ["hyperplane", "job", "run", "--schedule", name, "--name", name]
     argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
-    text = manifests.cron_job(
+    text = cron_job_manifest.render_cron_job(
         name, cron, [*argv, inside], image=image, folder=folder, overlap=not no_overlap
     )
     if as_json:
@@ -171,8 +172,8 @@ def _print_manifest(
 
 
 def _list(as_json: bool) -> None:
-    lines = schedules.installed()
-    store = the_store()
+    lines = schedules.read_installed()
+    store = open_store()
     last = {name: next(iter(store.find(schedule=name, limit=1)), None) for name in lines}
     if as_json:
         write_json([

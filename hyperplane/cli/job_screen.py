@@ -1,4 +1,4 @@
-"""What is shown of jobs while they run: live trees on a terminal, else a line for each change."""
+"""Progress of jobs: live trees on a terminal, otherwise a line for each change."""
 
 from __future__ import annotations
 
@@ -12,34 +12,24 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hyperplane.jobs.handle import JobHandle
+from hyperplane.jobs.job_progress import ProgressLines, render_tree, step_progress
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
-from hyperplane.jobs.tree import Changes, as_tree, step_states
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
-#: Seconds between looks at the store; more where a look takes long.
-LOOK = 0.2
-#: Lines of a log that are shown of a step that failed.
+#: Seconds between reads of the store; more if a read takes long.
+POLL_INTERVAL = 0.2
+#: Lines of the log of a failed step to show.
 _TAIL = 20
 
 
 class Screen:
-    """Shows jobs until its block ends; nothing at all where one JSON document is asked for.
-
-    Parameters
-    ----------
-    store : JobStore
-        Where the jobs are.
-    ids : sequence of str
-        Their ids.
-    quiet : bool
-        Whether to show nothing.
-    """
+    """Context manager that shows jobs; with ``quiet`` it only reads them."""
 
     def __init__(self, store: JobStore, ids: Sequence[str], *, quiet: bool) -> None:
         self.store, self.ids, self.quiet = store, ids, quiet
-        self._changes = Changes(several=len(ids) > 1)
+        self._changes = ProgressLines(several=len(ids) > 1)
         self._live: Any = None
         if not quiet and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             from rich.console import Console
@@ -60,25 +50,25 @@ class Screen:
             with suppress(OSError):
                 self._live.stop()
 
-    def look(self) -> tuple[list[Job], float]:
-        """Look at the jobs, show them, and say how long to wait before the next look.
+    def refresh(self) -> tuple[list[Job], float]:
+        """Read and show the jobs; return them and the seconds to wait before the next call.
 
         Raises
         ------
         OSError
-            When there is nobody to show them to any more.
+            If the terminal or pipe was closed.
         """
         began = time.monotonic()
-        found = self.store.many(self.ids)
+        found = self.store.get_many(self.ids)
         jobs = [found[one] for one in self.ids]
         if not self.quiet:
             self._show(jobs)
-        return jobs, max(LOOK, 5 * (time.monotonic() - began))
+        return jobs, max(POLL_INTERVAL, 5 * (time.monotonic() - began))
 
-    def close_eyes(self) -> None:
-        """Show nothing more: the terminal is gone."""
+    def detach(self) -> None:
+        """Stop all output, because the terminal was closed."""
         self.quiet, self._live = True, None
-        # What is still in the buffer would fail again at the end of Python.
+        # Flushing the buffer at the exit of Python would fail again.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
@@ -88,22 +78,22 @@ class Screen:
         trees = []
         for job in jobs:
             attempts = self.store.attempts(job.id)
-            states = step_states(job, attempts, now)
+            states = step_progress(job, attempts, now)
             if self._live is not None:
-                trees.append(as_tree(job, states, now))
+                trees.append(render_tree(job, states, now))
                 continue
             for line in self._changes.lines(job, attempts, states, now):
                 typer.echo(line)
         if self._live is not None:
             from rich.console import Group
 
-            if not sys.stdout.isatty():  # rich would write nothing then, and say nothing
+            if not sys.stdout.isatty():  # rich would write nothing, without an error
                 raise OSError("the terminal is gone")
             self._live.update(Group(*trees), refresh=True)
 
 
 def show_end(job: Job) -> None:
-    """After a job that failed, the end of the log of the step that failed, on standard error."""
+    """Write the end of the log of a failed job to standard error."""
     if job.status not in (FAILED, TIMED_OUT):
         return
     text = JobHandle(job.id).logs(lines=_TAIL)
@@ -112,8 +102,8 @@ def show_end(job: Job) -> None:
         typer.echo(text, err=True)
 
 
-def document(job: Job, store: JobStore) -> dict[str, Any]:
-    """A job with its steps, for JSON."""
+def job_document(job: Job, store: JobStore) -> dict[str, Any]:
+    """Return a job with its steps as a JSON document."""
     attempts = store.attempts(job.id)
     steps = [
         {
@@ -123,13 +113,13 @@ def document(job: Job, store: JobStore) -> dict[str, Any]:
             "attempts": state.attempts,
             "chunks": state.chunks,
             "chunks_done": state.counts.get(DONE, 0) if state.chunks else 0,
-            "reasons": [one.reason for one in state.bad],
+            "reasons": [one.reason for one in state.failed],
             "logs": [
                 str(job.place / one.log)
                 for one in attempts
                 if one.step == state.name and one.log and one.status != IN_PROGRESS
             ],
         }
-        for state in step_states(job, attempts, time.time())
+        for state in step_progress(job, attempts, time.time())
     ]
     return {**job.as_dict(), "steps": steps}

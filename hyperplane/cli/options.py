@@ -1,4 +1,4 @@
-"""The arguments of ``initialize_cluster`` as options, for every command that takes a request."""
+"""The arguments of ``initialize_cluster`` as command-line options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAYOUT, _CLUSTER, _POLICY = "Size", "Cluster", "Memory policy of each worker"
 def _option(
     name: str, kind: type, panel: str, text: str, metavar: str | None = None
 ) -> inspect.Parameter:
-    """An option that is None unless it is given: the plan knows the defaults itself."""
+    """Return an option that defaults to None: the plan applies the defaults."""
     field = ClusterRequest.model_fields.get(name)
     default = None if field is None else field.default
     shown = text if default is None else f"{text} Default: {default}."
@@ -37,11 +37,11 @@ def _option(
 
 
 def _threshold_option(name: str, does: str) -> inspect.Parameter:
-    text = f"Fraction of its memory from which it {does}, or never."
+    text = f"Fraction of its memory above which a worker {does}, or never."
     return _option(_MEMORY + name, str, _POLICY, text, "FRACTION")
 
 
-#: Texts are left as texts where the library reads them, so that it can name every fault at once.
+#: Options that the library parses are passed as text, so that it reports all errors together.
 OPTIONS = {
     option.name: option
     for option in (
@@ -49,53 +49,48 @@ OPTIONS = {
         _option("nprocs", int, _LAYOUT, "Worker processes on each node."),
         _option("nthreads", int, _LAYOUT, "Threads of each worker process."),
         _option("ram_gb_per_proc", str, _LAYOUT, "Memory of each process in GB.", "GB"),
-        _option("cores_per_worker", float, _LAYOUT, "Cores that a node gives its processes."),
+        _option("cores_per_worker", float, _LAYOUT, "Cores of a node for its worker processes."),
         _option("ngpus", int, _LAYOUT, "GPUs of each node."),
-        _option("pool", str, _LAYOUT, "Kind of node; given alone, it decides the layout."),
-        _option("engine", str, _CLUSTER, "What starts the cluster."),
+        _option(
+            "pool", str, _LAYOUT, "Kind of node; without other sizes it determines the layout."
+        ),
+        _option("engine", str, _CLUSTER, "Engine that starts the cluster."),
         _option(
             "engine_options",
             list[str],
             _CLUSTER,
-            "A setting of the engine for this cluster, such as hosts=[a,b]; may be given again.",
+            "A setting of the engine for this cluster, such as hosts=[a,b]; may be repeated.",
             "NAME=VALUE",
         ),
-        _option("name", str, _CLUSTER, "Name of the cluster; a unique one if not given."),
+        _option("name", str, _CLUSTER, "Name of the cluster; unique by default."),
         _option("timeout", str, _CLUSTER, "Seconds to wait for the workers.", "SECONDS"),
         _option(
-            "idle_timeout", str, _CLUSTER, "Close it after so long without use.", "'30 minutes'"
+            "idle_timeout",
+            str,
+            _CLUSTER,
+            "Close the cluster when it was idle for this time.",
+            "'30 minutes'",
         ),
         _option("dashboard_port", str, _CLUSTER, "Port of the dashboard.", "PORT"),
         _option(
-            "local_fit", str, _CLUSTER, "Cut the request to this machine, or not.", "fit|exact"
+            "local_fit", str, _CLUSTER, "Reduce the request to this machine, or not.", "fit|exact"
         ),
-        _option("tuning", str, _CLUSTER, "Settings of Dask, or dask for its own.", "PROFILE"),
+        _option("tuning", str, _CLUSTER, "Profile of Dask settings; dask: change none.", "PROFILE"),
         _threshold_option("target", "moves data to disk"),
-        _threshold_option("spill", "moves data to disk, whatever else it holds"),
+        _threshold_option("spill", "moves data to disk, measured for the whole process"),
         _threshold_option("pause", "starts no new task"),
-        _threshold_option("terminate", "is ended and started anew"),
+        _threshold_option("terminate", "is restarted"),
     )
 }
 
 
 def takes_request(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a request.
-
-    Parameters
-    ----------
-    command : callable
-        Takes the arguments that were given as ``request``, and options of its own.
-
-    Returns
-    -------
-    callable
-        The command as typer reads it, with each argument of a request as an option.
-    """
+    """Replace the parameter ``request`` of a command by an option for each argument."""
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        asked = {name: values.pop(name) for name in OPTIONS}
-        command(request=_arguments(asked), **values)
+        options = {name: values.pop(name) for name in OPTIONS}
+        command(request=_arguments(options), **values)
 
     own = inspect.signature(command, eval_str=True).parameters.values()
     parameters = [
@@ -108,7 +103,7 @@ def takes_request(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _arguments(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, as arguments of ``plan_cluster``."""
+    """Return the given options as arguments of ``plan_cluster``."""
     given = {name: value for name, value in options.items() if value not in (None, [])}
     thresholds = {
         name.removeprefix(_MEMORY): _threshold(given.pop(name))
@@ -116,25 +111,25 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
         if name.startswith(_MEMORY) and name in given
     }
     if "engine_options" in given:
-        given["engine_options"] = settings_of(given["engine_options"], "engine_options")
+        given["engine_options"] = parse_settings(given["engine_options"], "engine_options")
     if thresholds:
         given["memory"] = {**config.memory_policy().to_dict(), **thresholds}
     return given
 
 
-def settings_of(texts: Iterable[str], where: str) -> dict[str, object]:
-    """Texts ``name=value`` as names and what YAML reads of the values."""
-    found: dict[str, object] = {}
+def parse_settings(texts: Iterable[str], where: str) -> dict[str, object]:
+    """Parse texts ``name=value``; the values are YAML."""
+    settings: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             advice = "write name=value, or name=[a,b] for several values"
             raise RequestError([Fault(where, repr(text), "NAME=VALUE", advice)])
         try:
-            found[name.strip()] = yaml.safe_load(value)
+            settings[name.strip()] = yaml.safe_load(value)
         except yaml.YAMLError:
-            found[name.strip()] = value
-    return found
+            settings[name.strip()] = value
+    return settings
 
 
 def _threshold(text: str) -> object:

@@ -1,4 +1,4 @@
-"""What the commands write: tables for people, one JSON document for programs, errors."""
+"""Output of the commands: tables, JSON documents and errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rich.text import Text
 
 from hyperplane.errors import ConfigError, HyperplaneError, RequestError
 
-#: Where a command notes that ``--json`` was given, for the one place that writes errors.
-JSON_ASKED = "hyperplane.cli.json"
+#: Key of the typer context for ``--json``, read where errors are written.
+JSON_REQUESTED = "hyperplane.cli.json"
 
 _STYLES = {"warning": "yellow", "note": "yellow"}
 
 
-def _note_json(context: typer.Context, value: bool) -> bool:
-    context.meta[JSON_ASKED] = value
+def _record_json(context: typer.Context, value: bool) -> bool:
+    context.meta[JSON_REQUESTED] = value
     return value
 
 
@@ -30,16 +30,15 @@ JsonOption = Annotated[
     bool,
     typer.Option(
         "--json",
-        callback=_note_json,
+        callback=_record_json,
         is_eager=True,
-        help="Print one JSON document and nothing else; an error is one too, "
-        "with its message on standard error.",
+        help="Print one JSON document instead of text, also for an error.",
     ),
 ]
 
 
 def new_table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
-    """A table with these columns, texts to the left and numbers to the right."""
+    """Return a table with left-aligned text columns, then right-aligned number columns."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for title in texts:
         table.add_column(title, overflow="fold")
@@ -49,8 +48,8 @@ def new_table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print a table, as wide as the terminal and without the blanks that rich fills lines with."""
-    # Values are shown as they stand: a path may hold what rich takes for markup.
+    """Print a table as wide as the terminal, without trailing blanks."""
+    # No markup: a path may contain text that rich would interpret as markup.
     console = Console(markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
@@ -58,12 +57,12 @@ def show(table: Table) -> None:
 
 
 def write_json(document: Any) -> None:
-    """Print the one document of a command."""
+    """Print the JSON document of a command."""
     typer.echo(json.dumps(document, indent=2))
 
 
 def write_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """Print labels and texts in two columns; a label that repeats is shown once."""
+    """Print labels and texts in two columns; a repeated label is printed once."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -76,10 +75,10 @@ def write_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def write_error(error: HyperplaneError, *, as_json: bool) -> None:
-    """Print an error: its message on standard error and, if asked, a document on standard output.
+    """Print an error on standard error and, with ``as_json``, a document on standard output.
 
     The document is ``{"error": message, "faults": [...]}``. Each fault has ``where``, ``asked``,
-    ``allowed``, ``advice`` and ``source``; errors that are no faults of the request have none.
+    ``allowed``, ``advice`` and ``source``; only errors of a request or configuration have faults.
     """
     if as_json:
         faults = getattr(error, "faults", ())
@@ -88,5 +87,5 @@ def write_error(error: HyperplaneError, *, as_json: bool) -> None:
 
 
 def exit_code(error: HyperplaneError) -> int:
-    """2 for what cannot be asked, 1 for what failed."""
+    """Return 2 for an invalid request or configuration, 1 for any other error."""
     return 2 if isinstance(error, RequestError | ConfigError) else 1

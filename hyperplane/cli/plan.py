@@ -1,4 +1,4 @@
-"""``hyperplane plan``: what would be started."""
+"""``hyperplane plan``: print a plan without starting it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import hyperplane
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.engines import registry
-from hyperplane.engines.base import Renders
+from hyperplane.engines.base import SupportsRender
 from hyperplane.errors import Fault, RequestError
 from hyperplane.spec.plan import ClusterPlan
 
@@ -19,31 +19,31 @@ from hyperplane.spec.plan import ClusterPlan
 def plan(
     request: dict[str, Any],
     render: Annotated[
-        bool, typer.Option("--render", help="Print the engine's own script or manifest instead.")
+        bool, typer.Option("--render", help="Print the engine's script or manifest instead.")
     ] = False,
     settings: Annotated[
-        bool, typer.Option("--settings", help="Show every setting of the tuning too.")
+        bool, typer.Option("--settings", help="Also show every setting of the tuning profile.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what would be started, and start nothing."""
-    worked_out = hyperplane.plan_cluster(**request)
-    rendered = {"rendered": _rendered(worked_out)} if render else {}
+    """Show the plan of a cluster without starting it."""
+    cluster_plan = hyperplane.plan_cluster(**request)
+    rendered = {"rendered": _render(cluster_plan)} if render else {}
     if as_json:
-        write_json({**worked_out.to_dict(), **rendered})
+        write_json({**cluster_plan.to_dict(), **rendered})
     elif render:
         typer.echo(rendered["rendered"], nl=False)
     else:
-        write_rows(worked_out.rows())
+        write_rows(cluster_plan.rows())
         if settings:
             typer.echo()
-            write_rows(worked_out.tuning.rows())
+            write_rows(cluster_plan.tuning.rows())
 
 
-def _rendered(worked_out: ClusterPlan) -> str:
-    engine = registry.load(worked_out.engine)
-    if not isinstance(engine, Renders):
+def _render(cluster_plan: ClusterPlan) -> str:
+    engine = registry.load(cluster_plan.engine)
+    if not isinstance(engine, SupportsRender):
         allowed = "an engine that starts from a script or a manifest"
-        advice = f"engine {engine.name} starts processes directly and has nothing to render"
+        advice = f"engine {engine.name} has nothing to render; leave out --render"
         raise RequestError([Fault("render", f"engine {engine.name}", allowed, advice)])
-    return engine.render(worked_out)
+    return engine.render(cluster_plan)

@@ -1,4 +1,4 @@
-"""``hyperplane pools``: the kinds of node that there are."""
+"""``hyperplane pools``: list the available kinds of node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hyperplane.units import format_number
 
 
 def pools(as_json: JsonOption = False) -> None:
-    """Show all pools: cores and memory, and the layout that would be proposed for a node."""
+    """Show all pools with their cores, memory and proposed layout of a node."""
     layouts = [(pool, hyperplane.fit_workers(pool)) for pool in hyperplane.pools().values()]
     if as_json:
         write_json([{**pool.model_dump(), "worker": worker.to_dict()} for pool, worker in layouts])
@@ -27,7 +27,7 @@ def _table(layouts: list[tuple[PoolSpec, WorkerSpec]]) -> Table:
     table = new_table(["pool", "alias"], numbers)
     table.caption = "\n".join(
         [
-            "\nCores and GB: what workers can have, of what the name says; least GB first.",
+            "\nCores and GB: allocatable of nominal; sorted by allocatable GB.",
             "Layout: processes x threads x GB of each process.",
             *(f"{pool.name}: {pool.note}." for pool, _ in layouts if pool.note),
         ]

@@ -1,4 +1,4 @@
-"""``hyperplane size``: how large a cluster a job needs."""
+"""``hyperplane size``: compute the size of the cluster for a job."""
 
 from __future__ import annotations
 
@@ -15,59 +15,65 @@ from hyperplane.units import format_bytes, format_number
 
 if TYPE_CHECKING:
     from hyperplane import SizingAdvice
-    from hyperplane.sizing.advise import Basis, Tasks
+    from hyperplane.sizing.recommend import Basis, Tasks
 
 
 def size(
     data: Annotated[
         str,
         typer.Argument(
-            help="Uncompressed data: 100GB; a number of GB; or a path, glob or URL, which is "
-            "measured."
+            help="Size of the uncompressed data, as 100GB or a number of GB; or a path, glob or "
+            "URL to measure."
         ),
     ],
     operation: Annotated[
-        str, typer.Option(help="light, medium or heavy, or what people call it: groupby, join, ...")
+        str,
+        typer.Option(
+            help="light, medium or heavy, or the name of an operation: groupby, join, ..."
+        ),
     ] = "medium",
     tasks: Annotated[
-        str, typer.Option(metavar="light|heavy", help="heavy for a job of many tasks.")
+        str, typer.Option(metavar="light|heavy", help="heavy for a job with many tasks.")
     ] = "light",
     basis: Annotated[
         str,
         typer.Option(
-            metavar="allocatable|nominal", help="Divide by what a node gives, or by its name."
+            metavar="allocatable|nominal",
+            help="Divide by the allocatable or the nominal memory of a node.",
         ),
     ] = "allocatable",
     pool: Annotated[
-        str | None, typer.Option(help="Use this pool, not the one that the rules choose.")
+        str | None, typer.Option(help="Use this pool instead of the one that the rules choose.")
     ] = None,
     moves_data: Annotated[
         bool,
         typer.Option(
-            "--moves-data/--stays-put", help="Whether the work sorts, shuffles or moves data."
+            "--moves-data/--stays-put", help="Whether the job sorts, shuffles or moves data."
         ),
     ] = True,
     pieces: Annotated[
-        int | None, typer.Option(help="Cut the data into so many jobs, not as the rules choose.")
+        int | None, typer.Option(help="Divide the data into this number of jobs.")
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="Save a picture of memory needed and given."),
+        typer.Option(
+            metavar="FILE.png", help="Save a plot of the needed and the allocatable memory."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Work out how large a cluster a job needs, and why."""
+    """Compute the size of the cluster that a job needs, with the reasons."""
     advice = hyperplane.size_cluster(
         data,
         operation,
-        cast("Tasks", tasks),  # size_cluster checks both, with all the rest
+        cast("Tasks", tasks),  # size_cluster validates both
         basis=cast("Basis", basis),
         pool=pool,
         moves_data=moves_data,
         pieces=pieces,
     )
     if plot is not None:
-        _save(advice, plot)
+        _save_plot(advice, plot)
     if as_json:
         write_json(advice.to_dict())
     else:
@@ -93,14 +99,14 @@ def _show(advice: SizingAdvice) -> None:
     show(table)
 
 
-def _save(advice: SizingAdvice, file: Path) -> None:
-    # A file needs no window, and there may be no screen to open one on.
+def _save_plot(advice: SizingAdvice, file: Path) -> None:
+    # A backend without windows: there may be no display.
     need("matplotlib", "plot").use("agg")
     figure: Any = advice.plot().figure
     try:
         figure.savefig(file)
     except (OSError, ValueError) as error:
-        allowed = "a file that can be written, of a kind that matplotlib knows"
+        allowed = "a writable file of a type that matplotlib supports"
         raise RequestError([Fault("plot", str(file), allowed, str(error))]) from error
     finally:
         need("matplotlib.pyplot", "plot").close(figure)

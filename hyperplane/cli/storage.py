@@ -1,4 +1,4 @@
-"""``hyperplane storage``: what lies beside what was saved."""
+"""``hyperplane storage``: maintain the destinations of saves."""
 
 from __future__ import annotations
 
@@ -14,44 +14,46 @@ import hyperplane
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.errors import Fault, check
 
-app = typer.Typer(no_args_is_help=True, help="Look after what was saved.")
+app = typer.Typer(no_args_is_help=True, help="Maintain the destinations of saves.")
 
 
 @app.command()
 def clean(
     urls: Annotated[list[str], typer.Argument(help="Paths or URLs that were saved to.")],
     older_than: Annotated[
-        str, typer.Option(help="Age from which files of other machines are leftovers.")
+        str, typer.Option(help="Minimum age of files of other machines to remove.")
     ] = "24h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")
+    ] = False,
     option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="For the file system, as --option project=mine; several times for several. A "
-            "value may be JSON. Others on this machine can see the arguments of a command: give "
+            help="Option of the file system, as --option project=mine; may be repeated. A value "
+            "may be JSON. Other users of this machine can see the arguments of a command: pass "
             "secrets in the environment variables that the store's library reads.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what killed runs left, and finish what one had published."""
+    """Remove files that killed runs left, and complete a published save."""
     options = _options(option or [])
-    found = [
+    reports = [
         hyperplane.storage.clean(
             url, older_than=older_than, dry_run=dry_run, storage_options=options
         )
         for url in urls
     ]
     if as_json:
-        write_json([asdict(one) for one in found])
+        write_json([asdict(report) for report in reports])
         return
-    for one in found:
-        typer.echo(str(one))
+    for report in reports:
+        typer.echo(str(report))
 
 
 def _options(given: Sequence[str]) -> dict[str, Any]:
-    """Storage options by their names; faults say the names only, since a value may be a secret."""
+    """Return storage options by name; errors show no values, which may be secrets."""
     options: dict[str, Any] = {}
     faults = []
     for number, text in enumerate(given, 1):

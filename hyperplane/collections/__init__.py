@@ -1,1 +1,1 @@
-"""Helpers for bags, dataframes and arrays: collection in, collection out."""
+"""Helpers that take and return Dask collections: bags, dataframes and arrays."""

@@ -1,4 +1,4 @@
-"""Arguments that are true or false."""
+"""Checks of arguments that are booleans or one of a few strings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from hyperplane.errors import Fault
 
 
-def flag_faults(**given: object) -> list[Fault]:
-    """A fault for each argument that is neither True nor False: the text ``"no"`` is true.
+def find_flag_faults(**given: object) -> list[Fault]:
+    """Return a fault for each argument that is neither True nor False.
+
+    Python would take the string ``"no"`` for true.
 
     Examples
     --------
-    >>> print(*flag_faults(utc="no", dayfirst=False))
-    utc = 'no': allowed is True or False
+    >>> [fault.allowed for fault in find_flag_faults(utc="no", dayfirst=False)]
+    ['True or False']
     """
     return [
         Fault(where, repr(value)[:80], "True or False")
@@ -23,9 +25,9 @@ def flag_faults(**given: object) -> list[Fault]:
 
 
 def is_one_of(value: object, choices: Iterable[str | None]) -> bool:
-    """Whether a value is one of some words, or None where that is one of them.
+    """Return whether a value is one of some strings, or None if None is among the choices.
 
-    What is neither text nor None is none of them: arrays and frames cannot be compared.
+    Other values are never compared: ``==`` of an array or a dataframe returns no boolean.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The demonstration: a whole job on the flights that left New York in 2013."""
+"""The demo: a complete job on the flights from New York in 2013."""

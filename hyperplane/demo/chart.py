@@ -1,4 +1,4 @@
-"""The share of late departures in each scheduled hour, as a picture."""
+"""Chart of the share of late departures in each scheduled hour."""
 
 from __future__ import annotations
 
@@ -16,29 +16,12 @@ BAR, PEAK, MEAN, QUIET = "#8fb3c9", "#2a6f97", "#c1121f", "#555555"
 
 
 def require() -> None:
-    """Say now, rather than after the work, that no picture can be drawn.
-
-    Raises
-    ------
-    MissingPackage
-        When matplotlib is not installed (extra ``demo``).
-    """
+    """Raise ``MissingPackage`` before the computation if matplotlib is missing."""
     need("matplotlib", "demo")
 
 
 def draw(results: Results) -> Figure:
-    """Draw the share of late departures in each scheduled hour.
-
-    Parameters
-    ----------
-    results : Results
-        Of the job.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Bound to no window and to no global state.
-    """
+    """Draw the share of late departures in each hour, on a figure without global state."""
     layout = need("matplotlib.layout_engine", "demo").ConstrainedLayoutEngine(
         w_pad=0.15, h_pad=0.15
     )
@@ -54,7 +37,7 @@ def draw(results: Results) -> Figure:
     _titles(axes, results, total)
     axes.set_xticks(share.index, [f"{hour:02}" for hour in share.index])
     axes.set_xlim(share.index.min() - 0.7, share.index.max() + 0.7)
-    axes.set_ylim(0, share.max() * 1.1 or 1)  # nothing late is an axis too
+    axes.set_ylim(0, share.max() * 1.1 or 1)  # an axis from 0 to 1 if nothing is late
     axes.set_xlabel("scheduled hour of departure (local time)", labelpad=8)
     axes.set_ylabel("late departures (% of the hour's departures)", labelpad=8)
     axes.yaxis.grid(visible=True, color="#e4e4e4", linewidth=0.8)
@@ -99,13 +82,5 @@ def _mean_line(axes: Axes, overall: float) -> None:
 
 
 def save(results: Results, file: Path) -> None:
-    """Draw and write a PNG.
-
-    Parameters
-    ----------
-    results : Results
-        Of the job.
-    file : pathlib.Path
-        Where to; it is replaced.
-    """
+    """Draw the chart and write it to a PNG file, which is replaced."""
     draw(results).savefig(file, format="png", dpi=144)

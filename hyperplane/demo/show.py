@@ -1,4 +1,4 @@
-"""What a terminal shows of the demonstration, as it runs and at its end."""
+"""Output of the demo on a terminal, during the run and at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hyperplane.demo.job import LATE_MINUTES, TOP, Results
-from hyperplane.demo.run import Outcome, Steps
+from hyperplane.demo.run import Outcome, StepListener
 from hyperplane.units import format_bytes, plural
 
 if TYPE_CHECKING:
@@ -24,37 +24,31 @@ DAYS = 3
 CARRIERS = 6
 
 
-class Shown(Steps):
-    """Prints each step of a run.
-
-    Parameters
-    ----------
-    console : rich.console.Console
-        Where to.
-    """
+class StepPrinter(StepListener):
+    """Listener that prints each step."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def prepared(self, url: str, written: bool | None) -> None:
-        """Say where the data is."""
+    def on_prepared(self, url: str, written: bool | None) -> None:
+        """Print the path of the data."""
         how = {True: "written now", False: "already there", None: "as given"}[written]
         self._step(1, "data", f"{url} ({how})")
 
-    def sized(self, advice: SizingAdvice) -> None:
-        """Show the advice without its reasons."""
+    def on_sized(self, advice: SizingAdvice) -> None:
+        """Print the advice without its reasons."""
         rows = advice.rows()
-        self._step(2, "size", "the cluster that a groupby of this data wants")
+        self._step(2, "size", "cluster for a groupby of this data")
         for label, text in rows:
             if label in {"data", "memory", "cluster", "worker", "pieces", "comfortable", "warning"}:
                 self._line(f"{label:<8} {text}")
 
-    def starting(self) -> None:
-        """Say that what comes next is the library's own output."""
+    def on_starting(self) -> None:
+        """Print the call whose output follows."""
         self._step(3, "start", "initialize_cluster(advice)")
 
-    def started(self, client: Client) -> None:
-        """Show the layout of the cluster."""
+    def on_started(self, client: Client) -> None:
+        """Print the layout of the cluster."""
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         layout = Counter((one["nthreads"], one["memory_limit"], one["host"]) for one in workers)
         for (threads, memory, host), count in layout.items():
@@ -63,19 +57,19 @@ class Shown(Steps):
                 f"{format_bytes(memory)} on {host}"
             )
 
-    def computing(self, futures: list[Future[Any]]) -> None:
-        """Show a bar until the work is done."""
+    def on_computing(self, futures: list[Future[Any]]) -> None:
+        """Show a progress bar until the work is done."""
         from distributed import progress
 
         self._step(4, "compute", "longest flights, departures per day, late departures per hour")
-        # The bar is redrawn in place: in a file or a pipe every drawing of it would stay.
+        # Only on a terminal, where the bar can be redrawn in place.
         if sys.stdout.isatty():
             progress(futures, notebook=False)
 
-    def checked(self, compared: tuple[str, ...]) -> None:
-        """Say what was compared with pandas."""
+    def on_checked(self, compared: tuple[str, ...]) -> None:
+        """Print the comparisons with pandas."""
         self._step(5, "check", "against pandas, on the same files")
-        for line in compared or ("left out: the data does not fit into this machine's memory",):
+        for line in compared or ("skipped: the data does not fit into the memory of this machine",):
             self._line(line)
 
     def _step(self, number: int, name: str, text: str) -> None:
@@ -86,15 +80,7 @@ class Shown(Steps):
 
 
 def show(outcome: Outcome, console: Console) -> None:
-    """Print a short form of the results, the timings and the files.
-
-    Parameters
-    ----------
-    outcome : Outcome
-        Of a run.
-    console : rich.console.Console
-        Where to.
-    """
+    """Print a summary of the results, the timings and the files."""
     results = outcome.results
     console.print(
         f"[bold]6 result  [/bold]{outcome.flights:,} flights, {outcome.departures:,} departures, "

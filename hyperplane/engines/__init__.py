@@ -1,1 +1,1 @@
-"""The engines: each starts a finished plan, and only engines touch the world."""
+"""Engines: each one starts the cluster of a finished plan."""

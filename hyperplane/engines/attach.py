@@ -1,4 +1,4 @@
-"""Attaching to a cluster that another process of this user on this machine runs."""
+"""Attach to a cluster that another process of this user runs on this machine."""
 
 from __future__ import annotations
 
@@ -16,85 +16,80 @@ from distributed.objects import SchedulerInfo
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.engines import records
-from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import lend, take_back
-from hyperplane.engines.elsewhere import security_of
-from hyperplane.engines.guarded import CLOSE_OWNER
+from hyperplane.engines.base import StartedCluster
+from hyperplane.engines.dask_settings import apply_client_settings, restore_client_settings
+from hyperplane.engines.guarded_cluster import CLOSE_OWNER
+from hyperplane.engines.remote_process import make_security
 from hyperplane.errors import EngineError
 
-#: How long closing waits for the owner to have cleaned up.
+#: Seconds that closing waits for the owning process to clean up.
 PATIENCE = 30.0
-#: Seconds between looks at the workers of the cluster.
-LOOK_EVERY = 1.0
-#: How long a running cluster may take to answer the first question.
+#: Seconds between two requests for the workers of the cluster.
+POLL_INTERVAL = 1.0
+#: Seconds that a running cluster may take to answer the first request.
 ANSWER_WITHIN = 30.0
-#: What an error names as the engine where none is known.
-ANY = "any"
+#: Engine that an error names when the engine is not known.
+UNKNOWN_ENGINE = "any"
 
 
 class AttachedCluster(Cluster):
-    """Dask's Cluster for a scheduler that lives in another process.
+    """Dask's Cluster for a scheduler in another process.
 
-    It shows the cluster and its logs and can close it; scaling belongs to the owner.
-
-    Parameters
-    ----------
-    record : Record
-        The running cluster.
+    It shows the cluster and its logs and can close it. Only the owning process can scale it.
     """
 
-    def __init__(self, record: records.Record, **kwargs: Any) -> None:
+    def __init__(self, record: records.ClusterRecord, **kwargs: Any) -> None:
         super().__init__(name=record.name, **kwargs)
         self._record = record
-        # A name of its own: the owner, and other handles, may be in this process too.
-        self.lent_to = f"{record.name} {uuid.uuid4()}"
-        self._take_back = weakref.finalize(self, take_back, self.lent_to)
+        # Unique: the owner and other handles may be in this process too.
+        self.settings_key = f"{record.name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
         if not self.called_from_running_loop:
             self._loop_runner.start()
             try:
                 self.sync(self._start)
             except BaseException:
-                self.let_go()
+                self.detach()
                 raise
 
     async def _start(self) -> None:
-        # Not the base class's start: it would take the owner's place as the one cluster object
-        # that the scheduler tells of its workers.
-        self.security = security_of(self._record.security)
+        # Without super()._start(): it would replace the owner as the one cluster object that the
+        # scheduler sends worker updates to.
+        self.security = make_security(self._record.security)
         self.scheduler_comm = rpc(
             self._record.scheduler,
             connection_args=self.security.get_connection_args("client"),
         )
         try:
-            await asyncio.wait_for(self._ask(), ANSWER_WITHIN)
+            await asyncio.wait_for(self._refresh_info(), ANSWER_WITHIN)
         except (TimeoutError, OSError) as error:
-            raise _no_answer(self._record) from error
-        lend(self.lent_to, self._record.client)
-        self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
+            raise _no_answer_error(self._record) from error
+        apply_client_settings(self.settings_key, self._record.client)
+        self.periodic_callbacks["look"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
         self.periodic_callbacks["look"].start()
         self.status = Status.running
 
     @property
     def dashboard_link(self) -> str:
-        """Where the owner has it: the way there may be one that the scheduler does not know."""
+        """The owner's link, which may be a forwarded port that the scheduler does not know."""
         return self._record.dashboard
 
-    async def _look(self) -> None:
-        # The list first: Dask asks a scheduler that has ended for 30 s.
-        if _listed(self._record.name):
+    async def _poll(self) -> None:
+        # The record first: Dask waits 30 s for a scheduler that has ended.
+        if _is_listed(self._record.name):
             with suppress(OSError):
-                await self._ask()
+                await self._refresh_info()
         elif self.status == Status.running:
             self._take_back()
-            await super()._close()  # the owner or another handle has ended it
+            await super()._close()  # the owner or another handle has closed the cluster
 
-    def let_go(self) -> None:
-        """Close this handle and leave the cluster as it is."""
+    def detach(self) -> None:
+        """Close this handle but not the cluster."""
         self._take_back()
         self.sync(super()._close)
         self._loop_runner.stop()
 
-    async def _ask(self) -> None:
+    async def _refresh_info(self) -> None:
         scheduler = cast(rpc, self.scheduler_comm)
         self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
 
@@ -103,90 +98,87 @@ class AttachedCluster(Cluster):
         if self.status == Status.running:
             self.status = Status.closing
             self.periodic_callbacks["look"].stop()
-            if _listed(self._record.name):
-                with suppress(OSError):  # it ends at this moment
+            if _is_listed(self._record.name):
+                with suppress(OSError):  # the scheduler is ending already
                     await getattr(self.scheduler_comm, CLOSE_OWNER)()
             deadline = time.monotonic() + PATIENCE
-            while _listed(self._record.name) and time.monotonic() < deadline:
+            while _is_listed(self._record.name) and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
         await super()._close()
 
 
-def _no_answer(record: records.Record) -> EngineError:
+def _no_answer_error(record: records.ClusterRecord) -> EngineError:
     return EngineError(
         record.engine,
-        f"cluster {record.name!r} does not answer within {ANSWER_WITHIN:g} s: its process "
-        f"{record.pid} is stopped or overloaded. Let it go on (kill -CONT {record.pid}) or end it "
-        f"(kill -KILL {record.pid}), and try again",
+        f"cluster {record.name!r} did not answer within {ANSWER_WITHIN:g} s: its process "
+        f"{record.pid} is stopped or overloaded. Continue it (kill -CONT {record.pid}) or end it "
+        f"(kill -KILL {record.pid}), then try again",
     )
 
 
-def _listed(name: str) -> bool:
+def _is_listed(name: str) -> bool:
     return any(record.name == name for record in records.read_all())
 
 
-def attach(name: str, engine: str) -> Started:
-    """A client and a cluster object for the running cluster of that name.
-
-    Parameters
-    ----------
-    name : str
-        Name of the cluster.
-    engine : str
-        The engine that runs it.
+def attach(name: str, engine: str) -> StartedCluster:
+    """Return a client and a cluster object for a running cluster.
 
     Raises
     ------
     EngineError
-        When no such cluster runs, with the names of those that do; when it does not answer; and
-        when the list of clusters cannot be read.
+        When no cluster of that name and engine runs (the message lists those that do), when it
+        does not answer, or when the records of clusters cannot be read.
     """
     running = _running(engine)
     found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)
     if found is None:
-        raise EngineError(engine, f"this machine runs no cluster {name!r}; {_list_of(running)}")
+        raise EngineError(
+            engine, f"this machine runs no cluster {name!r}; {_describe_running(running)}"
+        )
     cluster = AttachedCluster(found)
     try:
         direct = found.direct_to_workers or None
         client = Client(cluster, timeout=ANSWER_WITHIN, direct_to_workers=direct)
-        return Started(client, cluster)
+        return StartedCluster(client, cluster)
     except (TimeoutError, OSError) as error:
-        cluster.let_go()
-        raise _no_answer(found) from error
+        cluster.detach()
+        raise _no_answer_error(found) from error
 
 
-def engine_of(name: str) -> str:
-    """The engine that runs the cluster of that name, which this machine has started.
+def find_engine(name: str) -> str:
+    """Return the engine of a cluster that this machine has started.
 
     Parameters
     ----------
     name : str
-        Name of the cluster, in the plan or at its gateway.
+        Name of the cluster in its plan, or the gateway's name for it.
 
     Raises
     ------
     EngineError
-        When no such cluster runs, with those that do; when the list of clusters cannot be read.
+        When no cluster of that name runs (the message lists those that do) or when the records of
+        clusters cannot be read.
     """
-    running = _running(ANY)
+    running = _running(UNKNOWN_ENGINE)
     for record in running:
-        # A gateway has a name of its own for a cluster, with which the scheduler's address ends.
+        # A gateway's scheduler address ends with the gateway's name for the cluster.
         if name in {record.name, record.scheduler.rpartition("/")[2]}:
             return record.engine
     raise EngineError(
-        ANY,
-        f"this machine runs no cluster {name!r}; {_list_of(running)}. One on Kubernetes, or "
-        f'that was started elsewhere, needs its engine: get_cluster({name!r}, "kubernetes")',
+        UNKNOWN_ENGINE,
+        f"this machine runs no cluster {name!r}; {_describe_running(running)}. For a cluster on "
+        "Kubernetes, or one that another machine started, name its engine: "
+        f'get_cluster({name!r}, "kubernetes")',
     )
 
 
-def _running(engine: str) -> list[records.Record]:
+def _running(engine: str) -> list[records.ClusterRecord]:
     try:
         return records.read_all()
     except OSError as error:
         raise EngineError(engine, f"the list of clusters cannot be read: {error}") from error
 
 
-def _list_of(running: list[records.Record]) -> str:
+def _describe_running(running: list[records.ClusterRecord]) -> str:
     named = ", ".join(f"{record.name} ({record.engine})" for record in running)
     return f"running: {named or 'none'}"

@@ -1,4 +1,4 @@
-"""What an engine is: it starts a finished plan and returns Dask's own objects."""
+"""The interface of engines: start a finished plan and return Dask's client and cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class Feature(enum.Enum):
-    """Something that a request may ask for and an engine may not have."""
+    """A feature that a request can ask for and that not every engine supports."""
 
     GPUS = "GPU workers (ngpus)"
 
 
 class Availability(NamedTuple):
-    """Whether an engine can be used here.
+    """Whether an engine can be used on this machine.
 
     Parameters
     ----------
     usable : bool
-        Whether it can.
+        Whether the engine can be used.
     reason : str
-        Why, or why not and what to do about it.
+        Why it can be used, or why not and what to do about it.
     """
 
     usable: bool
@@ -39,96 +39,96 @@ class Availability(NamedTuple):
 
 
 class SchedulerPlace(NamedTuple):
-    """Where the scheduler of an engine runs that has no choice (``scheduler_deploy_mode``).
+    """The only ``scheduler_deploy_mode`` that an engine supports.
 
     Parameters
     ----------
     mode : {"remote", "local"}
-        The only one.
+        The supported mode.
     reason : str
-        Why.
+        Why the engine supports no other mode.
     """
 
     mode: Literal["remote", "local"]
     reason: str
 
 
-class Started(NamedTuple):
-    """A running cluster: the client and the cluster object of Dask, in the documented order."""
+class StartedCluster(NamedTuple):
+    """Client and cluster object of a running cluster, in the documented order."""
 
     client: Client
     cluster: Cluster
 
 
 class Engine(Protocol):
-    """The seam between plans and the world.
+    """Interface that every engine implements.
 
-    An engine receives a finished plan; it reads none of our configuration, chooses no size and
-    knows no other engine. If :meth:`start` fails midway it closes what it opened and raises an
-    :class:`~hyperplane.errors.EngineError`.
+    An engine receives a finished plan. It does not read hyperplane's configuration, chooses no
+    sizes and uses no other engine. If :meth:`start` fails, it closes everything that it opened and
+    raises an :class:`~hyperplane.errors.EngineError`.
     """
 
     name: ClassVar[str]
-    #: Asking for one of these is a fault.
+    #: Features that a request must not ask for.
     unsupported: ClassVar[frozenset[Feature]]
-    #: Arguments that mean nothing here; a plan notes that they were given.
+    #: Arguments without effect on this engine; a plan that was given one says so in its notes.
     ignored: ClassVar[frozenset[str]]
     settings: ClassVar[type[EngineSettings]]
-    #: Whether its nodes are of the configured pools; else they are as large as they are.
+    #: Whether its nodes are taken from the configured pools.
     uses_pools: ClassVar[bool]
 
     def available(self) -> Availability:
-        """Whether the engine can be used here, and why."""
+        """Return whether the engine can be used on this machine, and why."""
         ...
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
-        """What there is to give, for an engine that is bound to one machine; else None."""
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
+        """Return the cores and memory of an engine that is bound to one machine, else None."""
         ...
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """What the engine cannot give as it is set up; empty when it can be planned."""
+        """Return what is wrong with a request or with the settings; empty when nothing is."""
         ...
 
-    def start(self, plan: ClusterPlan) -> Started:
-        """Start the cluster and return when its workers are there."""
+    def start(self, plan: ClusterPlan) -> StartedCluster:
+        """Start the cluster and return when all its workers have connected."""
         ...
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a running cluster that any process of this user started."""
         ...
 
 
 @runtime_checkable
-class LaysOut(Protocol):
-    """An engine with a rule of its own for the worker processes of a node."""
+class SupportsLayout(Protocol):
+    """Engine that may change the number of worker processes of a node."""
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """The layout that it gives instead, and a note that says so; empty when it is as asked."""
+        """Return the layout that the engine uses, and a note; empty if it is the one asked for."""
         ...
 
 
 @runtime_checkable
 class SupportsNodeFit(Protocol):
-    """An engine of one machine that starts fewer nodes where the machine has not enough for all."""
+    """Engine of one machine that starts fewer nodes if the machine is too small for all."""
 
     def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
-        """The layout and nodes that the machine can hold, and a note; empty when it holds all."""
+        """Return the layout and number of nodes that fit, and a note; empty if all of them fit."""
         ...
 
 
 @runtime_checkable
 class SupportsStartLine(Protocol):
-    """An engine without pods: one line says what it starts and where."""
+    """Engine without pods that describes a start in one line."""
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """What a start of the plan starts, in one line."""
+        """Return one line that says what is started and where."""
         ...
 
 
 @runtime_checkable
-class Renders(Protocol):
-    """An engine that starts a cluster from a script, a manifest or a list of commands."""
+class SupportsRender(Protocol):
+    """Engine that starts a cluster from a script, a manifest or a list of commands."""
 
     def render(self, plan: ClusterPlan) -> str:
-        """What would start the plan, as text; nothing is contacted."""
+        """Return that script, manifest or list for a plan, without contacting anything."""
         ...

@@ -1,6 +1,6 @@
-"""``/<cluster name>/status`` on a scheduler's dashboard, the documented path of it.
+"""Route for ``/<cluster name>/status``, the documented path of a scheduler's dashboard.
 
-A module of routes, as Dask's setting ``distributed.scheduler.http.routes`` names them.
+Dask's setting ``distributed.scheduler.http.routes`` names this module.
 """
 
 from __future__ import annotations
@@ -8,15 +8,19 @@ from __future__ import annotations
 from tornado import web
 
 
-class ClusterPath(web.RequestHandler):
-    """Send the documented path, which has the cluster's name in it, to Dask's own."""
+class ClusterPathHandler(web.RequestHandler):
+    """Redirect from the documented path, which has the cluster's name in it, to Dask's path."""
 
     def get(self, cluster: str, page: str) -> None:
-        """Answer with a redirect to the page without the name."""
+        """Redirect to the page without the cluster's name."""
         del cluster
         self.redirect(f"/{page}", permanent=False)
 
 
 routes: list[tuple[str, type[web.RequestHandler], dict[str, str]]] = [
-    (r"/([a-z0-9-]+)/(status|tasks|workers|system|profile|graph|groups|info)", ClusterPath, {})
+    (
+        r"/([a-z0-9-]+)/(status|tasks|workers|system|profile|graph|groups|info)",
+        ClusterPathHandler,
+        {},
+    )
 ]

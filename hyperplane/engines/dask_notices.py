@@ -1,7 +1,7 @@
-"""Lines of Dask on standard error that say nothing: as clusters close, and after Ctrl-C.
+"""Suppress log messages of Dask that mean nothing while a cluster closes and after Ctrl-C.
 
-But for one, this concerns the handlers that Dask adds to its loggers for standard error; those that
-a program has added, or configured, get the records.
+Except for lost results, this affects only the handlers for standard error that Dask itself adds to
+its loggers. Handlers that the program has added or configured still get the records.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import dask.config
 from distributed.client import AllExit
 from distributed.core import Status
 
-#: What a scheduler and a nanny write as a cluster closes while results are held or tasks run.
+#: Messages of a scheduler and a nanny when a cluster closes while it holds results or runs tasks.
 _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after "
-#: What a worker writes of a task that its own end cancels.
+#: Message of a worker about a task that is canceled because the worker closes.
 _CANCELLED = "Async instruction for <Task cancelled "
 
-# Clusters that are collected as garbage are released at any line, also within this module.
+# Reentrant: the garbage collector can release a cluster at any line, also within this module.
 _lock = threading.RLock()
 _holders = 0
 _levels: list[tuple[logging.Handler, int]] = []
 
 
 def hold_quiet() -> None:
-    """Write no records of Dask below WARNING until as many calls of :func:`release_quiet`.
+    """Suppress Dask's log records below WARNING until as many calls of :func:`release_quiet`.
 
-    Dask does this for each cluster by itself, and takes it back when the one that opened first
-    closes: what others write from then on, as when they close, would be seen.
+    Dask does the same for each cluster, but restores the level when the cluster that was opened
+    first closes; the messages of the other clusters would be shown from then on.
     """
     global _holders
     with _lock:
@@ -47,7 +47,7 @@ def hold_quiet() -> None:
 
 
 def release_quiet() -> None:
-    """End one :func:`hold_quiet`; levels that the program has changed since stay."""
+    """Undo one :func:`hold_quiet`, but keep levels that the program has changed since."""
     global _holders
     with _lock:
         _holders -= 1
@@ -61,38 +61,39 @@ def release_quiet() -> None:
 
 @contextmanager
 def without_closing_notices() -> Iterator[None]:
-    """Leave out what Dask writes of results and running tasks while a cluster closes.
+    """Suppress messages about lost results and killed workers while a cluster closes.
 
-    Results that are lost are no news to any handler: closing means to lose them.
+    Messages about lost results are suppressed for all handlers: closing discards all results.
     """
 
-    def is_no_loss(record: logging.LogRecord) -> bool:
+    def is_not_lost(record: logging.LogRecord) -> bool:
         return _LOST not in _message(record)
 
-    def is_no_end(record: logging.LogRecord) -> bool:
+    def is_not_killed(record: logging.LogRecord) -> bool:
         return _KILLED not in _message(record)
 
     filters: list[tuple[logging.Filterer, Callable[[logging.LogRecord], bool]]]
-    filters = [(logging.getLogger("distributed.scheduler"), is_no_loss)]
-    filters += [(each, is_no_end) for each in _handlers_of_dask(logging.getLogger("distributed"))]
-    for place, is_news in filters:
-        place.addFilter(is_news)
+    filters = [(logging.getLogger("distributed.scheduler"), is_not_lost)]
+    dask_handlers = _handlers_of_dask(logging.getLogger("distributed"))
+    filters += [(handler, is_not_killed) for handler in dask_handlers]
+    for filterer, is_shown in filters:
+        filterer.addFilter(is_shown)
     try:
         yield
     finally:
-        for place, is_news in filters:
-            place.removeFilter(is_news)
+        for filterer, is_shown in filters:
+            filterer.removeFilter(is_shown)
 
 
 def dask_setup(worker: Any) -> None:
-    """Leave out what a worker writes of tasks that its own end cancels; a preload of workers."""
+    """Suppress messages about tasks that are canceled as the worker closes; a worker preload."""
 
-    def is_news(record: logging.LogRecord) -> bool:
+    def is_shown(record: logging.LogRecord) -> bool:
         is_open = getattr(worker, "status", None) in (Status.running, Status.paused)
         return is_open or not _message(record).startswith(_CANCELLED)
 
     for handler in _handlers_of_dask(logging.getLogger("distributed")):
-        handler.addFilter(is_news)
+        handler.addFilter(is_shown)
 
 
 def drop_interrupted_waits(loop: asyncio.AbstractEventLoop) -> None:
@@ -110,15 +111,15 @@ def _all_but_interrupted(loop: asyncio.AbstractEventLoop, context: dict[str, Any
 
 
 def _message(record: logging.LogRecord) -> str:
-    """The text of a record; empty for one whose text cannot be made, which its handler reports."""
+    """Return the text of a record, or "" if it cannot be formatted; its handler reports that."""
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - it would be raised where the program writes to its log
+    except Exception:  # noqa: BLE001 - a filter would raise it in the logging call of the program
         return ""
 
 
 def _handlers_of_dask(logger: logging.Logger) -> list[logging.Handler]:
-    """The handlers of a logger that Dask has added, which write to standard error."""
+    """Return the handlers for standard error that Dask has added to a logger."""
     form = dask.config.get("distributed.admin.log-format")
     return [
         handler

@@ -1,12 +1,12 @@
-"""Dask settings for one cluster, without touching the configuration that the user sees.
+"""Apply the Dask settings of one cluster without changing those of other clusters.
 
-Dask reads some settings from its process-wide configuration at moments of its own. For these a
-cluster's values are put in place for the few microseconds of that reading, under one lock, and
-taken out again: two clusters with different values in one process do not meet.
+Dask reads some settings from its process-wide configuration while it builds a scheduler, a nanny or
+a worker. A cluster's values for these are in force only during that read, under one lock, so two
+clusters of one process can have different values.
 
-What a client reads, as it turns a collection into a graph, is another matter: that happens in the
-user's own calls. Those settings stand in the configuration for as long as the cluster is there,
-as Dask's own setting ``scheduler`` does for a client.
+Settings that a client reads while it turns a collection into a graph are different, because that
+happens in the user's own calls. They stay in the configuration for as long as the cluster runs, as
+Dask's own ``scheduler`` setting does for a client.
 """
 
 from __future__ import annotations
@@ -21,54 +21,55 @@ from typing import Any
 import dask.config
 
 _lock = threading.RLock()
-#: What clusters want of clients by the clusters' names, oldest first.
-_wanted: dict[str, dict[str, Any]] = {}
-#: What of it stands in the configuration.
-_lent: dict[str, Any] = {}
+#: Client settings of each cluster by the cluster's name, oldest first.
+_requested: dict[str, dict[str, Any]] = {}
+#: Those of the newest cluster that are in the configuration now.
+_applied: dict[str, Any] = {}
 
 
 @contextmanager
 def in_force(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Put dotted settings in force for a block that neither awaits nor blocks."""
-    with _lock, dask.config.set({**_of_the_user(), **settings}):
+    """Put dotted settings in force for a block, which must neither await nor block."""
+    with _lock, dask.config.set({**_user_values(), **settings}):
         yield
 
 
 @contextmanager
-def as_the_user_has_it() -> Iterator[None]:
-    """Read the configuration while no other cluster's settings are in force."""
+def user_settings() -> Iterator[None]:
+    """Put the user's own settings in force for a block, without those of any cluster."""
     with in_force({}):
         yield
 
 
 def snapshot() -> dict[str, Any]:
-    """The configuration of this moment, sharing nothing with it.
+    """Return a deep copy of Dask's current configuration.
 
-    Other threads may set keys meanwhile, as every new client does: a plain deep copy then fails.
+    ``copy.deepcopy`` fails when another thread sets a key meanwhile, as every new client does.
     """
-    return _copied(dask.config.config)
+    return _deep_copy(dask.config.config)
 
 
-def _copied(section: Mapping[str, Any]) -> dict[str, Any]:
+def _deep_copy(section: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        key: _copied(value) if isinstance(value, Mapping) else copy.deepcopy(value)
-        for key, value in list(section.items())  # a list is made in one go
+        key: _deep_copy(value) if isinstance(value, Mapping) else copy.deepcopy(value)
+        for key, value in list(section.items())  # list() is atomic under the GIL
     }
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What is new or has another value in a configuration, as sections in sections.
+def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that were added or changed, as nested sections.
 
     Examples
     --------
-    >>> changes({"array": {"slicing": 1, "rechunk": 2}}, {"array": {"slicing": 1, "rechunk": 3}})
+    >>> before = {"array": {"slicing": 1, "rechunk": 2}}
+    >>> changed_settings(before, {"array": {"slicing": 1, "rechunk": 3}})
     {'array': {'rechunk': 3}}
     """
     found: dict[str, Any] = {}
     for key, value in after.items():
         old = before.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            if inner := changes(old, value):
+            if inner := changed_settings(old, value):
                 found[key] = inner
         elif key not in before or not _equal(value, old):
             found[key] = value
@@ -78,14 +79,14 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 def _equal(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
-    except Exception:  # noqa: BLE001 - arrays, and whatever else a program puts there
+    except Exception:  # noqa: BLE001 - arrays, for example, have no single truth value
         return False
 
 
-def unless_chosen(ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Our defaults for dotted keys of Dask, less those that the user has set otherwise.
+def drop_overridden(ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our defaults for dotted Dask settings without those that the user has set.
 
-    A key counts as set by the user when its value is not the one that Dask ships.
+    A setting counts as set by the user when its value differs from Dask's shipped default.
     """
     shipped = dask.config.merge(*dask.config.defaults)
     return {
@@ -95,10 +96,10 @@ def unless_chosen(ours: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def variables_unless_chosen(ours: Mapping[str, str]) -> dict[str, str]:
-    """Our variables for worker processes, less those that the user has set otherwise.
+def drop_overridden_variables(ours: Mapping[str, str]) -> dict[str, str]:
+    """Return our worker environment variables without those that the user has set.
 
-    By a variable of this process, or in either of the two settings that Dask has for it.
+    The user sets one as a variable of this process or in one of Dask's two settings for it.
     """
     chosen = {}
     for section in ("distributed.nanny.pre-spawn-environ", "distributed.nanny.environ"):
@@ -109,42 +110,42 @@ def variables_unless_chosen(ours: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, value in ours.items():
         default = str(shipped.get(name))
-        # Dask's nannies write what it ships into the variables of this process.
+        # Dask's nannies write its shipped defaults into the environment of this process.
         if os.environ.get(name, default) == default and str(chosen.get(name)) == default:
             found[name] = value
     return found
 
 
-def lend(cluster: str, settings: Mapping[str, Any]) -> None:
-    """Put what a cluster wants of clients in the configuration, until :func:`take_back`.
+def apply_client_settings(cluster: str, settings: Mapping[str, Any]) -> None:
+    """Set a cluster's client settings in Dask's configuration until they are restored.
 
-    Of several clusters the latest holds, as Dask's default client is the latest. What the user
-    has set stays.
+    The settings of the newest cluster are in force, as Dask's default client is the newest one.
+    Values that the user has set are left alone.
     """
     with _lock:
-        _wanted[cluster] = dict(settings)
-        _put(_wanted[cluster])
+        _requested[cluster] = dict(settings)
+        _apply(_requested[cluster])
 
 
-def take_back(cluster: str) -> None:
-    """Undo :func:`lend`; what the user has set since stays."""
+def restore_client_settings(cluster: str) -> None:
+    """Undo :func:`apply_client_settings`, but keep values that the user has set since."""
     with _lock:
-        if _wanted.pop(cluster, None) is not None:
-            _put(next(reversed(_wanted.values()), {}))
+        if _requested.pop(cluster, None) is not None:
+            _apply(next(reversed(_requested.values()), {}))
 
 
-def _put(settings: Mapping[str, Any]) -> None:
-    dask.config.set(_of_the_user())
-    _lent.clear()
-    _lent.update(unless_chosen(settings))
-    dask.config.set(_lent)
+def _apply(settings: Mapping[str, Any]) -> None:
+    dask.config.set(_user_values())
+    _applied.clear()
+    _applied.update(drop_overridden(settings))
+    dask.config.set(_applied)
 
 
-def _of_the_user() -> dict[str, Any]:
-    """What stood in the configuration where a cluster's settings stand now."""
+def _user_values() -> dict[str, Any]:
+    """Return the values that the applied client settings of a cluster have replaced."""
     shipped = dask.config.merge(*dask.config.defaults)
     return {
         key: dask.config.get(key, default=None, config=shipped)
-        for key, value in _lent.items()
+        for key, value in _applied.items()
         if dask.config.get(key, default=None) == value
     }

@@ -1,4 +1,4 @@
-"""The layout of a node with GPUs: dask-cuda runs one worker process on each of them."""
+"""Layout of a node with GPUs: dask-cuda runs one worker process on each GPU."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from hyperplane.spec.worker import WorkerSpec
 
 
 def one_process_per_gpu(asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-    """The layout of a node with one process on each GPU, and a note if that is another.
+    """Return a layout with one process on each GPU, and a note if that differs from the request.
 
-    Parameters
-    ----------
-    asked : WorkerSpec
-        The layout as asked; one without GPUs stays as it is.
-
-    Returns
-    -------
-    worker : WorkerSpec
-        Threads are those of one process. What fewer processes leave of the memory of the
-        node is shared among them; none has less than was asked for one.
-    note : str
-        Empty when the layout is as asked.
+    A layout without GPUs is returned unchanged. The threads of a process stay the same. The total
+    memory of the node is divided among the processes, but none gets less than was asked for one.
 
     Examples
     --------

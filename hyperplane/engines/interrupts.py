@@ -1,9 +1,9 @@
-"""Put off Ctrl-C during a step that an interrupt would leave half done.
+"""Defer Ctrl-C during steps that an interrupt would leave half done.
 
-Python raises ``KeyboardInterrupt`` between any two instructions of the main thread: after a folder
-is made and before its name is kept, or after a cluster runs and before its object is returned. So
-the start of every cluster runs within :func:`put_off`, and only what takes long within it runs
-within :func:`let_through`.
+Python raises ``KeyboardInterrupt`` between any two instructions of the main thread, for example
+after a folder is created and before its name is stored, or after a cluster runs and before its
+object is returned. Every cluster therefore starts within :func:`defer_interrupts`, and only its
+long waits run within :func:`allow_interrupts`.
 """
 
 from __future__ import annotations
@@ -15,90 +15,91 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-#: How often Ctrl-C is pressed until it is put off no longer.
-AT_ONCE = 3
-#: Seconds that the interrupted step of a start gets to end.
+#: Number of Ctrl-C presses after which they are no longer deferred.
+MAX_DEFERRED = 3
+#: Seconds to wait until the interrupted step of a start has ended.
 PATIENCE = 60.0
 
 
-class _PutOff:
-    """A handler that counts interrupts, in the place of another one."""
+class _DeferredInterrupts:
+    """A SIGINT handler that counts interrupts and delivers them later to the previous handler."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
         self.handler = handler
-        self.waiting = 0
-        #: Whether interrupts go to the other handler at once. A mark, because the handlers
-        #: themselves cannot be exchanged, and put back, without an interrupt in between.
-        self.through = False
+        self.pending = 0
+        #: Whether interrupts are delivered at once. A flag, because an interrupt could arrive
+        #: between two calls that exchange the handlers.
+        self.passes_through = False
 
-    def note(self, number: int, frame: FrameType | None) -> None:
-        self.waiting += 1
-        if self.through or self.waiting >= AT_ONCE:
-            self.pass_on(frame)
+    def record(self, number: int, frame: FrameType | None) -> None:
+        self.pending += 1
+        if self.passes_through or self.pending >= MAX_DEFERRED:
+            self.deliver(frame)
 
-    def pass_on(self, frame: FrameType | None = None) -> None:
-        """Do what the other handler does, if an interrupt has come."""
-        if self.waiting:
-            self.waiting = 0
+    def deliver(self, frame: FrameType | None = None) -> None:
+        """Call the previous handler if an interrupt is pending."""
+        if self.pending:
+            self.pending = 0
             self.handler(signal.SIGINT, frame)
 
 
-#: In force in the main thread, the only one that signals interrupt.
-_active: _PutOff | None = None
+#: Of the main thread, the only one that signals interrupt.
+_active: _DeferredInterrupts | None = None
 
 
 @contextmanager
-def put_off() -> Iterator[None]:
-    """Put off Ctrl-C to the end of the block, or to the next :func:`let_through`."""
+def defer_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C to the end of the block, or to the next :func:`allow_interrupts` in it."""
     global _active
     handler = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or not callable(handler) or _active is not None:
         yield
         return
-    active = _PutOff(handler)
+    active = _DeferredInterrupts(handler)
     try:
         _active = active
-        signal.signal(signal.SIGINT, active.note)
+        signal.signal(signal.SIGINT, active.record)
         yield
     finally:
         _active = None
         signal.signal(signal.SIGINT, handler)
-        active.pass_on()
+        active.deliver()
 
 
 @contextmanager
-def let_through() -> Iterator[None]:
-    """Let Ctrl-C interrupt a block that takes long, within one of :func:`put_off`."""
+def allow_interrupts() -> Iterator[None]:
+    """Let Ctrl-C interrupt a long-running block inside :func:`defer_interrupts`."""
     active = _active
     if active is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = active.through
+    before = active.passes_through
     try:
-        active.through = True
-        active.pass_on()
+        active.passes_through = True
+        active.deliver()
         yield
     finally:
-        active.through = before
+        active.passes_through = before
 
 
 class InterruptibleStart:
-    """A mixin for Dask's clusters: Ctrl-C interrupts the waits of their start, and nothing else.
+    """Mixin for Dask's clusters: Ctrl-C interrupts only the waits of their start.
 
-    An interrupted wait returns when what it waited for has ended. Dask's own returns at once and
-    cancels that later, so that what is undone then is still being made.
+    An interrupted wait returns after the coroutine that it waited for has ended. Dask's own wait
+    returns at once and cancels the coroutine later, so that cleanup would run while the coroutine
+    is still creating what has to be cleaned up.
     """
 
     #: Set by a subclass while its start runs.
     starting = False
 
     def sync(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a coroutine in the loop of the cluster and wait for it, as Dask's own does."""
+        """Run a coroutine in the cluster's event loop and wait for it, as Dask's ``sync`` does."""
         dask_sync: Callable[..., Any] = super().sync  # type: ignore[misc]
         if not self.starting:
             return dask_sync(func, *args, **kwargs)
-        # Imported here: it takes a while, and a plan needs none of it.
+        # Imported here because it is slow and a plan does not need it.
         import asyncio
 
         ended, interrupted = threading.Event(), False
@@ -116,11 +117,11 @@ class InterruptibleStart:
                 ended.set()
 
         def cancel(task: asyncio.Task[Any]) -> None:
-            if not task.cancelling():  # once: the second time would end what it does to end
+            if not task.cancelling():  # a second cancel would interrupt its cleanup
                 task.cancel()
 
         try:
-            with let_through():
+            with allow_interrupts():
                 return dask_sync(step, *args, **kwargs)
         except BaseException as error:
             if not isinstance(error, Exception):

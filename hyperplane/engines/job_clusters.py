@@ -1,6 +1,6 @@
-"""Dashboards of the clusters that the steps of a job have now, in the folder of the job.
+"""Files in a job's folder with the dashboards of the clusters that its steps run.
 
-The list of clusters is no place for them: a step may have another temporary or home directory than
+The records of clusters cannot serve here: a step may have another temporary or home directory than
 the supervisor of its job.
 """
 
@@ -15,15 +15,15 @@ from pathlib import Path
 from hyperplane.engines.running_system import running_system, started
 from hyperplane.folder_entries import find_in
 
-#: The variable that names the folder of the job to its steps.
+#: Environment variable that gives steps the folder of their job.
 JOB_FOLDER = "HYPERPLANE_JOB_FOLDER"
 _CLUSTERS = "clusters"
 
 
-def report(name: str, dashboard: str) -> None:
-    """Write down the dashboard of a cluster of this process, if it is a step of a job.
+def write_dashboard(name: str, dashboard: str) -> None:
+    """Write the dashboard of a cluster to the job's folder, if this process is a step of a job.
 
-    Without room on the disk, or where the folder of the job is not here, nothing is written.
+    Errors are ignored: the disk may be full, and the folder may not exist on this machine.
     """
     file = _file_of(name)
     if file is None or not dashboard:
@@ -41,29 +41,26 @@ def report(name: str, dashboard: str) -> None:
         draft.replace(file)
 
 
-def withdraw(name: str) -> None:
-    """Remove what :func:`report` has written of a cluster."""
+def remove_dashboard(name: str) -> None:
+    """Remove the file that :func:`write_dashboard` has written for a cluster."""
     file = _file_of(name)
     if file is not None:
         with contextlib.suppress(OSError):
             file.unlink()
 
 
-def dashboards(folder: Path) -> list[str]:
-    """Dashboards of a job's clusters whose processes run on this machine, the oldest first.
+def read_dashboards(folder: Path) -> list[str]:
+    """Return the dashboards of clusters of the job in `folder`, oldest first.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of the job.
+    Only clusters whose owning process still runs on this machine are included.
     """
     found = []
     for file in find_in(folder / _CLUSTERS, "*.json"):
-        # It may be removed meanwhile, and a step can write there what it likes.
+        # The file may be removed meanwhile, and steps can write arbitrary files there.
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             fields = json.loads(file.read_text())
             if fields["system"] != running_system():
-                continue  # a loopback address of another machine leads to nothing here
+                continue  # a loopback address of another machine is useless here
             if started(int(fields["pid"])) == fields["started"]:
                 found.append((file.stat().st_mtime, str(fields["dashboard"])))
     return [dashboard for _, dashboard in sorted(found)]
@@ -73,6 +70,6 @@ def _file_of(name: str) -> Path | None:
     folder = os.environ.get(JOB_FOLDER)
     if not folder:
         return None
-    # Steps on several machines write here, and may give their clusters one name.
+    # Steps on several machines write here and may use the same cluster name.
     system = hashlib.sha256(running_system().encode()).hexdigest()[:8]
     return Path(folder, _CLUSTERS, f"{name}.{system}-{os.getpid()}.json")

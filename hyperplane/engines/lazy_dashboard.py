@@ -1,9 +1,8 @@
-"""The scheduler's dashboard, loaded with the first page that somebody opens.
+"""Dashboard of a scheduler that is loaded with the first request for one of its pages.
 
-Dask loads Bokeh and some thirty pages as it starts a scheduler: a quarter of a second in
-the user's own process before the first worker can start, whether or not anybody looks. Here the
-HTTP server is there from the start, with Dask's health, metrics and JSON routes, and the pages
-join it when the first of them is asked for. The address is the same and answers at once.
+Dask loads Bokeh and some thirty pages when it starts a scheduler, which takes a quarter of a second
+in the user's process before the first worker can start. Here the HTTP server starts with Dask's
+health, metrics and JSON routes only; the pages are added at the first request for one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LazyDashboard(web.Application):
-    """Stands among the applications of a scheduler's HTTP server until its pages are needed.
+    """Application in a scheduler's HTTP server that replaces itself with Dask's pages.
 
     Parameters
     ----------
@@ -33,7 +32,7 @@ class LazyDashboard(web.Application):
         scheduler.http_application.add_application(self)
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
-        """Load the pages, leave, and let them answer. Tornado asks this for unknown paths."""
+        """Load the pages and let them answer; Tornado calls this for paths without a route."""
         self.load()
         return self.scheduler.http_application.find_handler(request, **kwargs)
 
@@ -46,11 +45,11 @@ class LazyDashboard(web.Application):
         application.applications.remove(self)
 
 
-class ListOfPlots(IndividualPlots):
-    """The list of single plots, which Dask makes of the pages that are loaded."""
+class PlotList(IndividualPlots):
+    """The list of single plots, which Dask derives from the loaded pages."""
 
     def get(self) -> None:
-        """Load the pages first; the dashboard of JupyterLab asks for this list before any page."""
+        """Load the pages first: JupyterLab's extension requests this list before any page."""
         for application in list(self.server.http_application.applications):
             if isinstance(application, LazyDashboard):
                 application.load()
@@ -58,5 +57,5 @@ class ListOfPlots(IndividualPlots):
 
 
 routes: list[tuple[str, type[web.RequestHandler], dict[str, Any]]] = [
-    (r"individual-plots.json", ListOfPlots, {})
+    (r"individual-plots.json", PlotList, {})
 ]

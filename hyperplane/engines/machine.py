@@ -1,7 +1,7 @@
-"""What this process may use of its machine: affinity, control groups, free memory and disk.
+"""Cores, memory and disk space that this process may use, within affinity and control groups.
 
-Control groups nest, and a limit may stand at any level above the process. Each level is read, in
-version 2 and version 1; reading only the top, as is common, sees 24 GB inside a group of 400 MB.
+Control groups are nested, and a limit can be set at any level above the process, so every level is
+read, in version 2 and version 1. Reading only the top level gave 24 GB inside a group of 400 MB.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ROOT = Path("/")
 
 
 def cores(root: Path = ROOT) -> int:
-    """Whole cores that this process may use, at least one.
+    """Return the number of whole cores that this process may use, at least one.
 
     Parameters
     ----------
     root : Path
-        Where ``/proc`` and ``/sys`` are; other than ``/`` in tests.
+        Parent of ``/proc`` and ``/sys``; tests replace it.
     """
     count = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0)
     count = count or os.cpu_count() or 1
@@ -34,7 +34,7 @@ def cores(root: Path = ROOT) -> int:
 
 
 def free_ram(root: Path = ROOT) -> int:
-    """Bytes of memory that this process and its children may still take."""
+    """Return the bytes of memory that this process and its children may still allocate."""
     free = psutil.virtual_memory().available
     for group in _groups("memory", root):
         limit, used = _memory(group)
@@ -44,12 +44,12 @@ def free_ram(root: Path = ROOT) -> int:
 
 
 def free_disk(path: str) -> int:
-    """Free bytes on the disk that holds a folder."""
+    """Return the free bytes on the disk that holds a folder."""
     return shutil.disk_usage(path).free
 
 
 def _groups(controller: str, root: Path) -> Iterator[Path]:
-    """The folders of this process's control group and all above it, for one controller."""
+    """Yield the folders of this process's control group and of all its ancestors."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -62,7 +62,7 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
             top = root / "sys/fs/cgroup" / controller
         else:
             continue
-        # In a container the path may be the host's: the levels that exist here are read.
+        # In a container the path may be the host's, so only levels that exist here are read.
         levels = [part for part in path.split("/") if part]
         for depth in range(len(levels), -1, -1):
             folder = top.joinpath(*levels[:depth])
@@ -80,7 +80,7 @@ def _cpu_quota(group: Path) -> float | None:
 
 
 def _memory(group: Path) -> tuple[int | None, int]:
-    """The limit of a group, if it has one, and what it uses beside reclaimable file pages."""
+    """Return a group's limit, or None, and its usage without reclaimable file pages."""
     for limit_file, used_file, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),

@@ -1,7 +1,7 @@
-"""Folders of this user that no other user can have prepared, read or changed.
+"""Folders of this user that no other user can prepare, read or change.
 
-In each of them every running system (a boot and a process namespace) has a folder, because
-containers that share a disk give the same numbers to different processes.
+Each contains one folder for every running system (a boot and a process namespace), because
+containers that share a disk use the same process numbers for different processes.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from pathlib import Path
 
 from hyperplane.engines.running_system import running_system
 
-#: How often a folder is made that others remove.
-_TIMES = 1000
-#: The name of a running system's folder: short, since paths of sockets begin with it. Its parts
-#: are for the host, for the boot, and for both with the process namespace.
+#: Attempts to create a folder that other processes remove.
+_MAX_ATTEMPTS = 1000
+#: Name of a running system's folder; short, because paths of sockets begin with it. Its parts are
+#: digests of the host, of the boot, and of both with the process namespace.
 _SYSTEM = re.compile("[0-9a-f]{10}")
 _HOST, _BOOT = 3, 6
 
 
 def private_folder(parent: str | None = None) -> Path:
-    """The folder of this user and running system in a temporary directory, made if not there.
+    """Create and return the folder of this user and running system in a temporary directory.
 
-    It is in ``hyperplane-<uid>``. Where another user has put something of that name, or others
-    can write to what is there, it is in another folder whose name begins so.
+    It is in ``hyperplane-<uid>``. If another user owns that name or can write to that folder, it is
+    in a folder whose name begins with ``hyperplane-<uid>-``.
 
     Parameters
     ----------
     parent : str, optional
-        The temporary directory; by default that of the system.
+        The temporary directory; the system's by default.
 
     Raises
     ------
     OSError
-        When it cannot be made.
+        When it cannot be created.
     """
-    for _ in range(_TIMES):
-        folder = _folder_of_user(parent) / _system()
-        # Not with its parents: those would be open to other users by some masks.
-        # Not `exist_ok`, which raises when the folder is gone as it looks what was there.
+    for _ in range(_MAX_ATTEMPTS):
+        folder = _folder_of_user(parent) / _system_name()
+        # Not `parents`: with some umasks, other users could write to the created parents.
+        # Not `exist_ok`: it raises if the folder is removed between mkdir and its check.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             folder.mkdir(mode=0o700)
         if folder.is_dir():
             return folder
-    raise FileNotFoundError(errno.ENOENT, "other processes remove it all the time", str(folder))
+    raise FileNotFoundError(errno.ENOENT, "other processes keep removing it", str(folder))
 
 
-def usual_folder(parent: Path) -> Path:
-    """What :func:`private_folder` gives where no other user has taken its name; not made."""
-    return parent / f"hyperplane-{_user()}" / _system()
+def default_private_folder(parent: Path) -> Path:
+    """Return the path that :func:`private_folder` uses unless another user owns its name."""
+    return parent / f"hyperplane-{_user()}" / _system_name()
 
 
 def private_folders(parent: str | None = None) -> list[Path]:
-    """The folders of this user and running system in a temporary directory that are there."""
-    found = [folder / _system() for folder in _folders_of_user(parent)]
+    """Return the existing folders of this user and running system in a temporary directory."""
+    found = [folder / _system_name() for folder in _folders_of_user(parent)]
     return [folder for folder in found if folder.is_dir()]
 
 
-def folders_of_others(parent: str | None = None) -> list[Path]:
-    """Folders of this user's other running systems whose locks can be relied on.
+def folders_of_other_systems(parent: str | None = None) -> list[Path]:
+    """Return the folders of this user's other running systems whose locks are reliable.
 
-    These are other containers of this machine, and this machine before it was booted. Locks of
-    other machines may be unknown here, on network file systems that keep them to one machine.
+    These are other containers on this machine and earlier boots of it. Folders of other machines
+    are left out, because on some network file systems their locks are not visible here.
     """
-    own = _system()
+    own = _system_name()
     found = [
         folder
         for above in _folders_of_user(parent)
@@ -84,41 +84,41 @@ def folders_of_others(parent: str | None = None) -> list[Path]:
 
 
 def record_folder() -> Path:
-    """The folder for the list of this user's clusters on this machine, made if it is not there.
+    """Create and return the folder for the records of this user's clusters on this machine.
 
-    A temporary directory that only this user can write to comes first: programs are kept apart by
-    it. Then, since all users can write to the usual one, the home directory; it is shared by
-    machines and containers, so each has a folder there. ``$XDG_RUNTIME_DIR`` comes after it: it
-    is removed with the last session of its user, and clusters may run on.
+    It is in the temporary directory if only this user can write there: such a directory is set to
+    isolate programs. Otherwise it is in the home directory, in a folder per machine and container,
+    because they may share the home. ``$XDG_RUNTIME_DIR`` is used after the home directory, because
+    it is removed with the user's last session while clusters may still run.
 
     Raises
     ------
     OSError
-        When none of them can be made.
+        When it cannot be created in any of these places.
     """
-    if not _temporary_is_private():
-        for parent in _parents():
+    if not _is_temporary_directory_private():
+        for parent in _record_parents():
             with contextlib.suppress(OSError):
-                folder = parent / _machine()
-                found = _made(folder)
+                folder = parent / _machine_name()
+                found = _make_folder(folder)
                 if _is_private(found) and os.access(folder, os.W_OK | os.X_OK):
                     return folder
     return private_folder()
 
 
 def record_folders() -> list[Path]:
-    """All folders in which clusters of this user on this machine may be listed."""
-    if _temporary_is_private():
+    """Return all folders that may have records of this user's clusters on this machine."""
+    if _is_temporary_directory_private():
         return private_folders()
-    own = [parent / _machine() for parent in _parents()]
+    own = [parent / _machine_name() for parent in _record_parents()]
     return [*filter(_is_private_folder, own), *private_folders()]
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder of clusters and those above it that are there for it, if nothing is in it."""
-    with contextlib.suppress(OSError):  # other clusters are in there
+    """Remove a folder of this module and its parent, if they are empty."""
+    with contextlib.suppress(OSError):  # not empty
         folder.rmdir()
-        if folder.name == _machine() or _SYSTEM.fullmatch(folder.name):
+        if folder.name == _machine_name() or _SYSTEM.fullmatch(folder.name):
             folder.parent.rmdir()
 
 
@@ -127,25 +127,25 @@ def _user() -> str:
 
 
 def _folder_of_user(parent: str | None) -> Path:
-    """The folder of this user in a temporary directory, made if it is not there."""
+    """Create and return the folder of this user in a temporary directory."""
     place = Path(parent or tempfile.gettempdir())
     folder = place / f"hyperplane-{_user()}"
-    found = _made(folder)
+    found = _make_folder(folder)
     if _is_private(found):
         if found.st_mode & 0o077:
             with contextlib.suppress(FileNotFoundError):
                 folder.chmod(0o700)
         return folder
-    for other in _others(place):
+    for other in _alternative_folders(place):
         return other
-    # The name is random, so no other user can take it beforehand.
+    # The name is random, so no other user can create it first.
     return Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=place))
 
 
 def _folders_of_user(parent: str | None) -> list[Path]:
     place = Path(parent or tempfile.gettempdir())
     first = place / f"hyperplane-{_user()}"
-    return [*([first] if _is_private_folder(first) else []), *_others(place)]
+    return [*([first] if _is_private_folder(first) else []), *_alternative_folders(place)]
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -156,24 +156,24 @@ def _subfolders(folder: Path) -> list[Path]:
         return []
 
 
-def _made(folder: Path) -> os.stat_result:
-    """Make a folder that another process may remove at any moment, with its last cluster."""
-    for attempt in range(_TIMES):
-        # Both ways: `exist_ok` raises, too, when what was there is gone as it looks what it was.
+def _make_folder(folder: Path) -> os.stat_result:
+    """Create a folder, which other processes may remove at any moment, and return its status."""
+    for attempt in range(_MAX_ATTEMPTS):
+        # Not `exist_ok`: it raises if the folder is removed between mkdir and its check.
         try:
             folder.mkdir(mode=0o700, parents=True)
         except FileExistsError:
             pass
-        except FileNotFoundError:  # a place that takes no folders says so, too
-            if attempt == _TIMES - 1:
+        except FileNotFoundError:  # removed meanwhile, or a place that permits no folders
+            if attempt == _MAX_ATTEMPTS - 1:
                 raise
         with contextlib.suppress(FileNotFoundError):
             return folder.lstat()
-    raise FileNotFoundError(errno.ENOENT, "others remove it all the time", str(folder))
+    raise FileNotFoundError(errno.ENOENT, "other processes keep removing it", str(folder))
 
 
 def _is_private(found: os.stat_result) -> bool:
-    """Whether something is a folder of this user that no other user can write to."""
+    """Return whether a file status is that of a folder which only this user can write to."""
     if not hasattr(os, "getuid"):
         return stat.S_ISDIR(found.st_mode)
     mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
@@ -186,8 +186,8 @@ def _is_private_folder(folder: Path) -> bool:
     return False
 
 
-def _others(place: Path) -> list[Path]:
-    """Folders of this user with other names, which were made while the usual one was taken."""
+def _alternative_folders(place: Path) -> list[Path]:
+    """Return the folders of this user that replace a ``hyperplane-<uid>`` of another user."""
     wanted = re.compile(rf"hyperplane-{re.escape(_user())}-[A-Za-z0-9_]+")
     try:
         with os.scandir(place) as entries:
@@ -197,7 +197,7 @@ def _others(place: Path) -> list[Path]:
     return [folder for name in names if _is_private_folder(folder := place / name)]
 
 
-def _temporary_is_private() -> bool:
+def _is_temporary_directory_private() -> bool:
     if not hasattr(os, "getuid"):
         return True
     with contextlib.suppress(OSError):
@@ -205,12 +205,12 @@ def _temporary_is_private() -> bool:
     return False
 
 
-def _parents() -> list[Path]:
-    """The folders of this user, apart from the temporary directory, that may take ours."""
+def _record_parents() -> list[Path]:
+    """Return parents for the folder of records in the home and runtime directories."""
     found = []
     with contextlib.suppress(RuntimeError, OSError):  # no home directory is known
         home = Path.home()
-        # With sudo it may be that of another user, in which ours would be in the way.
+        # With sudo it may belong to another user, who could not remove our folder.
         if home.stat().st_uid == os.getuid():
             state = os.environ.get("XDG_STATE_HOME")
             own = Path(state) if state and Path(state).is_absolute() else home / ".local" / "state"
@@ -222,15 +222,15 @@ def _parents() -> list[Path]:
 
 
 @functools.lru_cache(maxsize=1)
-def _system() -> str:
-    """The name of the folders of this running system: process numbers belong to it."""
+def _system_name() -> str:
+    """Return the name of this running system's folders."""
     host, system = socket.gethostname(), running_system()
     boot = system.rpartition("-")[0]
     digests = [hashlib.sha256(fact.encode()).hexdigest() for fact in (host, boot, host + system)]
     return digests[0][:_HOST] + digests[1][: _BOOT - _HOST] + digests[2][:4]
 
 
-def _machine() -> str:
-    """A name of this running system that says to a reader which machine it is."""
+def _machine_name() -> str:
+    """Return a name of this running system that begins with the name of the machine."""
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname())[:40].strip(".") or "host"
-    return f"{name}-{_system()}"
+    return f"{name}-{_system_name()}"

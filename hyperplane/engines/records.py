@@ -1,12 +1,12 @@
-"""A record of each cluster that a process here runs, for all processes of this user to find.
+"""Records of the clusters that this user's processes run on this machine.
 
-A record is one small file that only its owner can read, in a folder that only its owner can
-enter. It names the owning process and when that started; the next process that reads the list
-removes a record whose process is gone, with the scratch folder of the dead cluster.
+A record is one small file that only its owner can read, in a folder that only its owner can enter.
+It names the owning process and its start time. The next process that reads the records removes
+those whose process has ended, together with the scratch folders of the dead clusters.
 
-Containers that share these folders have the same numbers for different processes. So each running
-system has folders of its own, and only locks, which the owning processes hold, say when what is in
-another system's folders can be removed.
+Containers that share these folders use the same process numbers for different processes. Each
+running system therefore has separate folders, and the files in another system's folders are removed
+only when no process holds their locks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ from typing import Any
 import psutil
 
 from hyperplane.engines import job_clusters
-from hyperplane.engines.owned import abandoned, drop, make_owned, own
+from hyperplane.engines.ownership import (
+    drop_ownership,
+    lock_if_abandoned,
+    make_owned_folder,
+    take_ownership,
+)
 from hyperplane.engines.private_folders import (
-    folders_of_others,
+    folders_of_other_systems,
     private_folder,
     private_folders,
     record_folder,
@@ -42,43 +47,42 @@ from hyperplane.folder_entries import find_in
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds to wait for somebody else's look at the list.
+#: Seconds to wait for another process that holds the lock of the records.
 PATIENCE = 5.0
-#: Seconds after which the draft of a record is abandoned: it is written within milliseconds.
+#: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
 _ABANDONED = 60.0
-#: Seconds, thirty years: greater numbers count from 1970, as this package wrote them before.
+#: Thirty years in seconds. Larger start times are from older versions and count from 1970.
 _LONGEST_BOOT = 1e9
 
 
 @dataclass(frozen=True)
-class Record:
-    """A running cluster.
+class ClusterRecord:
+    """A cluster that runs or starts, with the fields of its file.
 
     Parameters
     ----------
     name, engine : str
-        Name of the cluster and of the engine that runs it.
+        Names of the cluster and of its engine.
     scheduler, dashboard : str
         Addresses; empty while the cluster starts.
     pid : int
         The owning process.
     started : float
-        When that process started, as :func:`own_start` says it.
+        When that process started, see :func:`own_start_time`.
     workers, threads : int
-        Worker processes and threads that were started.
+        Numbers of worker processes and of their threads.
     ram_gb : float
         Memory of all worker processes together.
     scratch : str
         Folder that the workers spill to.
     client : dict
-        Settings of Dask for clients of the cluster.
+        Dask settings for clients of the cluster.
     direct_to_workers : bool
-        Whether clients ask the workers for results, and not the scheduler.
+        Whether clients fetch results from the workers instead of from the scheduler.
     security : dict
-        The key pair of a cluster with TLS, as texts: a secret, in a file that only the owner of
-        the cluster can read.
+        Key pair of a cluster with TLS, as text. It is a secret; only the owner can read the file.
     job : str
-        The pipeline job whose step started it; empty in a session.
+        The pipeline job whose step started the cluster; empty otherwise.
     """
 
     name: str
@@ -96,153 +100,157 @@ class Record:
     security: dict[str, str] = field(default_factory=dict, repr=False)
     job: str = field(default_factory=lambda: os.environ.get("HYPERPLANE_JOB_ID", ""))
 
-    def alive(self) -> bool:
-        """Whether the owning process is still there."""
+    def is_alive(self) -> bool:
+        """Return whether the owning process still runs."""
         try:
             owner = psutil.Process(self.pid)
-            begun = owner.create_time() if self.started > _LONGEST_BOOT else _start_of(self.pid)
+            begun = owner.create_time() if self.started > _LONGEST_BOOT else _start_time(self.pid)
             return abs(begun - self.started) < 1 and owner.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
 
 
-def own_start() -> float:
-    """When this process started: in seconds since the boot where that is known, else since 1970.
+def own_start_time() -> float:
+    """Return when this process started, in seconds since boot, or since 1970 if that is unknown.
 
-    A time of day would change for processes that run when the clock is set, and the clusters of
-    all of them be removed as those of dead processes.
+    Not the time of day: when the clock is set, it changes for running processes, and their clusters
+    would be removed as those of dead processes.
     """
-    return _start_of(os.getpid())
+    return _start_time(os.getpid())
 
 
-def _start_of(pid: int) -> float:
+def _start_time(pid: int) -> float:
     ticks = started(pid)
     return int(ticks) / os.sysconf("SC_CLK_TCK") if ticks else psutil.Process(pid).create_time()
 
 
-def reserve(record: Record, parent: str | None) -> Record:
-    """Take a name and a scratch folder for a cluster that is about to start.
+def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
+    """Reserve a name and a scratch folder for a cluster that is about to start.
+
+    The record is written without addresses: the cluster is not listed yet, but its leftovers are
+    found and removed if its owner dies.
 
     Parameters
     ----------
-    record : Record
-        Without addresses: the cluster is not listed yet, but what it leaves when its owner dies
-        will be found.
+    record : ClusterRecord
+        A record without addresses and scratch folder.
     parent : str, optional
-        The disk to spill to; the temporary directory by default.
+        Parent of the scratch folder; the temporary directory by default.
 
     Returns
     -------
-    Record
-        With its scratch folder.
+    ClusterRecord
+        The record with its scratch folder.
 
     Raises
     ------
     FileExistsError
         When a cluster of that name runs.
     """
-    if parent is not None and not _names_a_folder(parent):
-        wrong = f"temporary-directory = {parent!r:.80}: a folder is expected, as text"
-        raise NotADirectoryError(errno.ENOTDIR, wrong)
+    if parent is not None and not _is_folder_path(parent):
+        message = f"temporary-directory = {parent!r:.80}: expected the path of a folder, as text"
+        raise NotADirectoryError(errno.ENOTDIR, message)
     read_all()
-    _remove_of_gone_systems(parent)
-    with _alone():
-        if any(found.name == record.name for found in _read()):
-            raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
-        while True:  # another process may remove the folder above in between
+    _remove_leftovers_of_other_systems(parent)
+    with _exclusive():
+        if any(found.name == record.name for found in _read_records()):
+            raise FileExistsError(
+                f"a cluster named {record.name!r} is already running; use another name"
+            )
+        while True:  # another process may remove the parent folder in between
             scratch = private_folder(parent) / record.name
             with contextlib.suppress(FileNotFoundError):
-                make_owned(scratch)
+                make_owned_folder(scratch)
                 reserved = replace(record, scratch=str(scratch))
                 write(reserved)
                 return reserved
 
 
-def _names_a_folder(parent: object) -> bool:
-    """Whether a setting could be the path of a folder; the system takes no zero byte in one."""
+def _is_folder_path(parent: object) -> bool:
+    """Return whether a setting can be the path of a folder: text that is not empty, without NUL."""
     path = os.fspath(parent) if isinstance(parent, str | os.PathLike) else b""
     return isinstance(path, str) and path != "" and "\0" not in path
 
 
 def process_folder() -> Path:
-    """A folder for files of this process that serve all its clusters."""
-    while True:  # another process may remove the folder above in between
-        # In the temporary directory, whose path is short: there are sockets in it.
+    """Create and return the folder for files that all clusters of this process share."""
+    while True:  # another process may remove the parent folder in between
+        # In the temporary directory, because its path is short and the paths of sockets must be.
         folder = private_folder() / f"_p{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
-            make_owned(folder)
+            make_owned_folder(folder)
             return folder
 
 
 def remove_process_folder() -> None:
-    """Remove the folder for files of this process."""
+    """Remove the folder of :func:`process_folder`."""
     for above in private_folders():
         folder = above / f"_p{os.getpid()}"
-        drop(folder)
+        drop_ownership(folder)
         shutil.rmtree(folder, ignore_errors=True)
         remove_empty(above)
 
 
-def write(record: Record) -> None:
-    """Publish a record; a reader sees all of it or nothing."""
+def write(record: ClusterRecord) -> None:
+    """Write a record to its file atomically."""
     file = _file_of(record.name)
     draft = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
         json.dump(asdict(record), opened)
-    own(draft, file)  # before others see it
+    take_ownership(draft, file)  # before others see it
     draft.replace(file)
-    job_clusters.report(record.name, record.dashboard)
+    job_clusters.write_dashboard(record.name, record.dashboard)
 
 
 def remove(name: str, scratch: str) -> None:
-    """Take a cluster out of the list and remove its scratch folder and empty parents."""
+    """Remove the record of a cluster, its scratch folder, and parent folders that are empty."""
     for folder in record_folders():
-        drop(folder / f"{name}.json")
+        drop_ownership(folder / f"{name}.json")
         (folder / f"{name}.json").unlink(missing_ok=True)
-    job_clusters.withdraw(name)
-    drop(Path(scratch))
+    job_clusters.remove_dashboard(name)
+    drop_ownership(Path(scratch))
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:
         remove_empty(folder)
 
 
 def _file_of(name: str) -> Path:
-    """The file of a cluster's record: the one that is there, or the one to make."""
+    """Return the file of a cluster's record, or the path for it if there is none."""
     files = [folder / f"{name}.json" for folder in record_folders()]
     there = [file for file in files if file.exists()]
     return there[0] if there else record_folder() / f"{name}.json"
 
 
-def read_all(starting: bool = False) -> list[Record]:
-    """The clusters that run now, oldest first; what dead ones left is removed.
+def read_all(starting: bool = False) -> list[ClusterRecord]:
+    """Return the records of running clusters, oldest first, and remove what dead ones left.
 
     Parameters
     ----------
     starting : bool
-        Whether to include those that are still starting.
+        Whether to include clusters that are still starting.
     """
-    found = _read()
+    found = _read_records()
     for record in found:
-        if not record.alive():
+        if not record.is_alive():
             _remove_dead(record)
     for folder in [found for above in private_folders() for found in find_in(above, "*")]:
-        # No cluster's name begins with a line below.
+        # Names of clusters never begin with an underscore.
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             shutil.rmtree(folder, ignore_errors=True)
-    _remove_of_gone_systems(None)
-    for draft in _listed("*.[0-9]*"):  # with a key pair in it, perhaps
+    _remove_leftovers_of_other_systems(None)
+    for draft in _find_files("*.[0-9]*"):  # a draft may contain a key pair
         if draft.suffix[1:].isdecimal() and not psutil.pid_exists(int(draft.suffix[1:])):
             draft.unlink(missing_ok=True)
     for folder in {*record_folders(), *private_folders()}:
         remove_empty(folder)
-    running = [record for record in found if (record.scheduler or starting) and record.alive()]
+    running = [record for record in found if (record.scheduler or starting) and record.is_alive()]
     return sorted(running, key=lambda record: record.started)
 
 
-def _remove_of_gone_systems(parent: str | None) -> None:
-    """Remove what dead processes of other containers, or before a boot, have left."""
-    for folder in folders_of_others(parent):
+def _remove_leftovers_of_other_systems(parent: str | None) -> None:
+    """Remove what ended processes of other containers, or of an earlier boot, have left."""
+    for folder in folders_of_other_systems(parent):
         for entry in find_in(folder, "*"):
             with contextlib.suppress(OSError):  # removed meanwhile
                 _remove_if_abandoned(entry)
@@ -250,14 +258,14 @@ def _remove_of_gone_systems(parent: str | None) -> None:
 
 
 def _remove_if_abandoned(entry: Path) -> None:
-    """Remove a folder, a record with its scratch folder or a draft that no process owns."""
+    """Remove a folder, a record with its scratch folder, or a draft if no process owns it."""
     if entry.is_dir():
-        with abandoned(entry) as gone:
+        with lock_if_abandoned(entry) as gone:
             if gone:
                 shutil.rmtree(entry, ignore_errors=True)
     elif entry.suffix == ".json":
-        with abandoned(entry) as gone:
-            record = _record_in(entry) if gone else None
+        with lock_if_abandoned(entry) as gone:
+            record = _read_record(entry) if gone else None
             if record is not None and record.scratch:
                 with contextlib.suppress(FileNotFoundError):
                     _remove_if_abandoned(Path(record.scratch))
@@ -267,62 +275,63 @@ def _remove_if_abandoned(entry: Path) -> None:
         entry.unlink(missing_ok=True)
 
 
-def _remove_dead(record: Record) -> None:
-    """Remove a dead cluster's record and folder, unless another has taken its name since."""
-    with _alone():
-        now = _record_in(_file_of(record.name))
+def _remove_dead(record: ClusterRecord) -> None:
+    """Remove a dead cluster's record and folder, unless another cluster has its name now."""
+    with _exclusive():
+        now = _read_record(_file_of(record.name))
         if now is not None and (now.pid, now.started) == (record.pid, record.started):
             remove(record.name, record.scratch)
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Nobody else takes a name or removes what is dead meanwhile, where locks are to be had.
+def _exclusive() -> Iterator[None]:
+    """Hold the lock of the records, so that no other process reserves a name or removes records.
 
-    Who holds the lock and was stopped keeps nobody waiting for long: then it goes without.
+    Continues without the lock where locks do not work, and after ``PATIENCE`` seconds, because the
+    process that holds it may be stopped.
     """
-    number = None if sys.platform == "win32" else _locked(time.monotonic() + PATIENCE)
+    descriptor = None if sys.platform == "win32" else _lock_folder(time.monotonic() + PATIENCE)
     try:
         yield
     finally:
-        if number is not None and sys.platform != "win32":
-            # Not by closing alone: a process forked meanwhile has it open, too.
-            fcntl.flock(number, fcntl.LOCK_UN)
-            os.close(number)
+        if descriptor is not None and sys.platform != "win32":
+            # Unlock explicitly: a process forked meanwhile also has the descriptor open.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
 
-def _locked(deadline: float) -> int | None:
-    """The folder, open and locked; None when that cannot be had in time."""
+def _lock_folder(deadline: float) -> int | None:
+    """Open and lock the folder of the records; None if that fails before the deadline."""
     while time.monotonic() < deadline:
         folder = record_folder()
         with contextlib.suppress(FileNotFoundError):  # removed with its last cluster
-            number = os.open(folder, os.O_RDONLY)
+            descriptor = os.open(folder, os.O_RDONLY)
             try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 pass
-            except OSError:  # network file systems lock no folders
-                os.close(number)
+            except OSError:  # network file systems do not lock folders
+                os.close(descriptor)
                 return None
             else:
                 with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(number), folder.stat()):
-                        return number
-            os.close(number)
+                    if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                        return descriptor
+            os.close(descriptor)
         time.sleep(0.005)
     return None
 
 
-def _record_in(file: Path) -> Record | None:
+def _read_record(file: Path) -> ClusterRecord | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return Record(**json.loads(file.read_text()))
+        return ClusterRecord(**json.loads(file.read_text()))
     return None
 
 
-def _read() -> list[Record]:
-    """All records, of clusters that start, run or died."""
-    return [record for file in _listed("*.json") if (record := _record_in(file)) is not None]
+def _read_records() -> list[ClusterRecord]:
+    """Return all records, also of starting and dead clusters."""
+    return [record for file in _find_files("*.json") if (record := _read_record(file)) is not None]
 
 
-def _listed(pattern: str) -> list[Path]:
+def _find_files(pattern: str) -> list[Path]:
     return [file for folder in record_folders() for file in find_in(folder, pattern)]

@@ -1,4 +1,4 @@
-"""Which engines there are: strings, imported on first use."""
+"""Registry of the engines, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from hyperplane.engines.base import Engine
 from hyperplane.errors import Fault, RequestError
 
-#: Engine -> where its class is.
+#: Name of an engine -> module and name of its class.
 BUILT_IN = {
     "local": "hyperplane.engines.local.engine:LocalEngine",
     "ssh": "hyperplane.engines.ssh.engine:SshEngine",
@@ -20,23 +20,17 @@ BUILT_IN = {
     "cuda": "hyperplane.engines.cuda.engine:CudaEngine",
 }
 
-#: Packages of other people add engines under this entry-point group; they cannot replace ours.
+#: Entry-point group in which other packages register engines; they cannot replace built-in ones.
 GROUP = "hyperplane.engines"
 
 
 def names() -> list[str]:
-    """All engines, ours first."""
+    """Return the names of all engines, built-in ones first."""
     return [*BUILT_IN, *(p.name for p in entry_points(group=GROUP) if p.name not in BUILT_IN)]
 
 
 def load(name: Any) -> Engine:
-    """The engine of that name.
-
-    Raises
-    ------
-    RequestError
-        When there is none, with the nearest names.
-    """
+    """Return the engine of a name; raise a RequestError with similar names if there is none."""
     if not isinstance(name, str):
         allowed = "a name, as text: " + ", ".join(names())
         raise RequestError([Fault("engine", repr(name)[:80], allowed)])

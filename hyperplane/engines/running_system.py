@@ -1,7 +1,6 @@
-"""Which system the numbers of processes belong to, and when a process of it started.
+"""Identity of the running system, and the start times of its processes.
 
-Programs that run apart from the package, with next to no imports, use this file too: it imports
-nothing but ``os``.
+Programs that avoid the imports of this package use this module too, so it imports only ``os``.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import os
 
 
 def running_system() -> str:
-    """The boot and the namespace in which process numbers count; empty where that is unknown.
+    """Return the boot and the process namespace that process numbers belong to, or "".
 
-    Two containers, and two machines with one home, have the same numbers for other processes.
+    Containers, and machines that share a home, use the same numbers for different processes.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as boot:  # noqa: PTH123 - pathlib is slow
@@ -22,7 +21,7 @@ def running_system() -> str:
 
 
 def started(pid: int) -> str:
-    """When a process started, in ticks of the system; empty where that is unknown."""
+    """Return when a process started, in clock ticks since boot, or "" if that is unknown."""
     try:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
             return stat.read().rpartition(")")[2].split()[19]

@@ -1,9 +1,9 @@
-"""A worker preload: the variables of allocators, in force in a process that runs already.
+"""Worker preload: apply environment variables of memory allocators in a running process.
 
-The C library reads ``MALLOC_TRIM_THRESHOLD_`` and its like as a process is started by exec, and
-Arrow reads ``ARROW_DEFAULT_MEMORY_POOL`` as it is loaded. A worker forked from the zygote has both
-behind it when it gets its variables, and a spawned one when Dask sets them, so they are said once
-more here: with mallopt(3), and to pyarrow.
+The C library reads ``MALLOC_TRIM_THRESHOLD_`` and similar variables when a process is started by
+exec, and Arrow reads ``ARROW_DEFAULT_MEMORY_POOL`` when it is loaded. A worker gets its variables
+after both: a forked one with its start message, a spawned one when Dask sets them. This preload
+therefore applies them again, with mallopt(3) and through pyarrow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-#: Variables of glibc -> numbers of mallopt(3).
+#: Environment variables of glibc -> parameters of mallopt(3).
 MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": -1,
     "MALLOC_TOP_PAD_": -2,
@@ -23,30 +23,27 @@ MALLOC = {
 }
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 
-#: Below the worker's own, so that `cluster.get_logs()` shows it.
+#: A child of the worker's logger, so that `cluster.get_logs()` shows its messages.
 logger = logging.getLogger("distributed.worker.hyperplane")
 
 
-def fitting(
+def select_variables(
     asked: Mapping[str, str], free: Mapping[str, str], linux: bool | None = None
 ) -> dict[str, str]:
-    """The variables of a plan that a worker process shall have.
+    """Return the environment variables of a plan that a worker process gets.
+
+    Variables of allocators are left out on systems without glibc. ``ARROW_DEFAULT_MEMORY_POOL`` is
+    left out, too, if the user has set a variable of malloc: the system's pool with Dask's
+    thresholds took a third more time than Arrow's default pool.
 
     Parameters
     ----------
     asked : mapping
-        All of the plan.
+        All variables of the plan.
     free : mapping
-        Those of them that the user has not set otherwise.
+        Those of them that the user has not set.
     linux : bool, optional
-        Whether the worker's machine has Linux; this one's by default.
-
-    Returns
-    -------
-    dict
-        Without those of allocators where they are not for the C library there. Arrow keeps its pool
-        where the user has chosen another way for malloc: the system's pool with Dask's thresholds
-        cost a third more than Arrow's own.
+        Whether the worker runs on Linux; by default, whether this process does.
     """
     if linux is None:
         linux = sys.platform.startswith("linux")
@@ -58,7 +55,7 @@ def fitting(
 
 
 def dask_setup(worker: object) -> None:
-    """Put the variables of this process in force; called by Dask in each new worker process."""
+    """Apply the variables of this process; Dask calls this in each new worker process."""
     del worker
     _malloc()
     _arrow()
@@ -67,12 +64,12 @@ def dask_setup(worker: object) -> None:
 def _malloc() -> None:
     set_ = [name for name in MALLOC if name in os.environ]
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform != "win32" else None
-    if mallopt is None:  # a C library that is not glibc has other words for it, or none
+    if mallopt is None:  # the C library is not glibc
         return
     for name in set_:
         value = os.environ[name]
         if not value.isdecimal() or not mallopt(MALLOC[name], int(value)):
-            logger.warning("%s=%s is not in force: malloc does not take it", name, value)
+            logger.warning("%s=%s has no effect: malloc does not accept this value", name, value)
 
 
 def _arrow() -> None:
@@ -82,6 +79,6 @@ def _arrow() -> None:
     import pyarrow
 
     if name not in pyarrow.supported_memory_backends():
-        logger.warning("%s=%s is not in force: this pyarrow has no such pool", ARROW_POOL, name)
+        logger.warning("%s=%s has no effect: this pyarrow has no such pool", ARROW_POOL, name)
         return
     pyarrow.set_memory_pool(getattr(pyarrow, f"{name}_memory_pool")())

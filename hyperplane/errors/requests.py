@@ -107,10 +107,10 @@ def check(faults: Iterable[Fault]) -> None:
     """Raise one :class:`RequestError` with all faults, if there are any."""
     found = list(faults)
     if found:
-        raise error_of(found)
+        raise request_error(found)
 
 
-def error_of(faults: Sequence[Fault]) -> RequestError:
+def request_error(faults: Sequence[Fault]) -> RequestError:
     """The error of faults: UnknownArgument when one of them is an unknown name."""
     is_unknown = any(isinstance(fault, UnknownName) for fault in faults)
     return (UnknownArgument if is_unknown else RequestError)(faults)

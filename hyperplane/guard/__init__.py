@@ -1,1 +1,1 @@
-"""What protects a running cluster."""
+"""Guards of running clusters: busy workers, idle clusters, forked processes."""

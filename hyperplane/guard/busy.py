@@ -1,12 +1,12 @@
-"""Keep workers that are busy from being taken for dead.
+"""Keep Dask from killing busy workers that send no heartbeat.
 
-A worker sends no heartbeat while a call into C holds the interpreter's lock. Dask's
-``worker-ttl`` cannot tell such a worker from a dead one: it kills the process with its results
-and runs the task again, which ends the same way. The nanny is a separate process or thread, so
-it can look at the worker's process meanwhile.
+A worker sends no heartbeat while a call into C holds the GIL. Dask's ``worker-ttl`` cannot tell
+such a worker from a dead one: it kills the process with its results and runs the task again, which
+ends the same way. The nanny is a separate process or thread and can inspect the worker's process
+meanwhile.
 
-Schedulers elsewhere get this module by value, as text or pickled: it uses no other one of this
-package.
+Remote schedulers receive this module as source text or pickled by value, so it imports no other
+module of this package.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds without a heartbeat that a process gets which runs but uses no processor: the
-#: ``worker-ttl`` that Dask ships. It may wait for a disk with the lock held, or be deadlocked.
+#: Seconds without a heartbeat allowed for a process that runs but uses no CPU, which is Dask's
+#: default ``worker-ttl``. It may wait for a disk while it holds the GIL, or be deadlocked.
 WAITING_LIMIT = 300.0
-#: Part of one processor that counts as busy. Threads that wait for the lock use below 0.01.
+#: Fraction of one core that counts as busy. Threads that wait for the GIL use less than 0.01.
 BUSY_SHARE = 0.05
-#: Seconds that a nanny has to answer.
+#: Seconds that a nanny may take to answer.
 ANSWER_LIMIT = 5.0
 _STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE}
 
 
 @dataclass
-class Silence:
-    """A worker's time without a heartbeat.
+class SilentWorker:
+    """State of a worker that sends no heartbeat.
 
     Parameters
     ----------
     renewed : float
-        What this module has set as the time of the worker's last heartbeat.
-    looked : float
-        Time of the last look at its process.
+        The time that this module has set as the worker's last heartbeat.
+    checked : float
+        Time of the last check of its process.
     cpu : float
-        Processor seconds of the process at that look.
+        CPU seconds of the process at that check.
     idle_since : float
-        Time since when the process has used no processor.
+        Time since when the process has used no CPU.
     """
 
     renewed: float
-    looked: float
+    checked: float
     cpu: float
     idle_since: float
 
 
 def process_activity(dask_worker: Nanny) -> tuple[int, float] | None:
-    """Process number and processor seconds of a nanny's worker, None if it cannot run.
+    """Return process number and CPU seconds of a nanny's worker, or None if it cannot run.
 
-    Runs in the nanny; Dask passes it under this name.
+    It runs in the nanny; Dask passes the nanny by the argument name ``dask_worker``.
     """
     pid = dask_worker.pid
     if pid is None:
@@ -83,9 +83,9 @@ def process_activity(dask_worker: Nanny) -> tuple[int, float] | None:
 
 
 def _by_value(function: Callable[..., Any]) -> bytes:
-    """A function pickled with its code: where it runs, this module need not be."""
+    """Pickle a function with its code, so that the receiver does not need this module."""
     module = sys.modules.get(function.__module__)
-    if module is not None:  # else it came here by value itself, and goes on so
+    if module is not None:  # None in a process that received this module by value
         cloudpickle.register_pickle_by_value(module)
     try:
         pickled: bytes = cloudpickle.dumps(function)
@@ -96,52 +96,52 @@ def _by_value(function: Callable[..., Any]) -> bytes:
 
 
 class BusyWorkerGuard(SchedulerPlugin):
-    """Renew the time-to-live of silent workers whose process is at work.
+    """Scheduler plugin that renews the time-to-live of silent workers whose process is busy.
 
-    A process that uses a processor is left alone for as long as it does. One that runs but waits
-    gets ``WAITING_LIMIT``. One that is stopped or gone, or whose nanny does not answer, is left to
-    Dask's ``worker-ttl``.
+    A process that uses CPU is renewed for as long as it does. One that runs but waits is renewed
+    for ``WAITING_LIMIT`` seconds. One that is stopped or gone, or whose nanny does not answer, is
+    subject to Dask's ``worker-ttl``.
     """
 
     name = "hyperplane-busy-worker-guard"
 
     def __init__(self) -> None:
-        self._silent: dict[str, Silence] = {}
+        self._silent: dict[str, SilentWorker] = {}
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Look at silent workers several times in each time-to-live."""
+        """Start to check silent workers, several times in each time-to-live."""
         self.scheduler = scheduler
         self._watch: PeriodicCallback | None = None
         if scheduler.worker_ttl:
             self._watch = PeriodicCallback(self.look, min(scheduler.worker_ttl / 4, 15.0) * 1000)
             self._watch.start()
             check = scheduler.periodic_callbacks["worker-ttl"]
-            check.callback = self._with_look_before(check.callback)
+            check.callback = self._renew_before(check.callback)
 
-    def _with_look_before(
+    def _renew_before(
         self, check: Callable[[], Awaitable[None] | None]
     ) -> Callable[[], Awaitable[None]]:
-        """Return Dask's check of the time-to-live with a look at silent workers before it.
+        """Return Dask's check of the time-to-live, preceded by a renewal of busy workers.
 
-        After the scheduler's own process was stopped (Ctrl-Z and ``fg``, a suspended machine), the
+        After the scheduler's process was stopped (Ctrl-Z and ``fg``, a suspended machine), Dask's
         check is due at once, and all workers are silent because no heartbeat was read.
         """
 
-        async def check_after_look() -> None:
+        async def renew_and_check() -> None:
             await self.look()
             checking = check()
             if checking is not None:
                 await checking
 
-        return check_after_look
+        return renew_and_check
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop the checks."""
         if self._watch is not None:
             self._watch.stop()
 
     async def look(self) -> None:
-        """Ask the nannies of silent workers, and renew the workers that are at work."""
+        """Ask the nannies of silent workers about their processes, and renew the busy workers."""
         workers = self.scheduler.workers
         ttl = max(
             self.scheduler.worker_ttl or 0, 10 * dask_scheduler.heartbeat_interval(len(workers))
@@ -159,7 +159,7 @@ class BusyWorkerGuard(SchedulerPlugin):
         }
         answers = await asyncio.gather(*(self._activity(worker) for worker in silent))
         for (worker, seen), activity in zip(silent.items(), answers, strict=True):
-            heard = worker.last_seen != seen  # while its nanny was asked
+            heard = worker.last_seen != seen  # a heartbeat came while its nanny was asked
             if activity is not None and not heard and workers.get(worker.address) is worker:
                 self._judge(worker, *activity)
 
@@ -168,7 +168,7 @@ class BusyWorkerGuard(SchedulerPlugin):
             async with rpc(worker.nanny, connection_args=self.scheduler.connection_args) as nanny:
                 call = nanny.run(function=_by_value(process_activity))
                 reply = await asyncio.wait_for(call, ANSWER_LIMIT)
-        except Exception:  # noqa: BLE001 - no answer, or none that can be read: not known to be busy
+        except Exception:  # noqa: BLE001 - without a readable answer the worker is not known to be busy
             return None
         result: tuple[int, float] | None = reply.get("result")
         return result
@@ -178,25 +178,25 @@ class BusyWorkerGuard(SchedulerPlugin):
         silence = self._silent.get(worker.address)
         if silence is None or silence.renewed != worker.last_seen:
             since = worker.last_seen
-            silence = Silence(renewed=since, looked=now, cpu=cpu, idle_since=since)
+            silence = SilentWorker(renewed=since, checked=now, cpu=cpu, idle_since=since)
             self._silent[worker.address] = silence
             logger.warning(
                 "worker %s has sent no heartbeat for %.0f s, but its process %d runs: "
-                "a task holds the interpreter's lock (GIL); the worker is left at work",
+                "a task holds the interpreter's lock (GIL); the worker is not restarted",
                 worker.address,
                 now - since,
                 pid,
             )
         else:
-            if cpu - silence.cpu >= BUSY_SHARE * (now - silence.looked):
+            if cpu - silence.cpu >= BUSY_SHARE * (now - silence.checked):
                 silence.idle_since = now
-            silence.looked, silence.cpu = now, cpu
+            silence.checked, silence.cpu = now, cpu
         if now - silence.idle_since < WAITING_LIMIT:
             worker.last_seen = silence.renewed = now
 
 
 async def dask_setup(scheduler: Scheduler) -> None:
-    """Guard the workers of a scheduler that reads this module as a preload."""
+    """Add the guard to a scheduler that loads this module as a preload."""
     guard = BusyWorkerGuard()
     scheduler.add_plugin(guard)
     await guard.start(scheduler)

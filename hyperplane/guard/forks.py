@@ -1,10 +1,9 @@
-"""One clear error where a process forked from this one uses its client or cluster.
+"""Raise an EngineError when a forked child process uses the client or cluster of its parent.
 
-``os.fork`` copies the objects, but not the thread that runs their event loop: each call would wait
-for ever. It copies locks and queues of Dask's threads too, in whatever state they are, so that a
-cluster started in the child may wait for a thread that is not there. And it copies what is done
-at the end of the process: a child that ends with ``sys.exit`` would end the worker processes of
-its parent and remove their folders.
+``os.fork`` copies the objects but not the thread that runs their event loop, so every call would
+wait forever. It also copies locks and queues of Dask's threads in an arbitrary state, so a cluster
+that the child starts may wait for a thread that does not exist. And it copies exit handlers: a
+child that ends with ``sys.exit`` would end its parent's worker processes and remove their folders.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
 
-#: What Dask calls the processes of its workers.
+#: Name that Dask gives to its worker processes.
 WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
 _shared: weakref.WeakSet[Any] = weakref.WeakSet()
-#: In a forked child, the process that it was forked from while clients or clusters were open.
+#: In a child forked while clients or clusters were open: the number of its parent process.
 _parent: int | None = None
 _registered = False
 
 
 def guard_forks(client: Client, cluster: Cluster) -> None:
-    """Have both raise an error in every process that is forked from this one."""
+    """Make a client and a cluster raise an error in every process forked from this one."""
     global _registered
     _shared.update((client, cluster))
     if not _registered and hasattr(os, "register_at_fork"):
@@ -40,13 +39,7 @@ def guard_forks(client: Client, cluster: Cluster) -> None:
 
 
 def check_not_forked() -> None:
-    """Refuse to start or find a cluster in a child of a process that had one open.
-
-    Raises
-    ------
-    EngineError
-        In such a child.
-    """
+    """Raise an EngineError in a child that was forked while its parent had a cluster open."""
     if _parent is not None:
         _refuse()
 
@@ -55,9 +48,9 @@ def _refuse(*args: object, **kwargs: object) -> NoReturn:
     del args, kwargs
     raise EngineError(
         "local",
-        f"process {os.getpid()} was forked from process {_parent}, which has a client or cluster "
-        "of Dask open; the threads that serve it are not copied by a fork, so that neither it nor "
-        "a new cluster works here. Use them in the process that started them, fork before the "
+        f"process {os.getpid()} was forked from process {_parent}, which has a Dask client or "
+        "cluster open; a fork does not copy the threads that serve them, so neither they nor a "
+        "new cluster work here. Use them in the process that started them, fork before the "
         "first cluster starts, or start processes with "
         'multiprocessing.get_context("spawn") or "forkserver"',
     )
@@ -76,7 +69,8 @@ def _after_fork() -> None:
     _parent = os.getppid()
     _leave_to_parent()
     for each in still_open:
-        # Everything that waits asks for the loop. `close` catches the error, and `__del__` closes.
+        # Every method that waits uses `loop`. `close` would catch the error, and `__del__` would
+        # call `close`, so both are replaced too.
         names = {
             "loop": property(_refuse),
             "sync": _refuse,
@@ -88,10 +82,10 @@ def _after_fork() -> None:
 
 
 def _replace_offload_thread() -> None:
-    """Give this child the thread in which Dask's scheduler reads graphs.
+    """Replace the thread pool in which Dask's scheduler deserializes graphs.
 
-    The fork has copied the pool of that thread, but not the thread: the first computation on a
-    cluster of the child would wait for ever.
+    The fork has copied the pool but not its thread, so the first computation on a cluster of the
+    child would wait forever.
     """
     from distributed import utils
 
@@ -101,8 +95,11 @@ def _replace_offload_thread() -> None:
 
 
 def _leave_to_parent() -> None:
-    """Give up what this child would do at its end. No other door; the tests watch over this use."""
-    # Loaded long ago: what is open was made by it.
+    """Remove exit handlers of the parent's clusters from this child.
+
+    Neither Dask nor Python has a public API for this; tests cover these private attributes.
+    """
+    # Already imported, because the open clusters are instances of its classes.
     from distributed import SpecCluster
 
     SpecCluster._instances.clear()

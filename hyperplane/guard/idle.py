@@ -1,9 +1,9 @@
-"""Ends a cluster that nobody uses.
+"""Close a cluster after an idle timeout.
 
-Dask has an idle timeout of its own. Its clock starts with the scheduler, so that a cluster that
-is slow to start was closed as it became ready, and it does not count results that a client holds
-as use, so that they were lost. This one starts its clock at the first worker, or when the start is
-over, and leaves a cluster alone for as long as a client holds a result on it.
+The clock of Dask's idle timeout starts with the scheduler, so a cluster that was slow to start was
+closed when it became ready. It also does not count held results as use, so they were lost. The
+clock of this guard starts with the first worker, or when the start of the cluster is complete, and
+the guard does not close a cluster while a client holds a result on it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class IdleGuard(SchedulerPlugin):
-    """Close a cluster after a time without tasks and without held results.
+    """Scheduler plugin that closes a cluster after a time without tasks and held results.
 
     Parameters
     ----------
     timeout : float
-        Seconds.
+        Idle timeout in seconds.
     close : callable
         Closes the cluster; called on the scheduler's event loop.
     starting : bool
-        Whether to wait for :meth:`begin`: workers may come long after the first one.
+        Whether the clock waits for :meth:`begin` instead of the first worker.
     """
 
     name = "hyperplane-idle-guard"
@@ -45,21 +45,21 @@ class IdleGuard(SchedulerPlugin):
         self._warned = False
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Begin to look, a few times in each timeout and at least once a second."""
+        """Start to check, a few times in each timeout and at least once a second."""
         self.scheduler = scheduler
         self._watch = PeriodicCallback(self.look, min(1.0, self.timeout / 4) * 1000)
         self._watch.start()
 
     def begin(self) -> None:
-        """Start the clock at the next look: the start of the cluster is over."""
+        """Start the clock at the next check, because the start of the cluster is complete."""
         self.starting = False
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         self._watch.stop()
 
     def look(self) -> None:
-        """Note whether the cluster is in use, or close it."""
+        """Record whether the cluster is in use, and close it after the timeout."""
         now = time.monotonic()
         if self.starting or (self.used_at is None and not self.scheduler.workers):
             return
@@ -72,7 +72,7 @@ class IdleGuard(SchedulerPlugin):
         if held:
             if not self._warned:
                 logger.warning(
-                    "cluster idle for %.0f s but left open: %d results are held on it; "
+                    "cluster idle for %.0f s but not closed: clients hold %d results on it; "
                     "delete the futures or close the cluster",
                     now - self.used_at,
                     held,
@@ -80,5 +80,5 @@ class IdleGuard(SchedulerPlugin):
                 self._warned = True
             return
         self._watch.stop()
-        logger.info("cluster closes after %.0f s without use", now - self.used_at)
+        logger.info("closing the cluster after %.0f s without use", now - self.used_at)
         self.close_cluster()

@@ -1,4 +1,4 @@
-"""Pipeline jobs: submitted here, carried on by a process of their own, kept in a database."""
+"""Pipeline jobs: submit, run, cancel and resume them; their state is kept in a database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Resources, Step
-    from hyperplane.jobs.definition.reading import read_pipeline
+    from hyperplane.jobs.definition.pipeline_file import read_pipeline
     from hyperplane.jobs.handle import JobHandle, submit
     from hyperplane.jobs.listing import list_jobs
     from hyperplane.jobs.states import Attempt, Job
@@ -28,8 +28,8 @@ __all__ = [
     "submit",
 ]
 
-# Imported on first use: the processes of steps need little of it, and no database.
-_HOMES = {
+# Imported on first use: the processes of steps need little of this package, and no database.
+_MODULES = {
     "Attempt": "states",
     "Job": "states",
     "JobHandle": "handle",
@@ -39,16 +39,16 @@ _HOMES = {
     "Submitted": "submitting",
     "cancel": "submitting",
     "list_jobs": "listing",
-    "read_pipeline": "definition.reading",
+    "read_pipeline": "definition.pipeline_file",
     "resume": "submitting",
     "submit": "handle",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'hyperplane.jobs' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"hyperplane.jobs.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"hyperplane.jobs.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Which jobs of a machine this running system may carry on: containers may share a host name."""
+"""Decide whether this supervisor may adopt a job; containers may share a host name."""
 
 from __future__ import annotations
 
@@ -10,45 +10,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.engines.running_system import running_system
-from hyperplane.jobs import kept, wake
+from hyperplane.jobs import submission_snapshot, supervisor_client
 from hyperplane.jobs.processes import is_locked
 from hyperplane.jobs.states import Job
 
-#: The file in a job's folder that is locked while it is submitted.
-_SUBMISSION = "submission.lock"
+#: File in a job's folder that is locked while the job is submitted.
+_SUBMISSION_LOCK = "submission.lock"
 
 
-def may_carry_on(job: Job) -> bool:
-    """Whether a supervisor of this running system may carry a job on.
+def can_adopt(job: Job) -> bool:
+    """Whether a supervisor of this running system may run a job of this machine.
 
-    Parameters
-    ----------
-    job : Job
-        A job of this machine's name that has not ended.
-
-    Returns
-    -------
-    bool
-        True for its own jobs, and for those of another boot or container of the same host name
-        that is gone: it has no supervisor, no step of the job runs, and no program submits it at
-        this moment. Their locks say so, also where the numbers of processes say nothing.
+    True for jobs of this running system, and for jobs of another boot or container with the same
+    host name if that one has no supervisor, runs no step of the job and is not submitting it. This
+    is decided by file locks, because process numbers of another namespace mean nothing here.
     """
-    system = kept.system_of(job)
+    system = submission_snapshot.read_running_system(job)
     if system in ("", running_system()):
         return True
-    # In this order: a submission ends when its supervisor has heard of the job.
-    if is_locked(job.place / _SUBMISSION) or wake.running(system) is not None:
+    # The submission lock first: it is held until the supervisor has received the job.
+    if (
+        is_locked(job.place / _SUBMISSION_LOCK)
+        or supervisor_client.supervisor_pid(system) is not None
+    ):
         return False
     return not _has_running_steps(job)
 
 
 @contextlib.contextmanager
-def submission_of(job: Job) -> Iterator[None]:
-    """Keep a job for this running system until its supervisor has heard of it.
+def hold_submission_lock(job: Job) -> Iterator[None]:
+    """Mark a job as being submitted by this running system, for a block.
 
-    A supervisor that was there before the job was in the store may have ended meanwhile.
+    A supervisor that ran before the job was in the store may have ended meanwhile.
     """
-    file = job.place / _SUBMISSION
+    file = job.place / _SUBMISSION_LOCK
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:

@@ -1,4 +1,4 @@
-"""Waiting for what may pass: a full disk, or a database that is away."""
+"""Back off while a disk is full or a database is unavailable."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from collections.abc import Callable
 
 from hyperplane.errors import JobStoreError
 
-#: Seconds before the first try again, and at most.
-FIRST, MOST = 0.5, 10.0
-#: Seconds without another failure after which what failed has passed.
-_CALM = 5.0
-#: What a file system answers that has no room, or none for this user.
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+#: Seconds before the first retry, and maximum.
+FIRST_DELAY, MAX_DELAY = 0.5, 10.0
+#: Seconds without another failure after which a failure counts as resolved.
+_QUIET_SECONDS = 5.0
+#: Errors of a full disk and of an exhausted quota.
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def has_no_room(error: BaseException) -> bool:
-    """Whether an error is that of a full disk or quota, outside of the store."""
-    return isinstance(error, OSError) and error.errno in _NO_ROOM
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error of the file system means a full disk or an exhausted quota."""
+    return isinstance(error, OSError) and error.errno in _DISK_FULL
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether waiting may help: a full disk or quota, or a store that is full or away."""
-    return has_no_room(error) or (isinstance(error, JobStoreError) and error.passing)
+def is_retryable(error: BaseException) -> bool:
+    """Whether waiting may help: a full disk or quota, or a full or unavailable store."""
+    return is_disk_full(error) or (isinstance(error, JobStoreError) and error.passing)
 
 
 class Backoff:
-    """Growing delays between tries at what may pass, announced once for each time it begins.
+    """Exponential delays between retries, announced once per series of failures.
 
     Parameters
     ----------
     say : callable
         Takes the announcement.
     clock : callable
-        Seconds that never go back.
+        Monotonic clock in seconds.
     """
 
     def __init__(
@@ -44,46 +44,46 @@ class Backoff:
         self._delay, self._until = 0.0, 0.0
 
     @property
-    def waits(self) -> bool:
-        """Whether the time of the next try has not come."""
+    def is_waiting(self) -> bool:
+        """Whether the next retry is still in the future."""
         return self._clock() < self._until
 
     @property
-    def failing(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last try failed."""
         return self._delay > 0
 
     @property
-    def over(self) -> bool:
-        """Whether the last failure is so long ago that the next one is another matter."""
-        return self.failing and self._clock() > self._until + _CALM
+    def is_expired(self) -> bool:
+        """Whether the last failure is too long ago to belong to the same series as the next."""
+        return self.is_failing and self._clock() > self._until + _QUIET_SECONDS
 
-    def failed(self, error: BaseException) -> float:
-        """Note that a try failed, and give the seconds until the next one.
+    def record_failure(self, error: BaseException) -> float:
+        """Record a failure and return the seconds until the next retry.
 
-        Failures before the time of the next try belong to the same one.
+        Failures before the next retry belong to the same try.
         """
-        if self.waits:
+        if self.is_waiting:
             return self._until - self._clock()
         if not self._delay:
-            self._say(f"waiting: {_words(error)}")
-        self._delay = min(MOST, self._delay * 2 or FIRST)
+            self._say(f"waiting: {_describe(error)}")
+        self._delay = min(MAX_DELAY, self._delay * 2 or FIRST_DELAY)
         self._until = self._clock() + self._delay
         return self._delay
 
-    def passed(self) -> None:
-        """Note that a try succeeded."""
+    def record_success(self) -> None:
+        """Record a success, which ends the series."""
         if self._delay:
-            self._say("going on")
+            self._say("resuming")
         self._delay = self._until = 0.0
 
-    def try_now(self) -> None:
-        """Make the next try at once."""
+    def retry_now(self) -> None:
+        """Make the next retry due at once."""
         self._until = min(self._until, self._clock())
 
 
-def _words(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return str(error)
     of = f"{error.filename}: " if error.filename else ""
-    return f"{of}{error.strerror}: make room on its disk; the job goes on then"
+    return f"{of}{error.strerror}: free space on that disk; the job then continues"

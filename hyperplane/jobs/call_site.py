@@ -1,7 +1,7 @@
-"""The line of the program that awaits a call, for the warnings and errors of work in a thread.
+"""Source line of an awaited call, for warnings and errors of work done in a thread.
 
-The coroutines of the notebook API do their work in a thread, whose stack does not hold the caller:
-a warning with a stack level would name ``concurrent/futures/thread.py``.
+The coroutines of the notebook API do their work in a thread, whose stack does not contain the
+caller: a warning with a stack level would name ``concurrent/futures/thread.py``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hyperplane.public_calls import check_names, warn_caller
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-#: Packages that carry a call to its thread and back: noise in the traceback of an error of ours.
-_CARRIERS = ("asyncio", "concurrent")
+#: Packages whose frames pass a call to its thread and back: removed from tracebacks.
+_CARRIER_PACKAGES = ("asyncio", "concurrent")
 
 
 class CallSite(NamedTuple):
@@ -36,7 +36,7 @@ class CallSite(NamedTuple):
 
     @classmethod
     def of(cls, frame: FrameType) -> CallSite:
-        """The line that a frame is at."""
+        """Return the line that a frame is executing."""
         names = frame.f_globals
         registry = names.setdefault("__warningregistry__", {})
         module = str(names.get("__name__") or "<unknown>")
@@ -47,7 +47,7 @@ _site: ContextVar[CallSite | None] = ContextVar("hyperplane_call_site", default=
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the awaited call, or else of the caller outside of this package."""
+    """Warn at the line of the awaited call, or of the first caller outside this package."""
     site = _site.get()
     if site is None:
         warn_caller(message)
@@ -57,13 +57,13 @@ def warn(message: str) -> None:
         )
 
 
-def shows_caller(
+def attribute_to_caller(
     function: Callable[Parameters, Coroutine[Any, Any, Result]],
 ) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
     """Make warnings and errors of a coroutine function name the line that called it.
 
-    The line is taken at the call and not when the coroutine runs: ``asyncio.gather`` and tasks
-    run it from the event loop.
+    The line is taken when the function is called, not when the coroutine runs: ``asyncio.gather``
+    and tasks run it from the event loop.
     """
     names = list(inspect.signature(function).parameters)
 
@@ -71,31 +71,31 @@ def shows_caller(
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
         check_names(kwargs, names, function.__name__)
         site = CallSite.of(sys._getframe(1))
-        made: Any = _run(site, functools.partial(function, *args, **kwargs))
+        made: Any = _run_at_site(site, functools.partial(function, *args, **kwargs))
         made.__qualname__ = made.__name__ = function.__name__  # for "was never awaited"
         return cast("Coroutine[Any, Any, Result]", made)
 
     return called
 
 
-async def _run(site: CallSite, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+async def _run_at_site(site: CallSite, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     token = _site.set(site)
     try:
         return await work()
     except HyperplaneError as error:
-        raise error.with_traceback(_without_carriers(error.__traceback__))  # noqa: B904 - the same
+        raise error.with_traceback(_drop_carrier_frames(error.__traceback__))  # noqa: B904 - the same error
     finally:
-        # A coroutine that is never finished may be closed in another context.
+        # An unfinished coroutine may be closed in another context.
         with contextlib.suppress(ValueError):
             _site.reset(token)
 
 
-def _without_carriers(found: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of the event loop and of the pool of threads."""
-    if found is None:
+def _drop_carrier_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of the event loop and the thread pool."""
+    if traceback is None:
         return None
-    rest = _without_carriers(found.tb_next)
-    package = str(found.tb_frame.f_globals.get("__name__")).partition(".")[0]
-    if package in _CARRIERS or found.tb_frame.f_code is _run.__code__:
+    rest = _drop_carrier_frames(traceback.tb_next)
+    package = str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    if package in _CARRIER_PACKAGES or traceback.tb_frame.f_code is _run_at_site.__code__:
         return rest
-    return TracebackType(rest, found.tb_frame, found.tb_lasti, found.tb_lineno)
+    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)

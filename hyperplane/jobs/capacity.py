@@ -1,4 +1,4 @@
-"""How much of this machine steps may take at once."""
+"""Allocation of this machine's cores, memory and GPUs to concurrent steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hyperplane import config
 from hyperplane.engines import machine
 from hyperplane.jobs.definition.models import Step
 
-#: Where the devices of GPUs are; in a container only those that it may use.
-_DEVICES = Path("/dev")
+#: Folder of device files; in a container only the GPUs that it may use are there.
+_DEVICE_FOLDER = Path("/dev")
 
 
 class Demand(NamedTuple):
-    """What one process of a step takes, in whole numbers, so that sums are exact.
+    """Resources that one process of a step takes, as integers so that sums are exact.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Demand(NamedTuple):
     memory : int
         Bytes.
     slots : int
-        Places among the steps that do not say what they need.
+        Slots among the steps that state no resources.
     gpus : int
         GPUs.
     """
@@ -39,27 +39,27 @@ class Demand(NamedTuple):
     gpus: int = 0
 
 
-class _Waiting(NamedTuple):
-    """A step that waits for what it needs."""
+class _WaitingRequest(NamedTuple):
+    """A step that waits for its resources."""
 
     ticket: int
     demand: Demand
-    turn: asyncio.Future[None]
+    granted: asyncio.Future[None]
 
 
 class Capacity:
-    """What is free, over all jobs of a supervisor; first come, first served.
+    """Free resources shared by all jobs of a supervisor, granted in order of request.
 
     Parameters
     ----------
     cores : float
         Cores of the machine.
     memory : float
-        Its bytes.
+        Bytes of memory.
     slots : int
-        Steps at once that do not say what they need.
+        Concurrent steps that state no resources.
     gpus : int
-        Its GPUs. Where none can be counted it is one: steps that ask for them take turns.
+        GPUs. 1 if none can be counted: steps that ask for GPUs then take turns.
 
     Examples
     --------
@@ -70,27 +70,22 @@ class Capacity:
     """
 
     def __init__(self, cores: float, memory: float, slots: int, gpus: int = 1) -> None:
-        self._all = self._free = Demand(round(cores * 1000), int(memory), slots, gpus)
-        # One line for each combination of what is needed: who waits for a place among the
-        # unmeasured steps holds up nobody who waits for memory.
-        self._lines: dict[tuple[bool, ...], deque[_Waiting]] = defaultdict(deque)
+        self._total = self._free = Demand(round(cores * 1000), int(memory), slots, gpus)
+        # One queue per combination of resources: a step that waits for a slot does not hold up a
+        # step that waits for memory.
+        self._queues: dict[tuple[bool, ...], deque[_WaitingRequest]] = defaultdict(deque)
         self._tickets = 0
 
     @classmethod
-    def of_this_machine(cls) -> Capacity:
-        """What this machine, or the control group around this process, gives."""
+    def detect(cls) -> Capacity:
+        """Return the capacity of this machine, or of the control group of this process."""
         slots = config.jobs().steps_at_once
-        return cls(machine.cores(), machine.free_ram(), slots, max(1, _gpus()))
+        return cls(machine.cores(), machine.free_ram(), slots, max(1, _count_gpus()))
 
-    def demand(self, step: Step, times_more: float = 1.0) -> Demand:
-        """What a step takes; one that asks for more than there is takes the whole machine.
+    def demand(self, step: Step, memory_factor: float = 1.0) -> Demand:
+        """Return what a step takes; at most the whole machine.
 
-        Parameters
-        ----------
-        step : Step
-            The step.
-        times_more : float
-            By which its memory has grown since it ran out of it.
+        ``memory_factor`` is by how much its memory has grown after running out of memory.
         """
         asked = step.resources
         cores, gigabytes, gpus = asked.cores, asked.ram_gb, asked.gpus
@@ -99,86 +94,80 @@ class Capacity:
             cores = pool.allocatable_cores if cores is None else cores
             gigabytes = pool.allocatable_ram_gb if gigabytes is None else gigabytes
             gpus = gpus or pool.gpus
-        gpus = min(gpus, self._all.gpus)
+        gpus = min(gpus, self._total.gpus)
         if cores is None and gigabytes is None:
             return Demand(slots=1, gpus=gpus)
         millicores = max(1, round((1.0 if cores is None else cores) * 1000))
-        memory = int((gigabytes or 0.0) * 1e9 * times_more)
-        if millicores > self._all.millicores or memory > self._all.memory:
-            return self._all._replace(gpus=gpus)  # with all slots nothing else can begin
+        memory = int((gigabytes or 0.0) * 1e9 * memory_factor)
+        if millicores > self._total.millicores or memory > self._total.memory:
+            return self._total._replace(gpus=gpus)  # takes all slots, too: nothing else can start
         return Demand(millicores, memory, gpus=gpus)
 
     def chunks_at_once(self, step: Step, usual: int | None = None) -> int:
-        """How many chunks of a step may run beside each other; at least one.
+        """Return how many chunks of a step may run concurrently; at least 1.
 
-        Parameters
-        ----------
-        step : Step
-            The step.
-        usual : int, optional
-            How many there are of a step that does not say; as this configuration has it unless
-            given.
+        ``usual`` is the number for steps that state none; by default that of the configuration.
         """
         demand = self.demand(step)
-        fit = min(there // one for there, one in zip(self._all, demand, strict=True) if one)
+        fit = min(total // one for total, one in zip(self._total, demand, strict=True) if one)
         most = step.max_parallel
         if most is None and demand.slots:
             most = usual or config.jobs().chunks_at_once or machine.cores()
         return max(1, fit if most is None else min(fit, most))
 
     @asynccontextmanager
-    async def taken(self, demand: Demand) -> AsyncIterator[None]:
-        """Have what a step needs, for a block; wait for it as long as others have it."""
-        turn = asyncio.get_running_loop().create_future()
+    async def reserve(self, demand: Demand) -> AsyncIterator[None]:
+        """Reserve resources for a block; wait until they are free."""
+        granted = asyncio.get_running_loop().create_future()
         self._tickets += 1
-        self._lines[_needs(demand)].append(_Waiting(self._tickets, demand, turn))
-        self._serve()
+        self._queues[_needed_kinds(demand)].append(_WaitingRequest(self._tickets, demand, granted))
+        self._grant_requests()
         try:
-            await turn
+            await granted
             yield
         finally:
-            if not turn.cancelled():
-                self._give(demand, 1)
-            self._serve()  # others may have waited behind one that gave up, too
+            if not granted.cancelled():
+                self._adjust_free(demand, 1)
+            self._grant_requests()  # others may have waited behind a cancelled request
 
-    def _serve(self) -> None:
-        """Give their turn to all that fit, and that take nothing an earlier one waits for."""
-        while (first := self._next()) is not None:
-            self._give(first.demand, -1)
-            first.turn.set_result(None)
+    def _grant_requests(self) -> None:
+        """Grant all requests that fit and need no resource that an earlier one waits for."""
+        while (first := self._pop_next_request()) is not None:
+            self._adjust_free(first.demand, -1)
+            first.granted.set_result(None)
 
-    def _next(self) -> _Waiting | None:
-        heads = []
-        for needs, line in list(self._lines.items()):
-            while line and line[0].turn.cancelled():
-                line.popleft()
-            if line:
-                heads.append((line[0].ticket, needs, line))
+    def _pop_next_request(self) -> _WaitingRequest | None:
+        queue_heads = []
+        for needs, queue in list(self._queues.items()):
+            while queue and queue[0].granted.cancelled():
+                queue.popleft()
+            if queue:
+                queue_heads.append((queue[0].ticket, needs, queue))
             else:
-                del self._lines[needs]
-        wanted: set[int] = set()
-        for _, needs, line in sorted(heads):
+                del self._queues[needs]
+        awaited_kinds: set[int] = set()
+        for _, needs, queue in sorted(queue_heads):
             kinds = {kind for kind, needed in enumerate(needs) if needed}
-            if not kinds & wanted and self._fits(line[0].demand):
-                return line.popleft()
-            wanted |= kinds
+            if not kinds & awaited_kinds and self._fits(queue[0].demand):
+                return queue.popleft()
+            awaited_kinds |= kinds
         return None
 
     def _fits(self, demand: Demand) -> bool:
         return all(one <= free for one, free in zip(demand, self._free, strict=True))
 
-    def _give(self, demand: Demand, sign: int) -> None:
+    def _adjust_free(self, demand: Demand, sign: int) -> None:
         both = zip(self._free, demand, strict=True)
         self._free = Demand(*(free + sign * one for free, one in both))
 
 
-def _needs(demand: Demand) -> tuple[bool, ...]:
+def _needed_kinds(demand: Demand) -> tuple[bool, ...]:
     return tuple(one > 0 for one in demand)
 
 
-def _gpus() -> int:
-    """GPUs whose devices there are."""
+def _count_gpus() -> int:
+    """Count the NVIDIA device files."""
     try:
-        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in _DEVICES.iterdir())
+        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in _DEVICE_FOLDER.iterdir())
     except OSError:
         return 0

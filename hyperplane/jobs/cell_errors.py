@@ -1,6 +1,6 @@
-"""The error of a notebook's cell as the log of its step shows it.
+"""Format the error of a notebook cell for the log of its step.
 
-It belongs to the program that executes a notebook, and imports nothing of hyperplane.
+Part of the program that executes notebooks; imports nothing else of hyperplane.
 """
 
 from __future__ import annotations
@@ -11,34 +11,35 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-#: Tags of cells that papermill adds to a notebook.
-_ADDED = {"injected-parameters", "papermill-error-cell-tag"}
+#: Tags of the cells that papermill adds to a notebook.
+_PAPERMILL_TAGS = {"injected-parameters", "papermill-error-cell-tag"}
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
-#: A frame of IPython, and one in an installed package or in Python itself.
+#: A stack frame as IPython shows it, and one in an installed package or in Python itself.
 _FRAME = re.compile(r"(?:File |Cell )")
 _INSTALLED = re.compile(
     r"File (?:\S*[/\\](?:site|dist)-packages[/\\]|\S*[/\\]lib(?:64)?[/\\]python\d|<frozen )"
 )
 _ARROW = re.compile(r"^-+> ", re.MULTILINE)
-#: Lines of a traceback that are shown whole, and frames and lines of a message in a summary.
-_SHORT, _FRAMES, _MESSAGE = 16, 6, 3
-#: Characters of a line in a summary: commands show the end of a log, and reasons its last line.
-_LINE = 400
+#: Maximum lines of a traceback that needs no summary, and frames and message lines of a summary.
+_MAX_SHORT_LINES, _MAX_FRAMES, _MAX_MESSAGE_LINES = 16, 6, 3
+#: Maximum characters of a line in a summary: commands show the end of a log, and reasons its last
+#: line.
+_MAX_LINE = 400
 
 
 def describe_error(name: str, cell: str, error: str, message: str, traceback: Sequence[str]) -> str:
-    """The text of a cell's error: all of its traceback, and a summary at the end if that is long.
+    """Format a cell's error: the whole traceback, followed by a summary if it is long.
 
     Parameters
     ----------
     name : str
         Name of the notebook.
     cell : str
-        The cell, as :func:`name_cell` gives it.
+        The cell, as :func:`name_cell` returns it.
     error, message : str
         Class and text of the exception.
     traceback : sequence of str
-        What IPython shows: a line, a title, one text for each frame, and the exception.
+        IPython's traceback: a line, a title, one text per frame, and the exception.
 
     Examples
     --------
@@ -52,58 +53,62 @@ def describe_error(name: str, cell: str, error: str, message: str, traceback: Se
     whole = "\n".join(blocks).strip("\n").splitlines()
     ends = {line.strip() for line in whole[-1:]}
     if not any(end.startswith(error) or last.endswith(end) for end in ends):
-        whole += _shortened(last)
-    is_short = len(whole) <= _SHORT and all(len(line) <= _LINE for line in whole)
+        whole += _shorten_message(last)
+    is_short = len(whole) <= _MAX_SHORT_LINES and all(len(line) <= _MAX_LINE for line in whole)
     if is_short and not any(map(_INSTALLED.match, blocks)):
         return "\n".join([f"{name}: {cell} failed", *whole])
     return "\n".join(
         [
-            f"{name}: the whole traceback of {cell}",
+            f"{name}: full traceback of {cell}",
             *whole,
             "",
             f"{name}: {cell} failed",
-            *_frames(blocks),
-            *_shortened(last),
+            *_summarize_frames(blocks),
+            *_shorten_message(last),
         ]
     )
 
 
-def _frames(blocks: Iterable[str]) -> list[str]:
-    """The first and the last frames of the user's own code, each with the line that it was at."""
+def _summarize_frames(blocks: Iterable[str]) -> list[str]:
+    """Return the first and last frames of the user's own code, each with its current line."""
     own = [block for block in blocks if _FRAME.match(block) and not _INSTALLED.match(block)]
-    shown = [_frame(block) for block in own]
-    if len(shown) > _FRAMES:
-        left_out = f"... {len(shown) - _FRAMES} frames more"
-        shown = [*shown[:1], [left_out], *shown[1 - _FRAMES :]]
+    shown = [_summarize_frame(block) for block in own]
+    if len(shown) > _MAX_FRAMES:
+        left_out = f"... {len(shown) - _MAX_FRAMES} more frames"
+        shown = [*shown[:1], [left_out], *shown[1 - _MAX_FRAMES :]]
     return [line for lines in shown for line in lines]
 
 
-def _frame(block: str) -> list[str]:
+def _summarize_frame(block: str) -> list[str]:
     title, *lines = block.splitlines()
-    return [_cut(line) for line in (title, *filter(_ARROW.match, lines))][:2]
+    return [_cut_line(line) for line in (title, *filter(_ARROW.match, lines))][:2]
 
 
-def _shortened(text: str) -> list[str]:
-    """The lines of a message, without the middle of a long one and the ends of long lines."""
-    lines = [_cut(line) for line in text.splitlines() if line.strip()]
-    return lines if len(lines) <= _MESSAGE + 1 else [*lines[:_MESSAGE], "...", lines[-1]]
+def _shorten_message(text: str) -> list[str]:
+    """Return the lines of a message without the middle of a long one; long lines are cut."""
+    lines = [_cut_line(line) for line in text.splitlines() if line.strip()]
+    return (
+        lines
+        if len(lines) <= _MAX_MESSAGE_LINES + 1
+        else [*lines[:_MAX_MESSAGE_LINES], "...", lines[-1]]
+    )
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _LINE else line[: _LINE - 3] + "..."
+def _cut_line(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
 
 
 def name_cell(output: Path, index: int, count: object) -> str:
-    """A cell by its number in the notebook as it was submitted.
+    """Name a cell by its number in the notebook as it was submitted.
 
     Parameters
     ----------
     output : Path
         The executed notebook.
     index : int
-        Number of the cell in it, from 0, without the cells that tell of an error.
+        Index of the cell in it, not counting papermill's error cells.
     count : int or None
-        What Jupyter shows beside the cell.
+        The execution count that Jupyter shows beside the cell.
 
     Examples
     --------
@@ -117,8 +122,8 @@ def name_cell(output: Path, index: int, count: object) -> str:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return f"cell {index + 1}{shown}"
     tags = [each for each in tags if "papermill-error-cell-tag" not in each]
-    before = sum(1 for each in tags[:index] if not each & _ADDED)
-    if index < len(tags) and tags[index] & _ADDED:
+    before = sum(1 for each in tags[:index] if not each & _PAPERMILL_TAGS)
+    if index < len(tags) and tags[index] & _PAPERMILL_TAGS:
         return f"the cell with the job's parameters, after cell {before}{shown}"
-    total = sum(1 for each in tags if not each & _ADDED)
+    total = sum(1 for each in tags if not each & _PAPERMILL_TAGS)
     return f"cell {before + 1} of {total}{shown}"

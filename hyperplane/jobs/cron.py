@@ -1,4 +1,4 @@
-"""The five fields of cron, read and checked."""
+"""Parse and validate cron expressions of five fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abb
 _DAYS = {
     name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
 }
-#: Field, lowest and highest number, and names.
+#: Name of the field, lowest and highest number, and names of values.
 _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}),
     ("hour", 0, 23, {}),
@@ -21,7 +21,7 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of the week", 0, 7, _DAYS),
 )
-#: What some write in place of five fields.
+#: Common abbreviations of five fields.
 _NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -35,32 +35,28 @@ _ITEM = re.compile(r"(\*|[a-z]+|\d+)(?:-([a-z]+|\d+))?(?:/(\d+))?", re.IGNORECAS
 
 
 @dataclass(frozen=True)
-class Cron:
-    """Five fields that say when.
+class CronExpression:
+    """A validated cron expression.
 
     Parameters
     ----------
     text : str
-        The fields with one blank between them.
+        The five fields separated by single blanks.
     warning : str
-        How it should have been written; empty when it was.
+        How the expression should have been written; empty if it was.
     """
 
     text: str
     warning: str = ""
 
 
-def read_cron(text: str) -> Cron:
-    """Read and check the five fields of cron.
+def parse_cron(text: str) -> CronExpression:
+    """Parse and validate a cron expression.
 
     Parameters
     ----------
     text : str
         Minute, hour, day of the month, month and day of the week.
-
-    Returns
-    -------
-    Cron
 
     Raises
     ------
@@ -69,69 +65,72 @@ def read_cron(text: str) -> Cron:
 
     Examples
     --------
-    >>> read_cron("*/30 8-18 * * mon-fri").text
+    >>> parse_cron("*/30 8-18 * * mon-fri").text
     '*/30 8-18 * * mon-fri'
-    >>> read_cron("*/30***").text
+    >>> parse_cron("*/30***").text
     '*/30 * * * *'
     """
     fields, warning = text.split(), ""
     if len(fields) == 1 and re.fullmatch(r"(\*(/\d+)?){4,5}", fields[0]):
         fields = re.findall(r"\*(?:/\d+)?", fields[0])
         fields += ["*"] * (5 - len(fields))
-        warning = f"--cron {text.strip()!r} is read as {' '.join(fields)!r}; write blanks between"
+        warning = f"--cron {text.strip()!r} is read as {' '.join(fields)!r}; put blanks between"
     if len(fields) != 5:
-        instead = _NICKNAMES.get(text.strip().lower())
+        replacement = _NICKNAMES.get(text.strip().lower())
         allowed = "five fields: minute, hour, day of the month, month, day of the week"
-        advice = f"write {instead!r}" if instead else "as '*/30 * * * *' for every half hour"
+        advice = f"write {replacement!r}" if replacement else "'*/30 * * * *' is every half hour"
         raise RequestError([Fault("--cron", repr(text), allowed, advice)])
     faults: list[Fault] = []
-    values = [_values(field, *about, faults) for field, about in zip(fields, _FIELDS, strict=True)]
-    if not faults and not _happens(fields, values):
-        allowed = "a day that there is"
-        faults.append(Fault("--cron", repr(text), allowed, f"no such month has day {fields[2]}"))
+    values = [
+        _parse_field(field, *bounds, faults) for field, bounds in zip(fields, _FIELDS, strict=True)
+    ]
+    if not faults and not _has_matching_day(fields, values):
+        allowed = "a day that exists"
+        advice = f"none of these months has a day {fields[2]}"
+        faults.append(Fault("--cron", repr(text), allowed, advice))
     check(faults)
-    return Cron(" ".join(fields), warning)
+    return CronExpression(" ".join(fields), warning)
 
 
-def _values(
+def _parse_field(
     field: str, name: str, low: int, high: int, names: dict[str, int], faults: list[Fault]
 ) -> set[int]:
-    """All numbers that a field stands for."""
+    """Return all numbers that a field matches."""
     numbers = f"numbers from {low} to {high}" + (f" or {', '.join(names)}" if names else "")
-    found: set[int] = set()
+    matching: set[int] = set()
 
-    def wrong(asked: str, allowed: str, advice: str = "") -> None:
-        faults.append(Fault(f"--cron, {name}", repr(asked), allowed, advice))
+    def add_fault(given: str, allowed: str, advice: str = "") -> None:
+        faults.append(Fault(f"--cron, {name}", repr(given), allowed, advice))
 
     for item in field.split(","):
         match = _ITEM.fullmatch(item)
         if match is None:
-            wrong(item, f"*, {numbers}, ranges as 1-5, steps as */2, and lists of them")
+            add_fault(item, f"*, {numbers}, ranges as 1-5, steps as */2, and lists of them")
             continue
         first, last, step = match.groups()
-        begin = low if first == "*" else _number(first, names)
-        end = _number(last, names) if last else (high if first == "*" else begin)
+        begin = low if first == "*" else _parse_number(first, names)
+        end = _parse_number(last, names) if last else (high if first == "*" else begin)
         if begin is None or end is None or not (low <= begin <= high and low <= end <= high):
-            wrong(item, numbers)
+            add_fault(item, numbers)
         elif first == "*" and last:
-            wrong(item, "a range of numbers", f"write {first}")
+            add_fault(item, "a range of numbers", f"write {first}")
         elif begin > end:
-            wrong(item, "a range that rises", f"write {first}-{high},{low}-{last}")
+            add_fault(item, "an ascending range", f"write {first}-{high},{low}-{last}")
         elif step and first != "*" and not last:
-            wrong(item, "a step of a range", f"write {first}-{high}/{step}")
+            add_fault(item, "a step of a range", f"write {first}-{high}/{step}")
         elif step and not 1 <= int(step) <= max(1, end - begin):
-            wrong(item, f"a step from 1 to {max(1, end - begin)}")
+            add_fault(item, f"a step from 1 to {max(1, end - begin)}")
         else:
-            found.update(range(begin, end + 1, int(step or 1)))
-    return found
+            matching.update(range(begin, end + 1, int(step or 1)))
+    return matching
 
 
-def _number(text: str, names: dict[str, int]) -> int | None:
+def _parse_number(text: str, names: dict[str, int]) -> int | None:
     return int(text) if text.isdecimal() else names.get(text.lower())
 
 
-def _happens(fields: Sequence[str], values: Sequence[set[int]]) -> bool:
-    """Whether there is such a day; a day of the week is one in any month."""
+def _has_matching_day(fields: Sequence[str], values: Sequence[set[int]]) -> bool:
+    """Whether the expression matches any date; days of the week occur in every month."""
     if fields[4] != "*":
         return True
     return min(values[2]) <= max(calendar.monthrange(2024, month)[1] for month in values[3])

@@ -1,4 +1,4 @@
-"""The variables that a step finds: its job, its parameters, its chunk and its secrets."""
+"""Environment variables of a step: its job, parameters, chunk and secrets."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from hyperplane.errors import Fault
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Step
-    from hyperplane.jobs.states import Job, Unit
+    from hyperplane.jobs.states import Job, WorkUnit
 
-PREFIX = "HYPERPLANE_JOB_PARAMETER_"
+PARAMETER_PREFIX = "HYPERPLANE_JOB_PARAMETER_"
 SECRET_PREFIX = "HYPERPLANE_CUSTOM_SECRET_KEY_"  # noqa: S105 - a name, and no secret
-#: Where a notebook notes the cell that runs.
+#: File in which a notebook step records the cell that it executes.
 PROGRESS = "HYPERPLANE_JOB_PROGRESS"
-#: Parameters as JSON, for the cell of a notebook.
+#: All parameters as JSON, for the parameter cell of a notebook.
 PARAMETERS = "HYPERPLANE_JOB_PARAMETERS"
-#: The kernel that a step chooses for its notebook.
+#: Kernel that a step selects for its notebook.
 KERNEL = "HYPERPLANE_JOB_KERNEL"
 #: Arguments of ``initialize_cluster``, as JSON.
 CLUSTER = "HYPERPLANE_CLUSTER"
 
-#: Bytes: Linux takes no variable of 128 KiB.
-_LONGEST = 120_000
+#: Maximum bytes of a variable: Linux accepts less than 128 KiB.
+_MAX_BYTES = 120_000
 
-#: Variables that decide which code runs, for whom and with whose rights: no parameter sets them.
+#: Variables that decide which code runs, for which user and with which permissions; parameters
+#: cannot set them.
 _PROTECTED = re.compile(
     r"PATH|HOME|SHELL|USER|LOGNAME|USERNAME|PWD|OLDPWD|IFS|ENV|ENV_?FILE|TMPDIR|TMP|TEMP|LANG|"
     r"LANGUAGE|TZ|TZDIR|PS[0-9]|CDPATH|SHELLOPTS|PROMPT_COMMAND|HOSTNAME|DISPLAY|MAIL|EDITOR|PAGER|"
@@ -43,18 +44,18 @@ _PROTECTED = re.compile(
 )
 
 
-def cleaned(name: str) -> str:
-    """The name of a variable: upper case, and ``_`` for all that is no letter or digit."""
+def variable_name(name: str) -> str:
+    """Convert to a variable name: upper case, with ``_`` for other characters."""
     return re.sub("[^A-Z0-9]", "_", name.upper())
 
 
-def protected(name: str) -> bool:
-    """Whether a variable is one that no parameter may set."""
+def is_protected(name: str) -> bool:
+    """Whether parameters must not set a variable."""
     return bool(_PROTECTED.fullmatch(name)) or name[:1].isdigit()
 
 
 def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
-    """What keeps parameters from being variables."""
+    """Return why parameters cannot be environment variables."""
     faults: list[Fault] = []
     seen: dict[str, str] = {}
     sizes: list[int] = []
@@ -63,36 +64,36 @@ def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
         if not isinstance(name, str) or not name.strip() or not _is_utf8(name):
             faults.append(Fault(where, ascii(name)[:80], "a name that is text"))
             continue
-        variable = cleaned(name)
+        variable = variable_name(name)
         if variable in seen:
-            allowed = f"names that differ as variables: {seen[variable]!r} is {variable}, too"
+            allowed = f"names that differ as variables; {seen[variable]!r} is {variable}, too"
             faults.append(Fault(where, repr(name), allowed))
         seen[variable] = name
         try:
-            text = as_text({name: value})[name]
+            text = parameters_as_text({name: value})[name]
         except (TypeError, ValueError, RecursionError):
-            allowed = "text, a number, true or false, or what JSON can hold"
+            allowed = "text, a number, true or false, or another JSON value"
             faults.append(Fault(where, type(value).__name__, allowed))
             continue
         if value is None:
-            faults.append(Fault(where, "None", "a value", "leave it out, or give ''"))
+            faults.append(Fault(where, "None", "a value", "omit the parameter, or pass ''"))
         elif "\0" in text:
-            faults.append(Fault(where, "text with a zero byte", "text without"))
+            faults.append(Fault(where, "text with a NUL character", "text without NUL characters"))
         elif not _is_utf8(text):
-            faults.append(Fault(where, "text with a lone surrogate", "text that UTF-8 can hold"))
+            faults.append(Fault(where, "text with a lone surrogate", "text that UTF-8 can encode"))
         else:
             sizes.append(len(_as_json({name: text}).encode()))
             faults += _size_faults(where, sizes[-1])
-    if sizes and max(sizes) <= _LONGEST:
+    if sizes and max(sizes) <= _MAX_BYTES:
         faults += _size_faults("parameters", sum(sizes))
     return faults
 
 
 def _size_faults(where: str, size: int) -> list[Fault]:
-    if size <= _LONGEST:
+    if size <= _MAX_BYTES:
         return []
-    allowed = f"at most {_LONGEST} bytes of JSON: a variable of the environment holds no more"
-    return [Fault(where, f"{size} bytes", allowed, "write a file and give its path")]
+    allowed = f"at most {_MAX_BYTES} bytes of JSON, the limit of an environment variable"
+    return [Fault(where, f"{size} bytes", allowed, "write the value to a file and pass its path")]
 
 
 def _is_utf8(text: str) -> bool:
@@ -103,8 +104,8 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as texts, as the documented interface sends them."""
+def parameters_as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Convert parameters to text, as the documented interface sends them."""
     return {
         name: value if isinstance(value, str) else _as_json(value)
         for name, value in parameters.items()
@@ -112,45 +113,45 @@ def as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parameter_variables(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Parameters as variables: each with the prefix, and by itself where that is no harm."""
-    found: dict[str, str] = {}
+    """Return parameters as variables: with the prefix, and bare unless protected."""
+    variables: dict[str, str] = {}
     for name, value in parameters.items():
-        variable = cleaned(name)
-        found[PREFIX + variable] = value
-        if not protected(variable):
-            found[variable] = value
-    return found
+        variable = variable_name(name)
+        variables[PARAMETER_PREFIX + variable] = value
+        if not is_protected(variable):
+            variables[variable] = value
+    return variables
 
 
-def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
-    """What a step finds in its environment beyond that of whoever submitted the job."""
+def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[str, str]:
+    """Return the variables of a step beyond the environment of the submission."""
     parameters = dict(job.parameters)
-    found = {
+    variables = {
         "HYPERPLANE_JOB_ID": job.id,
         "HYPERPLANE_JOB_RUN_ID": job.run_id,
         "HYPERPLANE_JOB_NAME": job.name,
         "HYPERPLANE_JOB_STEP": step.name,
         "HYPERPLANE_JOB_FOLDER": job.folder,
-        # Lines of the log come as they are written.
+        # Unbuffered, so that the log is up to date.
         "PYTHONUNBUFFERED": "1",
     }
     if unit.chunks:
         parameters["chunk_id"] = str(unit.chunk)
-        found["HYPERPLANE_SHARD_INDEX"] = str(unit.chunk)
-        found["HYPERPLANE_SHARD_COUNT"] = str(unit.chunks)
+        variables["HYPERPLANE_SHARD_INDEX"] = str(unit.chunk)
+        variables["HYPERPLANE_SHARD_COUNT"] = str(unit.chunks)
         if step.foreach:
             parameters["item"] = step.foreach[unit.chunk]
     if pieces > 1:
         parameters["pieces"] = str(pieces)
     if step.kernel is not None:
-        found[KERNEL] = step.kernel
-    found |= parameter_variables(parameters)
-    found[PARAMETERS] = _as_json(parameters)
-    return {**found, **step.env}
+        variables[KERNEL] = step.kernel
+    variables |= parameter_variables(parameters)
+    variables[PARAMETERS] = _as_json(parameters)
+    return {**variables, **step.env}
 
 
-def grown(step: Step, times: int) -> dict[str, str]:
-    """The variable with the step's cluster, larger after it ran out of memory."""
+def cluster_variable(step: Step, times: int) -> dict[str, str]:
+    """Return the variable with the step's cluster, with more memory after running out of it."""
     if step.cluster is None:
         return {}
     cluster = dict(step.cluster)
@@ -160,49 +161,41 @@ def grown(step: Step, times: int) -> dict[str, str]:
     return {CLUSTER: json.dumps(cluster)}
 
 
-def secrets(
+def find_secrets(
     names: Iterable[str], environment: Mapping[str, str], folder: str
 ) -> tuple[dict[str, str], list[str]]:
-    """The values of secrets, from the environment or from files, and the names without one."""
-    found: dict[str, str] = {}
+    """Return the values of secrets from the environment or files, and the missing names."""
+    values: dict[str, str] = {}
     missing: list[str] = []
     for name in names:
-        value = environment.get(name) or environment.get(cleaned(name)) or _in_file(folder, name)
+        value = (
+            environment.get(name)
+            or environment.get(variable_name(name))
+            or _read_secret_file(folder, name)
+        )
         if value is None:
             missing.append(name)
         else:
-            found[name] = value
-    return found, missing
+            values[name] = value
+    return values, missing
 
 
 def secret_variables(values: Mapping[str, str]) -> dict[str, str]:
-    """Secrets as the variables that steps know."""
-    plain = {cleaned(name): value for name, value in values.items()}
+    """Return the variables in which steps find secrets."""
+    plain = {variable_name(name): value for name, value in values.items()}
     return {
         **{SECRET_PREFIX + name: value for name, value in plain.items()},
-        **{name: value for name, value in plain.items() if not protected(name)},
+        **{name: value for name, value in plain.items() if not is_protected(name)},
         **{name: value for name, value in values.items() if name.isidentifier()},
     }
 
 
-def hidden_from(
+def without_other_secrets(
     step: Step, steps: Iterable[Step], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """An environment without the secrets of other steps.
+    """Remove the secrets of other steps from an environment.
 
-    Parameters
-    ----------
-    step : Step
-        Who shall see it.
-    steps : iterable of Step
-        All steps of the job.
-    environment : mapping of str to str
-        That of whoever submitted the job.
-
-    Returns
-    -------
-    dict
-        All of it but the variables of secrets that ``step`` does not name, in any spelling.
+    Returns all variables except those of secrets that ``step`` does not name, in any spelling.
 
     Examples
     --------
@@ -212,17 +205,19 @@ def hidden_from(
     >>> hidden_from(two, [one, two], {"DB_PASSWORD": "...", "PATH": "/bin"})
     {'PATH': '/bin'}
     """
-    of_all = {spelled for other in steps for name in other.secrets for spelled in _spellings(name)}
-    hidden = of_all - {spelled for name in step.secrets for spelled in _spellings(name)}
+    of_all = {
+        spelled for other in steps for name in other.secrets for spelled in _secret_spellings(name)
+    }
+    hidden = of_all - {spelled for name in step.secrets for spelled in _secret_spellings(name)}
     return {name: value for name, value in environment.items() if name not in hidden}
 
 
-def _spellings(name: str) -> set[str]:
-    """The variables in which a secret may be."""
-    return {name, cleaned(name), SECRET_PREFIX + cleaned(name)}
+def _secret_spellings(name: str) -> set[str]:
+    """Return the variables that may hold a secret."""
+    return {name, variable_name(name), SECRET_PREFIX + variable_name(name)}
 
 
-def _in_file(folder: str, name: str) -> str | None:
+def _read_secret_file(folder: str, name: str) -> str | None:
     try:
         return Path(folder, name).read_text().rstrip("\n")
     except (OSError, ValueError):

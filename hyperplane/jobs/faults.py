@@ -1,4 +1,4 @@
-"""Whether a step that failed may pass next time, by its exit code and the end of its log."""
+"""Classify failures of steps by exit code and the end of the log."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import re
 import signal
 from pathlib import Path
 
-#: Kinds of faults: of what it was given, of memory, and those that may pass.
-INPUT, MEMORY, PASSING = "input", "memory", "passing"
-#: Bytes at the end of a log that are looked at.
-_TAIL = 8192
+#: Kinds of failures: of the input, of memory, and transient ones.
+INPUT, MEMORY, TRANSIENT = "input", "memory", "passing"
+#: Bytes at the end of a log that are examined.
+_TAIL_BYTES = 8192
 
-#: By convention: wrong usage, data or configuration (sysexits.h), no such program, no right.
+#: By convention: usage, data or configuration errors (sysexits.h), program not found, not
+#: executable.
 _INPUT_CODES = {2, 64, 65, 66, 67, 68, 72, 76, 77, 78, 126, 127}
 _MEMORY = re.compile(
     r"\b(MemoryError|OutOfMemory\w*|WorkerOutOfMemory|KilledWorker|ArrowMemoryError)\b|"
     r"std::bad_alloc|Cannot allocate memory|heap out of memory"
 )
-#: What an HTTP library says of an answer that may be another one next time.
-_PASSING_HTTP = re.compile(
+#: Message of an HTTP library about a response that may succeed next time.
+_TRANSIENT_HTTP = re.compile(
     r"\b(408|425|429|500|502|503|504)\b[^\n]{0,40}\b(error|too many|unavailable|timeout|gateway)",
     re.IGNORECASE,
 )
-#: Errors of Python that the same program will meet again.
+#: Python errors that the same program will raise again.
 _INPUT_ERRORS = {
     "SyntaxError", "IndentationError", "TabError", "NameError", "UnboundLocalError", "ImportError",
     "ModuleNotFoundError", "TypeError", "ValueError", "AttributeError", "AssertionError",
@@ -31,26 +32,26 @@ _INPUT_ERRORS = {
     "ValidationError", "RequestError", "UnknownPool", "DoesNotFit", "ConfigError", "MissingPackage",
     "OutputExists", "DataError", "BadLines", "WrongType", "PapermillMissingParameterException",
 }  # fmt: skip
-#: The last line of a traceback: the name of the error, perhaps with its module.
+#: The last line of a traceback: the exception's name, possibly qualified.
 _ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*)(?::|$)", re.MULTILINE)
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def kind_of(exit_code: int | None, log: str) -> str:
-    r"""The kind of fault that ended an attempt.
+def classify_failure(exit_code: int | None, log: str) -> str:
+    r"""Return the kind of failure that ended an attempt.
 
     Parameters
     ----------
     exit_code : int or None
-        Negative for a signal; None when the process left none, so that it was killed.
+        Negative for a signal; None if the process was killed without leaving one.
     log : str
-        The end of what it wrote.
+        The end of its log.
 
     Returns
     -------
     str
-        ``"input"``: trying again makes no sense; ``"memory"``: it ran out of memory, or was
-        killed as the system does then; ``"passing"``: anything else.
+        ``"input"``: a retry makes no sense; ``"memory"``: it ran out of memory, or was killed by
+        SIGKILL; ``"passing"``: any other, possibly transient, failure.
 
     Examples
     --------
@@ -64,39 +65,39 @@ def kind_of(exit_code: int | None, log: str) -> str:
     if exit_code == -signal.SIGKILL or (exit_code != 0 and _MEMORY.search(log)):
         return MEMORY
     if exit_code is None:
-        return PASSING
+        return TRANSIENT
     if exit_code in _INPUT_CODES:
         return INPUT
-    if _PASSING_HTTP.search(log):
-        return PASSING
-    return INPUT if _error_in(log) in _INPUT_ERRORS else PASSING
+    if _TRANSIENT_HTTP.search(log):
+        return TRANSIENT
+    return INPUT if _last_error_name(log) in _INPUT_ERRORS else TRANSIENT
 
 
-def reason_of(exit_code: int | None, log: str) -> str:
-    """One line on why an attempt failed."""
+def describe_failure(exit_code: int | None, log: str) -> str:
+    """Describe in one line why an attempt failed."""
     if exit_code is None:
-        return "its process was killed"
+        return "the process was killed and left no exit code"
     if exit_code == -signal.SIGKILL:
-        return "ended by SIGKILL, as what needs more memory than there is"
+        return "ended by SIGKILL; the likely cause is a lack of memory"
     if exit_code < 0:
-        return f"ended by {_signal(-exit_code)}"
+        return f"ended by {_signal_name(-exit_code)}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = f": {lines[-1][:300]}" if lines else ""
     return f"exit code {exit_code}{last}"
 
 
-def tail(log: Path) -> str:
-    """The end of a log, without colours."""
+def read_tail(log: Path) -> str:
+    """Return the end of a log without color codes."""
     try:
         with log.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, 2) - _TAIL))
-            return _COLOURS.sub("", opened.read().decode(errors="replace"))
+            opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
+            return _COLORS.sub("", opened.read().decode(errors="replace"))
     except OSError:
         return ""
 
 
-def _error_in(log: str) -> str:
-    """The name of the last error of a traceback at the end of a log."""
+def _last_error_name(log: str) -> str:
+    """Return the name of the last exception in a log."""
     found = _ERROR.findall(log) if "Traceback" in log or "Error" in log else []
     names = [
         name for name in found if name.endswith(("Error", "Exception")) or name in _INPUT_ERRORS
@@ -104,7 +105,7 @@ def _error_in(log: str) -> str:
     return names[-1] if names else ""
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

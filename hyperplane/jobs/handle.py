@@ -1,4 +1,4 @@
-"""A job in the hands of whoever submitted it."""
+"""Handle of a submitted job."""
 
 from __future__ import annotations
 
@@ -21,112 +21,112 @@ from hyperplane.errors import (
 )  # fmt: skip
 from hyperplane.jobs import calls, outputs, submitting
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.public_calls import check_call
 from hyperplane.tables import as_html, as_text
 from hyperplane.units import in_seconds, is_truth_value, whole_number
 
-#: Seconds between looks at a job.
-_LOOK = 0.1
-#: Seconds that may be waited: some thirty years.
-_LONGEST = 1e9
+#: Seconds between polls of a job.
+_POLL_SECONDS = 0.1
+#: Maximum timeout in seconds, about thirty years.
+_MAX_TIMEOUT = 1e9
 
 
 @check_call
 class JobHandle:
-    """A job that was submitted; it goes on whether or not this object is there.
+    """Handle of a submitted job; the job is independent of this object.
 
     Parameters
     ----------
     job_id : str or Submitted
-        Its id, or the beginning of it, or what submitting it gave.
+        The id or a unique prefix of it, or the result of the submission.
 
     Raises
     ------
     JobError
-        When there is no such job.
+        If there is no such job.
     """
 
     def __init__(self, job_id: str | submitting.Submitted) -> None:
-        self._store = the_store()
-        self.id = self._store.get(submitting.id_of(job_id)).id
+        self._store = open_store()
+        self.id = self._store.get(submitting.to_job_id(job_id)).id
 
     @property
     def job(self) -> Job:
-        """What is kept of it now."""
+        """Current state of the job in the store."""
         return self._store.get(self.id)
 
     @property
     def status(self) -> str:
-        """One of the documented ones, such as ``"in progress"``."""
+        """One of the documented statuses, such as ``"in progress"``."""
         return self.job.status
 
     @property
     def attempts(self) -> list[Attempt]:
-        """All attempts at its steps."""
+        """All attempts at the steps of the job."""
         return self._store.attempts(self.id)
 
     @check_call
     def wait(self, timeout: float | str | None = None) -> str:
-        """Wait until it has ended.
+        """Wait until the job has ended, and return its status.
 
         Parameters
         ----------
         timeout : float or str, optional
-            Seconds, or text such as ``"10 min"``; the job goes on after them.
+            Seconds, or text such as ``"10 min"``; the job continues after a timeout.
 
         Returns
         -------
         str
-            Its status.
+            The status of the job.
 
         Raises
         ------
         RequestError
-            When ``timeout`` is no time.
+            If ``timeout`` is not a duration.
         TimeoutError
-            When it has not ended in that time.
+            If the job has not ended in time.
         """
-        limit = _limit(timeout)
+        limit = _timeout_seconds(timeout)
         deadline = None if limit is None else time.monotonic() + limit
-        submitting.look_after(self._store)
+        submitting.ensure_supervisor(self._store)
         looked = time.monotonic()
         while not (job := self.job).processed:
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it goes on")
+                raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it continues")
             if time.monotonic() - looked > 5:
-                submitting.look_after(self._store)
+                submitting.ensure_supervisor(self._store)
                 looked = time.monotonic()
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
         return job.status
 
     @check_call
     def result(self, timeout: float | str | None = None) -> Any:
-        """Wait until it is done, and return what it has to give.
+        """Wait until the job is done, and return its result.
 
         Parameters
         ----------
         timeout : float or str, optional
-            Seconds, or text such as ``"10 min"``; the job goes on after them.
+            Seconds, or text such as ``"10 min"``; the job continues after a timeout.
 
         Returns
         -------
         object
-            What the function returned, for a job made of one; else what a step has set with
-            ``set_current_job_output``, or None.
+            The return value of the function, for a job made from one; else the output that a step
+            has set with ``set_current_job_output``, or None.
 
         Raises
         ------
         JobFailed, JobCancelled, JobTimeout
-            When it did not end well; with the end of the log.
+            If the job did not succeed; the message has the end of the log.
         TimeoutError
-            When it has not ended in that time.
+            If the job has not ended in time.
         """
         self.wait(timeout)
         job = self.job
         if job.status == DONE:
-            return calls.result_of(job) if calls.is_call(job) else job.output
+            return calls.load_result(job) if calls.is_function_job(job) else job.output
         kinds: dict[str, type[JobError]] = {CANCELLED: JobCancelled, TIMED_OUT: JobTimeout}
         kind = kinds.get(job.status, JobFailed)
         last = self.logs(lines=20)
@@ -134,38 +134,38 @@ class JobHandle:
 
     @check_call
     def cancel(self) -> None:
-        """End it, with all processes of its steps."""
+        """Cancel the job and end all processes of its steps."""
         submitting.cancel(self.id)
 
     @check_call
     def resume(self) -> JobHandle:
-        """Go on from its finished steps, after it has failed."""
+        """Resume the failed job from its finished steps."""
         submitting.resume(self.id)
         return self
 
     @check_call
     def logs(self, step: str | None = None, *, lines: int | None = None) -> str:
-        """What the last attempt at a step wrote.
+        """Return the log of the last attempt at a step.
 
         Parameters
         ----------
         step : str, optional
-            Its name; by default the step that failed at last, or else one that runs, or else the
-            one that ended last. The same is chosen among the chunks of a step.
+            Name of the step; by default the step that failed last, else one that is running, else
+            the one that ended last. Among the chunks of a step the same rule applies.
         lines : int, optional
-            Only so many at the end.
+            Number of lines at the end; all by default.
 
         Raises
         ------
         JobError
-            When there is no such step, or the log is not there.
+            If there is no such step, or its log is missing.
         RequestError
-            When ``lines`` is not a number of lines.
+            If ``lines`` is not a number of lines.
         """
         faults = []
         number = whole_number(lines)
         if lines is not None and (number is None or number < 0):
-            faults.append(Fault("lines", repr(lines)[:80], "a whole number from 0"))
+            faults.append(Fault("lines", repr(lines)[:80], "a whole number, at least 0"))
         asked: Any = step
         if not isinstance(asked, str | None):
             faults.append(Fault("step", repr(asked)[:80], "the name of a step"))
@@ -173,19 +173,19 @@ class JobHandle:
         found = [one for one in self.attempts if one.log and step in (None, one.step)]
         if step is not None and not found:
             names = ", ".join(repr(one.name) for one in self.job.pipeline.steps)
-            raise JobError(self.id, f"step {step!r} has written nothing; the steps are {names}")
+            raise JobError(self.id, f"step {step!r} has no log; the steps are {names}")
         if not found:
             return ""
-        log = Path(self.job.folder, _telling(found).log)
+        log = Path(self.job.folder, _most_relevant(found).log)
         try:
-            return outputs.last_lines(log, number)
+            return outputs.read_last_lines(log, number)
         except OSError as error:
             wrong = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{wrong}; it ran on {self.job.machine}") from error
 
     @check_call
     def as_rows(self) -> list[tuple[str, str]]:
-        """Labels and texts."""
+        """Return labels and texts that describe the job and its steps."""
         job = self.job
         rows = [("job", f"{job.name} ({job.id})"), ("status", job.status)]
         rows += [("reason", job.reason)] if job.reason else []
@@ -197,8 +197,8 @@ class JobHandle:
             for one in of_step:
                 counts[one.status] += 1
             many = step.chunk_count
-            said = ", ".join(f"{n} {status}" if many else status for status, n in counts.items())
-            rows.append((step.name, (said or "waits") + (f" of {many}" if many else "")))
+            text = ", ".join(f"{n} {status}" if many else status for status, n in counts.items())
+            rows.append((step.name, (text or "waits") + (f" of {many}" if many else "")))
         return rows
 
     def __str__(self) -> str:
@@ -210,19 +210,19 @@ class JobHandle:
         return as_html(self.as_rows())
 
 
-def _limit(timeout: Any) -> float | None:
-    """A timeout in seconds; None for no limit."""
+def _timeout_seconds(timeout: Any) -> float | None:
+    """Return a timeout in seconds, or None for no limit."""
     seconds = in_seconds(timeout)
     is_number = isinstance(seconds, Real) and not is_truth_value(seconds)
-    # A time that has passed already is a right one: programs subtract.
-    if seconds is None or (is_number and (abs(seconds) < _LONGEST or seconds == math.inf)):
+    # Negative timeouts are accepted: programs subtract.
+    if seconds is None or (is_number and (abs(seconds) < _MAX_TIMEOUT or seconds == math.inf)):
         return cast("float | None", seconds)
-    allowed = f"seconds below {_LONGEST:g}, text such as '10 min', or None for no limit"
+    allowed = f"fewer than {_MAX_TIMEOUT:g} seconds, text such as '10 min', or None for no limit"
     raise RequestError([Fault("timeout", repr(timeout)[:80], allowed)])
 
 
-def _telling(attempts: Iterable[Attempt]) -> Attempt:
-    """The attempt to show: the last one of its step or chunk, and a failed one if there is any."""
+def _most_relevant(attempts: Iterable[Attempt]) -> Attempt:
+    """Return the last attempt at a step or chunk, a failed one if there is any."""
     last = {
         (one.step, one.chunk): one for one in sorted(attempts, key=lambda one: one.number)
     }.values()
@@ -243,30 +243,31 @@ def submit(
     runner: str = "local",
     runner_options: Mapping[str, Any] | None = None,
 ) -> JobHandle:
-    r"""Submit a pipeline job, which goes on when this session ends.
+    r"""Submit a pipeline job, which continues when this session ends.
 
     Parameters
     ----------
     pipeline : path or Pipeline
-        A pipeline file, a single script or notebook, or steps made in Python.
+        A pipeline file, a single script or notebook, or a pipeline built in Python.
     name : str, optional
-        Up to 63 letters, digits and ``. _ -``; one is made up by default.
+        Up to 63 letters, digits and ``. _ -``; generated by default.
     job_type : str, optional
         A label of the job.
     timeout : float or str, optional
-        Seconds, or text such as ``"2 hours"``, from now until it must have ended; -1 for no limit.
+        Seconds, or text such as ``"2 hours"``, from submission until the job must have ended; -1
+        for no limit.
     active_timeout : float or str, optional
-        The same from when its first step starts; -1 for no limit.
+        The same, from the start of the first step.
     max_retries : int, optional
-        How often it is tried again, from its finished steps, after a fault that may pass.
+        Number of retries, from the finished steps, after a failure that may be transient.
     parameters : mapping, optional
-        Names and values; each step finds them in its environment, a notebook in a cell, too.
+        Names and values; each step finds them in its environment, notebooks also in a cell.
     runner : {"local", "slurm", "kubernetes"}
-        Where its steps run: as processes of this machine, batch jobs of Slurm, or pods.
+        Where the steps run: processes on this machine, Slurm batch jobs, or pods.
     runner_options : mapping, optional
-        For Kubernetes, settings of the engine of that name, such as ``image`` and ``namespace``,
-        in place of those of the configuration; and ``root``, the folder of the image with the
-        pipeline's files, without which each step's own file goes with it.
+        For Kubernetes: settings of the engine of that name, such as ``image`` and ``namespace``, in
+        place of the configured ones; and ``root``, the folder of the image with the pipeline's
+        files, without which the file of each step is sent along with it.
 
     Returns
     -------
@@ -276,13 +277,12 @@ def submit(
     Raises
     ------
     RequestError
-        With all that is wrong with the pipeline and with the call; nothing was submitted.
+        With every fault of the pipeline and of the call; nothing was submitted.
 
     Warns
     -----
     UserWarning
-        For each slip that may be none: of the file, of parameters that notebooks do not name, of
-        the label.
+        For each possible mistake in the file, in the label, or in parameters that no step uses.
 
     Examples
     --------
@@ -305,4 +305,4 @@ def submit(
         runner=runner,
         runner_options=runner_options,
     )
-    return JobHandle(submitting.send(made, runner_options=runner_options).id)
+    return JobHandle(submitting.submit_job(made, runner_options=runner_options).id)

@@ -1,4 +1,4 @@
-"""Where the state and the logs of jobs are on this machine."""
+"""Folder and store of this user's jobs."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from typing import TYPE_CHECKING
 
 from hyperplane import config
 from hyperplane.errors import JobStoreError
-from hyperplane.jobs.backoff import may_pass
+from hyperplane.jobs.backoff import is_retryable
 from hyperplane.optional import need
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
 
-def home() -> Path:
-    """The folder of this user for jobs, closed to everybody else.
+def jobs_folder() -> Path:
+    """Return this user's private folder for jobs, created if needed.
 
     Raises
     ------
     JobStoreError
-        When it cannot be made, or belongs to another user.
+        If it cannot be created, or belongs to another user.
     """
-    told = config.jobs().home
+    configured = config.jobs().home
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    # Not the current folder: the supervisor has another one.
-    folder = Path.home() / Path(told).expanduser() if told else Path(state, "hyperplane")
+    # Relative to the home folder: the supervisor has another current folder.
+    folder = (
+        Path.home() / Path(configured).expanduser() if configured else Path(state, "hyperplane")
+    )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077:
@@ -39,35 +41,35 @@ def home() -> Path:
             raise PermissionError(errno.EACCES, "it belongs to another user")
         return folder.resolve()
     except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        wrong = f"the folder cannot be used ({said}); set hyperplane.jobs.home to one of yours"
-        raise JobStoreError(str(folder), wrong, passing=may_pass(error)) from error
+        cause = error.strerror if isinstance(error, OSError) else error
+        wrong = f"cannot use this folder ({cause}); set hyperplane.jobs.home to a folder of yours"
+        raise JobStoreError(str(folder), wrong, passing=is_retryable(error)) from error
 
 
-def the_store() -> JobStore:
-    """The store that the configuration names.
+def open_store() -> JobStore:
+    """Open the configured job store.
 
     Raises
     ------
     MissingPackage
-        When the packages for jobs are not installed.
+        If the packages for jobs are not installed.
     """
     need("sqlalchemy", "jobs")
-    # A connection does not survive a fork.
-    return _opened(store_url(), os.getpid())
+    # Cached per process: a connection does not survive a fork.
+    return _open_cached(store_url(), os.getpid())
 
 
 def store_url() -> str:
-    """The URL of the store; a path that is relative is one of the folder of jobs."""
-    told = config.jobs().store or "sqlite:///jobs.db"
-    scheme, mark, path = told.partition(":///")
+    """Return the URL of the store; relative SQLite paths are relative to the jobs folder."""
+    configured = config.jobs().store or "sqlite:///jobs.db"
+    scheme, mark, path = configured.partition(":///")
     if scheme.startswith("sqlite") and mark and path and not path.startswith(("/", ":")):
-        return f"{scheme}:///{home() / path}"
-    return told
+        return f"{scheme}:///{jobs_folder() / path}"
+    return configured
 
 
 @functools.lru_cache(maxsize=4)
-def _opened(url: str, process: int) -> JobStore:
+def _open_cached(url: str, process: int) -> JobStore:
     del process
     from hyperplane.jobs.store import JobStore
 
@@ -75,10 +77,10 @@ def _opened(url: str, process: int) -> JobStore:
 
 
 def this_machine() -> str:
-    """By whom and where jobs are submitted, as a team's store tells them apart."""
-    # Not by the environment, which keeps the name of another user with `sudo -E`.
+    """Return ``user@host``, which identifies the submitter in a shared store."""
+    # Not from the environment, which keeps another user's name with ``sudo -E``.
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # containers often run as a number that has no name
+    except KeyError:  # containers often run under a user id without a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"

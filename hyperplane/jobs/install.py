@@ -10,43 +10,33 @@ import venv
 from pathlib import Path
 
 
-def install(requirements: Path, place: Path) -> int:
-    """Make an environment that has these packages and all of ours; whoever comes second waits.
+def install(requirements: Path, folder: Path) -> int:
+    """Install packages into an environment that also has all packages of this one.
 
-    Parameters
-    ----------
-    requirements : Path
-        A file for pip.
-    place : Path
-        Folder of the environment.
-
-    Returns
-    -------
-    int
-        The exit code of pip.
+    The folder is locked: concurrent calls wait. Returns the exit code of pip.
     """
-    place.mkdir(parents=True, exist_ok=True)
-    complete = place / "complete"
-    with (place / "lock").open("w") as lock:
+    folder.mkdir(parents=True, exist_ok=True)
+    complete = folder / "complete"
+    with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if complete.exists():
             return 0
-        venv.create(place, with_pip=False, symlinks=True)
-        python = place / "bin" / "python"
-        # What is installed here is found, too, after what is asked for.
-        (_packages(place) / "hyperplane-parent.pth").write_text(
+        venv.create(folder, with_pip=False, symlinks=True)
+        python = folder / "bin" / "python"
+        # This environment's packages come after those of the requirements.
+        (_site_packages(folder) / "hyperplane-parent.pth").write_text(
             f"{sysconfig.get_path('purelib')}\n"
         )
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
-        asked = ["--disable-pip-version-check", "-r", str(requirements)]
-        code = subprocess.run([*pip, *asked], check=False).returncode  # noqa: S603 - pip, a list
+        options = ["--disable-pip-version-check", "-r", str(requirements)]
+        code = subprocess.run([*pip, *options], check=False).returncode  # noqa: S603 - pip, a list
         if code == 0:
             complete.touch()
         return code
 
 
-def _packages(place: Path) -> Path:
-    variables = {"base": str(place), "platbase": str(place)}
+def _site_packages(folder: Path) -> Path:
+    variables = {"base": str(folder), "platbase": str(folder)}
     return Path(sysconfig.get_path("purelib", "venv", variables))
 
 

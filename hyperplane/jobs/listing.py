@@ -1,4 +1,4 @@
-"""Which jobs there are."""
+"""List the submitted jobs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.definition.wording import did_you_mean
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.definition.wording import suggest_names
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import (
     CANCELLED,
     DONE,
@@ -18,11 +18,11 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Job,
 )  # fmt: skip
-from hyperplane.jobs.submitting import look_after
+from hyperplane.jobs.submitting import ensure_supervisor
 from hyperplane.public_calls import check_call
 
-#: Databases take no larger number.
-_MOST = 2**31 - 1
+#: Largest integer that all databases accept.
+_MAX_LIMIT = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
 
@@ -34,28 +34,29 @@ def list_jobs(
     schedule: str | None = None,
     limit: int | None = 20,
 ) -> list[Job]:
-    """The jobs that were submitted, the last first.
+    """List submitted jobs, most recent first.
 
     Parameters
     ----------
     status : str or iterable of str, optional
-        Only jobs with this status, as ``"in progress"`` or ``"in-progress"``, or with one of these.
+        Only jobs with this status, such as ``"in progress"`` or ``"in-progress"``, or with one of
+        these.
     name : str, optional
         Only jobs of this name.
     schedule : str, optional
         Only runs of this schedule.
     limit : int, optional
-        At most so many; None for all.
+        Maximum number of jobs; None for all.
 
     Returns
     -------
     list of Job
-        As they stand now. Where a team has one store, also those of others and of other machines.
+        Their current state. In a store shared by a team, also jobs of other users and machines.
 
     Raises
     ------
     RequestError
-        When there is no such status, or the limit is none.
+        If a status is unknown or the limit is invalid.
 
     Examples
     --------
@@ -70,15 +71,15 @@ def list_jobs(
             [status] if isinstance(status, str) else list(() if status is None else status)
         )
     except TypeError:
-        given = [status]  # it is no status, and told as such
-    asked = [str(one).replace("-", " ").replace("_", " ") for one in given]
+        given = [status]  # reported below as an unknown status
+    statuses = [str(one).replace("-", " ").replace("_", " ") for one in given]
     faults = [
-        Fault("status", repr(one), f"one of {', '.join(STATUSES)}", did_you_mean(one, STATUSES))
-        for one in asked
+        Fault("status", repr(one), f"one of {', '.join(STATUSES)}", suggest_names(one, STATUSES))
+        for one in statuses
         if one not in STATUSES
     ]
     if limit is not None and (
-        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST
+        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT
     ):
         faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
     faults += [
@@ -87,6 +88,6 @@ def list_jobs(
         if value is not None and not isinstance(value, str)
     ]
     check(faults)
-    store = the_store()
-    look_after(store)
-    return store.find(statuses=asked or None, name=name, schedule=schedule, limit=limit)
+    store = open_store()
+    ensure_supervisor(store)
+    return store.find(statuses=statuses or None, name=name, schedule=schedule, limit=limit)

@@ -1,8 +1,7 @@
 """Execute a notebook in a step, cell by cell: ``python notebook.py NOTEBOOK OUTPUT``.
 
-It runs as a program of its own and imports nothing of hyperplane: that would be a tenth of the time
-of a short notebook. What it needs to know stands in the environment, as
-:mod:`hyperplane.jobs.environment` has put it there.
+Runs as a separate program and imports nothing of hyperplane, which would take a tenth of the time
+of a short notebook. Its options are in the environment, set by :mod:`hyperplane.jobs.environment`.
 """
 
 from __future__ import annotations
@@ -20,52 +19,53 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    # Modules beside this one are no modules of the notebook.
+    # Modules in this folder must not be importable from the notebook.
     _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
-    # The files are beside this one, as in a pod, or where the package has them.
+    # The files are in this folder, as in a pod, or in those of the package.
     sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engines")]
     from cell_errors import describe_error, name_cell  # type: ignore[import-not-found]
-    from kernel_folder import KernelFolder, kernel_folder  # type: ignore[import-not-found]
+    from kernel_folder import KernelFolder, open_kernel_folder  # type: ignore[import-not-found]
 
     sys.path[:] = _path
 else:
     from hyperplane.jobs.cell_errors import describe_error, name_cell
-    from hyperplane.jobs.kernel_folder import KernelFolder, kernel_folder
+    from hyperplane.jobs.kernel_folder import KernelFolder, open_kernel_folder
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
-#: The kernel that the step chooses; else the notebook names it.
+#: Kernel that the step selects; by default the one that the notebook names.
 KERNEL = "HYPERPLANE_JOB_KERNEL"
-#: The kernel of a notebook that names none.
+#: Kernel of a notebook that names none.
 DEFAULT_KERNEL = "python3"
-#: Set where nobody sees the output: then the log ends with it, in a line that begins so.
-SEND, MARK = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
-_LINE = 8192
-#: What papermill, and jsonschema for it, import where it is installed: the clients of clouds, and a
-#: grammar of addresses. It takes two seconds, and nothing here uses it: notebooks are local files.
+#: Set if the output file cannot be read: the log then ends with the notebook, in lines with this
+#: prefix.
+SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
+_LINE_LENGTH = 8192
+#: Optional imports of papermill and jsonschema (cloud clients, a URI grammar), hidden from them:
+#: they take two seconds, and notebooks here are local files.
 _UNUSED = ("boto3", "gcsfs", "pyarrow", "rfc3987_syntax")
-#: Seconds that a kernel may take to answer: many that start together take turns on few cores.
-_START = 600
+#: Seconds that a kernel may take to start: many starting at once share few cores.
+_START_SECONDS = 600
 
 
 def execute(notebook: Path, output: Path) -> None:
-    """Execute a notebook, writing what is done of it after each cell.
+    """Execute a notebook, writing the result after each cell.
 
     Parameters
     ----------
     notebook : Path
-        The notebook; parameters of the job go after its cell tagged ``parameters``.
+        The notebook; parameters of the job follow its cell tagged ``parameters``.
     output : Path
-        Where the executed one is written; after a failure it shows the cell that failed.
+        Path of the executed notebook; after a failure it shows the cell that failed.
     """
     output = output.resolve()
-    # First of all, while this process has one thread and few files: it forks.
-    with kernel_folder(output) as place:
+    # First, while this process has one thread and few open files: it forks.
+    with open_kernel_folder(output) as place:
         _execute(notebook, output, place)
 
 
 def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     try:
-        with _not_installed(_UNUSED):
+        with _hide_modules(_UNUSED):
             import papermill
         from jupyter_client.manager import AsyncKernelManager
         from nbclient.exceptions import DeadKernelError
@@ -74,11 +74,11 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
         from papermill.iorw import LocalHandler, papermill_io
         from traitlets.config import Config
     except ImportError as error:
-        sys.exit(f"{error}. Notebooks need more packages: pip install 'hyperplane[jobs]'")
+        sys.exit(f"{error}. Notebooks need additional packages: pip install 'hyperplane[jobs]'")
 
     begun = 0
 
-    class Told(NBClientEngine):  # type: ignore[misc]
+    class ProgressEngine(NBClientEngine):  # type: ignore[misc]
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
             begin, count = nb_man.cell_start, len(nb_man.nb.cells)
@@ -86,13 +86,13 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             def cell_start(cell: Any, cell_index: int | None = None, **more: Any) -> None:
                 nonlocal begun
                 begun = cell_index or 0
-                _note(begun + 1, count)
+                _write_progress(begun + 1, count)
                 begin(cell, cell_index, **more)
 
             nb_man.cell_start = cell_start
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
-    class Calm(AsyncKernelManager):
+    class UninterruptedKernelManager(AsyncKernelManager):
         @property
         def kernel_spec(self) -> Any:
             return native or super().kernel_spec
@@ -102,45 +102,45 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             await super()._async_post_start_kernel(**options)
 
         async def _async_interrupt_kernel(self) -> None:
-            """Nothing: at the end no cell runs, and the kernel would write an error of its own."""
+            """Do nothing: at the end no cell runs, and the kernel would log an error."""
 
-    class Output(LocalHandler):  # type: ignore[misc]
+    class NotebookWriter(LocalHandler):  # type: ignore[misc]
         def write(self, text: str, path: str) -> None:
             place.write_output(text)
 
-    papermill_engines.register("hyperplane", Told)
-    papermill_io.register(str(output), Output())
-    # A parameter that no cell declares is no news: every step of a job gets all of them.
+    papermill_engines.register("hyperplane", ProgressEngine)
+    papermill_io.register(str(output), NotebookWriter())
+    # Undeclared parameters are expected: every step of a job gets all of them.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     output.parent.mkdir(parents=True, exist_ok=True)
     parameters = json.loads(os.environ.get(PARAMETERS, "{}"))
     metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
-    kernel, language, native = _choose_kernel(notebook.name, metadata)
-    if language == "python":  # what is no name there would break the cell; the environment has it
+    kernel, language, native = _select_kernel(notebook.name, metadata)
+    if language == "python":  # other names would break the cell; they are in the environment
         parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
     try:
         papermill.execute_notebook(
-            _plain(notebook),
-            _plain(output),
+            _escape_braces(notebook),
+            _escape_braces(output),
             parameters=parameters,
             kernel_name=kernel,
             language=language,
             engine_name="hyperplane",
-            start_timeout=_START,
+            start_timeout=_START_SECONDS,
             progress_bar=False,
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
             cwd=str(Path.cwd()),
-            kernel_manager_class=Calm,
+            kernel_manager_class=UninterruptedKernelManager,
             config=Config({"KernelManager": place.settings()}),
         )
-    # Not their tracebacks: those are of papermill, and the one of the cell is in the message.
+    # Without the tracebacks of papermill; that of the cell is in the message.
     except PapermillExecutionError as error:
         cell = name_cell(output, error.cell_index, error.exec_count)
-        told = describe_error(
+        message = describe_error(
             notebook.name, cell, error.ename, str(error.evalue), list(error.traceback)
         )
-        sys.exit(told)
+        sys.exit(message)
     except DeadKernelError as error:
         cell = name_cell(output, begun, None)
         sys.exit(
@@ -150,8 +150,8 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
 
 
 @contextmanager
-def _not_installed(names: Iterable[str]) -> Iterator[None]:
-    """For a block, an import of these modules fails as if they were not installed."""
+def _hide_modules(names: Iterable[str]) -> Iterator[None]:
+    """Within a block, make imports of these modules fail as if they were not installed."""
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
@@ -161,12 +161,12 @@ def _not_installed(names: Iterable[str]) -> Iterator[None]:
             del sys.modules[name]
 
 
-def _choose_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """The kernel for a notebook, its language, and its specification if none is installed."""
+def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
+    """Return the kernel for a notebook, its language, and its specification if not installed."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
     chosen = os.environ.get(KERNEL)
-    language = "" if chosen else language_of(metadata)
+    language = "" if chosen else notebook_language(metadata)
     kernel = chosen or (metadata.get("kernelspec") or {}).get("name") or DEFAULT_KERNEL
     try:
         language = language or get_kernel_spec(kernel).language
@@ -175,19 +175,19 @@ def _choose_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, An
     except NoSuchKernel as error:
         native = None if language.lower() != "python" else _native_kernel()
         if native is None:
-            sys.exit(f"{name}: {error}. jupyter kernelspec list shows those there are")
+            sys.exit(f"{name}: {error}. 'jupyter kernelspec list' shows the installed kernels")
         version = ".".join(map(str, sys.version_info[:3]))
         sys.stderr.write(
-            f"{name} names the kernel {kernel!r}, which is not installed here: it runs with the "
+            f"{name} names the kernel {kernel!r}, which is not installed; it runs with the "
             f"kernel of {sys.executable} (Python {version})\n"
         )
         kernel = DEFAULT_KERNEL
-    # Papermill writes parameters in the language, whose name it knows in lower case.
+    # Papermill knows the language, in which it writes the parameters, in lower case.
     return kernel, "python" if language.lower() == "python" else language, native
 
 
 def _native_kernel() -> Any:
-    """The kernel of this interpreter; None where it has none."""
+    """Return the kernel specification of this interpreter, or None."""
     from jupyter_client.kernelspec import KernelSpec
 
     try:
@@ -197,18 +197,10 @@ def _native_kernel() -> Any:
     return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
 
-def language_of(metadata: Mapping[str, Any]) -> str:
-    """The language that a notebook's metadata states; empty where it states none.
+def notebook_language(metadata: Mapping[str, Any]) -> str:
+    """Return the language that a notebook's metadata states; empty if it states none.
 
-    Parameters
-    ----------
-    metadata : mapping
-        That of the notebook.
-
-    Returns
-    -------
-    str
-        Where two names are given, such as of Sage, which calls itself Python, too, the other one.
+    If two names are given, such as for Sage, which also calls itself Python, return the other one.
 
     Examples
     --------
@@ -231,7 +223,7 @@ def _is_variable(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _note(cell: int, cells: int) -> None:
+def _write_progress(cell: int, cells: int) -> None:
     file = os.environ.get(PROGRESS)
     if file:
         draft = Path(f"{file}.draft")
@@ -239,23 +231,23 @@ def _note(cell: int, cells: int) -> None:
         draft.replace(file)
 
 
-def _plain(path: Path) -> str:
-    """A path in which papermill finds no place for a parameter."""
+def _escape_braces(path: Path) -> str:
+    """Return a path in which papermill finds no placeholder."""
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
 
-def _send(output: Path) -> None:
-    """Write the executed notebook to the log, if nobody sees it otherwise."""
-    if os.environ.get(SEND) and output.exists():
+def _print_notebook(output: Path) -> None:
+    """Print the executed notebook to the log if the file cannot be read otherwise."""
+    if os.environ.get(SEND_VARIABLE) and output.exists():
         packed = base64.b64encode(zlib.compress(output.read_bytes())).decode()
-        # In lines that no runtime of containers cuts into pieces.
-        lines = [packed[at : at + _LINE] for at in range(0, len(packed), _LINE)]
-        sys.stdout.write("".join(f"\n{MARK}{line}" for line in lines) + "\n")
+        # In lines that container runtimes do not split.
+        lines = [packed[at : at + _LINE_LENGTH] for at in range(0, len(packed), _LINE_LENGTH)]
+        sys.stdout.write("".join(f"\n{LINE_MARKER}{line}" for line in lines) + "\n")
         sys.stdout.flush()
 
 
-def sent_in(log: bytes) -> tuple[bytes, bytes | None]:
-    r"""A log without the notebook at its end, and the notebook; None when there is none.
+def extract_notebook(log: bytes) -> tuple[bytes, bytes | None]:
+    r"""Split a log into its text and the notebook at its end, None if there is none.
 
     Examples
     --------
@@ -263,18 +255,18 @@ def sent_in(log: bytes) -> tuple[bytes, bytes | None]:
     >>> sent_in(b"1\n\n" + MARK.encode() + packed + b"\nValueError: x\n")
     (b'1\nValueError: x\n', b'{}')
     """
-    mark = MARK.encode()
+    mark = LINE_MARKER.encode()
     if mark not in log:
         return log, None
     lines = log.split(b"\n")
     packed = b"".join(line.removeprefix(mark) for line in lines if line.startswith(mark))
     first = next(at for at, line in enumerate(lines) if line.startswith(mark))
-    # The line before the first one is there to begin it.
+    # The empty line before the first one belongs to the notebook.
     text = lines[: first - 1 if first and not lines[first - 1] else first]
     rest = b"\n".join([*text, *(line for line in lines[first:] if not line.startswith(mark))])
     try:
         return rest, zlib.decompress(base64.b64decode(packed))
-    except (ValueError, zlib.error):  # cut off on its way
+    except (ValueError, zlib.error):  # truncated
         return rest, None
 
 
@@ -283,4 +275,4 @@ if __name__ == "__main__":
     try:
         execute(_notebook, _output)
     finally:
-        _send(_output)
+        _print_notebook(_output)

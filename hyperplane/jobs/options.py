@@ -1,4 +1,4 @@
-"""What may be said of a job beside its pipeline, and what is wrong with it."""
+"""Check the options of a job."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hyperplane import config
 from hyperplane.errors import Fault, RequestError
 from hyperplane.jobs import runners
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.units import in_seconds
 
-#: The documented form of a job's name.
+#: Documented form of a job's name.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_LONGEST = 86_400
-#: Characters of a job's label.
-_LONGEST_TYPE = 64
-#: The documented names of kinds of machines; a site has others, too.
+_MAX_TIMEOUT = 86_400
+#: Maximum characters of a job's label.
+_MAX_LABEL_LENGTH = 64
+#: Documented names of machine types; a site may have others.
 JOB_TYPES = (
     "minibasic", "basic", "dl", "deep", "gpu", "gpu-full", "lite", "triton", "rayspark", "ray",
     "crypto", "climate", "sas", "rstat", "rust", "custom", "experimental",
@@ -29,7 +29,7 @@ JOB_TYPES = (
 def option_faults(
     name: Any = None, timeout: Any = None, active_timeout: Any = None, max_retries: Any = None
 ) -> list[Fault]:
-    """What is wrong with options of a job; None says nothing.
+    """Return the faults of a job's options; None means not given.
 
     Examples
     --------
@@ -38,59 +38,59 @@ def option_faults(
     """
     faults = []
     for field, value in {"timeout": timeout, "active_timeout": active_timeout}.items():
-        if value is not None and not _is_limit(in_seconds(value)):
-            allowed = f"seconds, more than 0 and up to {_LONGEST}, or -1 for no limit"
-            allowed += "; or text such as '10 min'"
+        if value is not None and not _is_timeout(in_seconds(value)):
+            allowed = f"seconds above 0 and up to {_MAX_TIMEOUT}, text such as '10 min', "
+            allowed += "or -1 for no limit"
             faults.append(Fault(field, repr(value), allowed))
-    if max_retries is not None and not _is_count(max_retries):
+    if max_retries is not None and not _is_retry_count(max_retries):
         faults.append(Fault("max_retries", repr(max_retries), "a whole number from 0 to 10"))
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        allowed = "up to 63 letters, digits and . _ -, with a letter or digit at both ends"
+        allowed = "up to 63 letters, digits and . _ -, beginning and ending with a letter or digit"
         faults.append(Fault("name", repr(name), allowed))
     return faults
 
 
 def label_faults(label: Any) -> list[Fault]:
-    """What is wrong with a job's label, so that it cannot be kept."""
-    if isinstance(label, str) and label.isprintable() and 0 < len(label) <= _LONGEST_TYPE:
+    """Return the faults of a job's label."""
+    if isinstance(label, str) and label.isprintable() and 0 < len(label) <= _MAX_LABEL_LENGTH:
         return []
-    allowed = f"text of 1 to {_LONGEST_TYPE} characters in one line"
+    allowed = f"text of 1 to {_MAX_LABEL_LENGTH} characters in one line"
     return [Fault("job_type", repr(label)[:80], allowed)]
 
 
 def label_warnings(label: str) -> list[str]:
-    """That a label is no documented one and no pool: it may be a slip, or the site's own.
+    """Warn if a label is neither a documented one nor a pool.
 
     Examples
     --------
     >>> label_warnings("basic"), label_warnings("16_16")
     ([], [])
     >>> print(label_warnings("tritn")[0])
-    job_type 'tritn' is neither a documented one nor a pool: did you mean triton? It is a label
+    job_type 'tritn' is neither a documented type nor a pool: did you mean triton? Kept as a label
     """
     if label in JOB_TYPES or _pool_fault(label) is None:
         return []
-    near = did_you_mean(label, [*JOB_TYPES, *config.pools()])
+    near = suggest_names(label, [*JOB_TYPES, *config.pools()])
     advice = near or f"they are {', '.join(JOB_TYPES)}."
-    said = f"job_type {label!r} is neither a documented one nor a pool"
-    return [f"{said}: {advice} It is a label"]
+    problem = f"job_type {label!r} is neither a documented type nor a pool"
+    return [f"{problem}: {advice} Kept as a label"]
 
 
 def runner_faults(
     runner: str, options: Mapping[str, Any], pipeline: Pipeline | None
 ) -> list[Fault]:
-    """A runner that there is not, that has nothing to run steps with, or cannot run these."""
+    """Return why a runner is unknown, unavailable, or cannot run a pipeline."""
     try:
-        found = runners.runner_of(runner, os.environ, runners.settle(runner, options))
+        found = runners.create_runner(runner, os.environ, runners.resolve_options(runner, options))
     except RequestError as error:
         return list(error.faults)
-    missing = found.missing()
-    faults = [Fault("runner", repr(runner), "a runner that works here", missing)] if missing else []
-    return faults + (found.unsupported(pipeline) if pipeline is not None else [])
+    missing = found.unavailable_reason()
+    faults = [Fault("runner", repr(runner), "an available runner", missing)] if missing else []
+    return faults + (found.find_unsupported(pipeline) if pipeline is not None else [])
 
 
 def pool_faults(pipeline: Pipeline) -> list[Fault]:
-    """Pools that steps name, for themselves or for their cluster, and that there are not."""
+    """Return faults for unknown pools that steps name, for themselves or their cluster."""
     faults = []
     for step in pipeline.steps:
         named = {
@@ -112,10 +112,10 @@ def _pool_fault(name: str) -> Fault | None:
     return None
 
 
-def _is_limit(value: Any) -> bool:
+def _is_timeout(value: Any) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and (value == -1 or 0 < value <= _LONGEST)
+    return number and (value == -1 or 0 < value <= _MAX_TIMEOUT)
 
 
-def _is_count(value: Any) -> bool:
+def _is_retry_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10

@@ -1,4 +1,4 @@
-"""The cell of a notebook tagged ``parameters``: its variables, and the types of their defaults."""
+"""Read a notebook's cell tagged ``parameters``: its variables and their default types."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
-#: Lines of IPython that are no Python: magics, commands of a shell and questions.
+#: IPython lines that are not Python: magics, shell commands and help queries.
 _MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
-#: Functions that make of a text what a notebook wants.
+#: Functions that convert text to other types.
 _CONVERTERS = {
     "bool", "date", "datetime", "datetime64", "Decimal", "eval", "float", "float32", "float64",
     "fromisoformat", "Fraction", "int", "int32", "int64", "isinstance", "literal_eval", "loads",
@@ -22,29 +22,29 @@ _DISPLAYS: dict[type[ast.AST], str] = {
     ast.List: "list", ast.Dict: "dict", ast.Tuple: "tuple", ast.Set: "set",
 }  # fmt: skip
 _SCALARS = {"bool", "float", "int"}
-#: Of a text that is no Python, has a null byte, or is nested too deep for the parser.
-_UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
+#: Errors of invalid source text, null bytes, and nesting too deep for the parser.
+_PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
 class ParameterCell:
-    """What the first cell tagged ``parameters`` assigns.
+    """Assignments of the first cell tagged ``parameters``.
 
     Parameters
     ----------
     names : frozenset of str
-        The variables.
+        The assigned variables.
     types : mapping of str to str
-        Variable to the type of its default, where that is neither text nor None and no other cell
-        converts the variable.
+        Default type by variable, for defaults that are neither text nor None and that no other cell
+        converts.
     """
 
     names: frozenset[str]
     types: Mapping[str, str]
 
 
-def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
-    """The cell of a notebook in Python; None where no cell has the tag."""
+def read_parameter_cell(cells: Iterable[Any]) -> ParameterCell | None:
+    """Return the tagged cell of a Python notebook; None if there is none."""
     tagged, others = None, []
     for cell in cells:
         source = cell["source"]
@@ -56,31 +56,31 @@ def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
             others.append(text)
     if tagged is None:
         return None
-    tree = _parsed(tagged)
+    tree = _parse(tagged)
     if tree is None:
         return ParameterCell(frozenset(_ASSIGNED.findall(tagged)), {})
     stored = (one for one in ast.walk(tree) if isinstance(one, ast.Name))
     names = frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
-    types = {name: kind for name, kind in dict(_defaults(tree)).items() if kind}
+    types = {name: kind for name, kind in dict(_find_defaults(tree)).items() if kind}
     for text in others if types else ():
-        for name in _converted(text):
+        for name in _find_converted(text):
             types.pop(name, None)
     return ParameterCell(names, types)
 
 
-def _parsed(text: str) -> ast.Module | None:
+def _parse(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
-    except _UNPARSED:
+    except _PARSE_ERRORS:
         pass
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
-    except _UNPARSED:
+    except _PARSE_ERRORS:
         return None
 
 
-def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Variables that are assigned a value, with its type as :func:`_type_of` gives it."""
+def _find_defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield assigned variables with the type of their value (:func:`_literal_type`)."""
     for node in tree.body:
         targets: list[Any] = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign):
@@ -92,11 +92,11 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 pairs = list(zip(target.elts, value.elts, strict=False))
             for one, default in pairs:
                 if isinstance(one, ast.Name):
-                    yield one.id, _type_of(default)
+                    yield one.id, _literal_type(default)
 
 
-def _type_of(value: Any) -> str:
-    """The type of a number, a truth value, a list or the like; empty for all else."""
+def _literal_type(value: Any) -> str:
+    """Return the type of a number, boolean or collection literal; else an empty string."""
     if isinstance(value, ast.UnaryOp):  # -1
         value = value.operand
     if isinstance(value, ast.Constant):
@@ -105,9 +105,9 @@ def _type_of(value: Any) -> str:
     return _DISPLAYS.get(type(value), "")
 
 
-def _converted(text: str) -> Iterator[str]:
-    """Variables that a cell gives to a function that converts text, or compares with a text."""
-    tree = _parsed(text)
+def _find_converted(text: str) -> Iterator[str]:
+    """Yield variables that a cell passes to a converter or compares with text."""
+    tree = _parse(text)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call):
             named = getattr(node.func, "id", getattr(node.func, "attr", ""))
@@ -115,7 +115,7 @@ def _converted(text: str) -> Iterator[str]:
                 values = [*node.args, *(each.value for each in node.keywords)]
                 inner = [one for each in values for one in ast.walk(each)]
                 yield from (one.id for one in inner if isinstance(one, ast.Name))
-            # n.lower(), n.split(",") and the like are made for texts.
+            # A variable with a method of str, such as n.lower(), is used as text.
             owner = getattr(node.func, "value", None)
             if isinstance(owner, ast.Name) and hasattr(str, str(getattr(node.func, "attr", ""))):
                 yield owner.id

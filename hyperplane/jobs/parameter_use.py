@@ -1,4 +1,4 @@
-"""Parameters of a job that none of its steps reads: a misspelt name changes nothing, silently."""
+"""Find parameters of a job that no step reads: a misspelled name has no effect otherwise."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from pathlib import Path
 
 from hyperplane.jobs.calls import PROGRAM
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.wording import did_you_mean, shown
-from hyperplane.jobs.environment import cleaned
-from hyperplane.jobs.notebooks import parameters_of
+from hyperplane.jobs.definition.wording import format_value, suggest_names
+from hyperplane.jobs.environment import variable_name
+from hyperplane.jobs.notebook_checks import read_declared_parameters
 from hyperplane.jobs.source_reads import (
     UNKNOWN,
-    Reads,
-    bash_reads,
-    cells_reads,
-    javascript_reads,
-    python_reads,
-    words_of,
+    ParameterReads,
+    analyze_bash,
+    analyze_cells,
+    analyze_javascript,
+    analyze_python,
+    find_words,
 )
 
-#: Files that are looked at for one step, and bytes of the longest.
-_MOST_FILES, _LONGEST = 50, 1 << 23
-#: How like a name must be where a step may read what is not seen: a slip, and no other word.
-_SLIP = 0.75
+#: Maximum files that are followed for one step, and maximum bytes of one file.
+_MAX_FILES, _MAX_FILE_BYTES = 50, 1 << 23
+#: Minimum similarity of a reported name if a step may read more than its source shows.
+_TYPO_RATIO = 0.75
 _SHELLS = {"bash", "sh", "dash", "zsh", "ksh"}
 _READERS = {
-    ".py": python_reads, ".sh": bash_reads, ".bash": bash_reads,
-    ".js": javascript_reads, ".mjs": javascript_reads, ".cjs": javascript_reads,
+    ".py": analyze_python, ".sh": analyze_bash, ".bash": analyze_bash,
+    ".js": analyze_javascript, ".mjs": analyze_javascript, ".cjs": analyze_javascript,
 }  # fmt: skip
-#: Packages that read variables with names of their own only.
+#: Packages that read only environment variables with names of their project.
 _CLOSED_PACKAGES = {
     "IPython", "dask", "distributed", "hyperplane", "hyperplane_gpu", "joblib", "matplotlib",
     "numpy", "pandas", "pyarrow", "scipy", "sklearn", "tqdm", "xarray", "yaml", "zarr",
 }  # fmt: skip
 
 
-def unread_parameters(
+def find_unread_parameters(
     pipeline: Pipeline, parameters: Iterable[str], source: str | None = None
 ) -> list[str]:
-    """Say which parameters no step of a pipeline reads.
+    """Describe the parameters that no step of a pipeline reads.
 
     Parameters
     ----------
@@ -53,110 +53,115 @@ def unread_parameters(
     parameters : iterable of str
         Names of the job's parameters.
     source : str, optional
-        The text of the function that is submitted, if one is.
+        Source of the submitted function, if any.
 
     Returns
     -------
     list of str
-        A sentence for each parameter that no step names, if one reads a name much like it, or if
-        all that the steps run is seen. A step that runs or imports what is not seen may read any
-        parameter from its environment: there only what looks like a slip is reported.
+        One sentence per parameter that no step names, if a step reads a similar name or if
+        everything that the steps run has been analyzed. A step that runs or imports unknown code
+        may read any parameter: then only likely typing errors are reported.
     """
     given = list(parameters)
     if not given:
         return []
-    reads = Reads()
+    reads = ParameterReads()
     for step in pipeline.steps:
-        reads |= _reads_of(pipeline, step, source)
+        reads |= _step_reads(pipeline, step, source)
     found = []
     for name in given:
         if reads.mentions(name):
             continue
-        near = _nearest(name, reads, {cleaned(other) for other in given if other != name})
+        near = _suggest_name(
+            name, reads, {variable_name(other) for other in given if other != name}
+        )
         if near or reads.complete:
             known = ", ".join(sorted(reads.names))
             advice = near or (f"they read {known}" if known else "they read none")
-            found.append(f"no step reads the parameter {shown(name)}: {advice}")
+            found.append(f"no step reads the parameter {format_value(name)}: {advice}")
     return found
 
 
-def _nearest(name: str, reads: Reads, given: set[str]) -> str:
-    """A question that names the nearest parameter that is read and not given."""
-    known = {cleaned(one): one for one in sorted(reads.names)}
-    variable = cleaned(name)
+def _suggest_name(name: str, reads: ParameterReads, given: set[str]) -> str:
+    """Suggest the most similar parameter that is read and not given."""
+    known = {variable_name(one): one for one in sorted(reads.names)}
+    variable = variable_name(name)
     if not reads.complete:
         known = {
             one: known[one]
             for one in known
-            if one not in given and difflib.SequenceMatcher(None, variable, one).ratio() >= _SLIP
+            if one not in given
+            and difflib.SequenceMatcher(None, variable, one).ratio() >= _TYPO_RATIO
         }
     lowered = {one.lower(): known[one] for one in known}
-    near = did_you_mean(variable.lower(), lowered)
+    near = suggest_names(variable.lower(), lowered)
     return re.sub(r"\w+(?= or |\?$)", lambda one: lowered.get(one[0], one[0]), near)
 
 
-def _reads_of(pipeline: Pipeline, step: Step, source: str | None) -> Reads:
+def _step_reads(pipeline: Pipeline, step: Step, source: str | None) -> ParameterReads:
     folder = Path(pipeline.root, step.working_dir or pipeline.working_dir or ".")
     if step.kind == "command":
         return _command_reads(step.argv, [folder], source)
     path = Path(pipeline.root, step.path)
     if step.kind == "notebook":
         return _notebook_reads(path, folder)
-    reader = {"python": python_reads, "bash": bash_reads}.get(step.kind, javascript_reads)
-    text = _text(path)
+    reader = {"python": analyze_python, "bash": analyze_bash}.get(step.kind, analyze_javascript)
+    text = _read_text(path)
     if text is None:
         return UNKNOWN
-    return _followed(reader(text), [path.parent, folder, Path(pipeline.root)], {path})
+    return _follow_files(reader(text), [path.parent, folder, Path(pipeline.root)], {path})
 
 
-def _command_reads(argv: tuple[str, ...], folders: list[Path], source: str | None) -> Reads:
+def _command_reads(
+    argv: tuple[str, ...], folders: list[Path], source: str | None
+) -> ParameterReads:
     program = Path(argv[0]).name
     is_python = re.fullmatch(r"python[\d.]*", program) is not None
-    if argv[1:3] == ("-m", PROGRAM):  # a function; its module may have others that it calls
-        return UNKNOWN if source is None else replace(python_reads(source), complete=False)
+    if argv[1:3] == ("-m", PROGRAM):  # a function, which may call others of its module
+        return UNKNOWN if source is None else replace(analyze_python(source), complete=False)
     if argv[1:2] == ("-c",) and len(argv) > 2 and (is_python or program in _SHELLS):
-        reads = python_reads(argv[2]) if is_python else bash_reads(argv[2])
-        return _followed(reads, folders, set())
+        reads = analyze_python(argv[2]) if is_python else analyze_bash(argv[2])
+        return _follow_files(reads, folders, set())
     if is_python and len(argv) > 2 and argv[1] == "-m":
-        return _followed(Reads(modules=frozenset({argv[2]})), folders, set())
-    reads = bash_reads(" ".join(argv))
+        return _follow_files(ParameterReads(modules=frozenset({argv[2]})), folders, set())
+    reads = analyze_bash(" ".join(argv))
     if (is_python or program in {*_SHELLS, "node"}) and len(argv) > 1:
         script = argv[1].endswith(tuple(_READERS)) and (folders[0] / argv[1]).is_file()
         reads = replace(reads, complete=script)
-    return _followed(reads, folders, set())
+    return _follow_files(reads, folders, set())
 
 
-def _notebook_reads(path: Path, folder: Path) -> Reads:
+def _notebook_reads(path: Path, folder: Path) -> ParameterReads:
     try:
-        cells = json.loads(_text(path) or "")["cells"]
+        cells = json.loads(_read_text(path) or "")["cells"]
         code = [
             source if isinstance(source := cell["source"], str) else "".join(source)
             for cell in cells
             if cell["cell_type"] == "code"
         ]
-        language, declared = parameters_of(path)
+        language, declared = read_declared_parameters(path)
     except (ValueError, LookupError, TypeError, RecursionError):
         return UNKNOWN
     if language not in ("", "python"):
-        return Reads(declared, words=words_of(" ".join(code)), complete=False)
-    reads = cells_reads(code)
-    return _followed(replace(reads, names=reads.names | declared), [folder], {path})
+        return ParameterReads(declared, words=find_words(" ".join(code)), complete=False)
+    reads = analyze_cells(code)
+    return _follow_files(replace(reads, names=reads.names | declared), [folder], {path})
 
 
-def _followed(reads: Reads, folders: list[Path], seen: set[Path]) -> Reads:
-    """What a program reads together with the files here that it imports or runs."""
-    left = [reads]
-    while left:
-        one = left.pop()
+def _follow_files(reads: ParameterReads, folders: list[Path], seen: set[Path]) -> ParameterReads:
+    """Return what a program reads, including the local files that it imports or runs."""
+    pending = [reads]
+    while pending:
+        one = pending.pop()
         found, complete = [], True
         for module in one.modules:
             file = _module_file(module, folders)
             if file is not None:
                 found.append(file)
             elif _module_file(module.rpartition(".")[0], folders) is None:
-                complete &= _is_closed(module)
+                complete &= _is_closed_package(module)
         for word in one.files:
-            file = _existing(word, folders)
+            file = _find_program(word, folders)
             if file is not None:
                 found.append(file)
         reads = replace(reads, complete=reads.complete and complete)
@@ -164,10 +169,10 @@ def _followed(reads: Reads, folders: list[Path], seen: set[Path]) -> Reads:
             if file in seen:
                 continue
             seen.add(file)
-            text = _text(file) if len(seen) <= _MOST_FILES else None
+            text = _read_text(file) if len(seen) <= _MAX_FILES else None
             more = UNKNOWN if text is None else _READERS[file.suffix](text)
             reads |= more
-            left.append(more)
+            pending.append(more)
     return reads
 
 
@@ -180,13 +185,13 @@ def _module_file(module: str, folders: list[Path]) -> Path | None:
     return None
 
 
-def _is_closed(module: str) -> bool:
+def _is_closed_package(module: str) -> bool:
     top = module.split(".")[0]
     return top in sys.stdlib_module_names or top in _CLOSED_PACKAGES
 
 
-def _existing(word: str, folders: list[Path]) -> Path | None:
-    """The program here that a word names."""
+def _find_program(word: str, folders: list[Path]) -> Path | None:
+    """Return the program file that a word of a command names."""
     name = re.sub(r"^(\$\{?\w+\}?|\.)/", "", word)
     if not name or len(name) > 1000 or "\0" in name:
         return None
@@ -200,9 +205,9 @@ def _existing(word: str, folders: list[Path]) -> Path | None:
     return None
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
-        if path.stat().st_size > _LONGEST:
+        if path.stat().st_size > _MAX_FILE_BYTES:
             return None
         return path.read_text(errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""Processes of steps: started apart from whoever watches them, found again, and ended surely.
+"""Processes of steps: started detached, found again, and ended with certainty.
 
-A step's process must go on when its watcher is killed, and the next watcher must know how it ended.
-So a small program around it writes down its number and its exit code, and it holds a lock for as
-long as it lives: whoever can take the lock knows that it is gone.
+A step's process continues when its supervisor is killed, and the next supervisor must learn how it
+ended. Therefore a small wrapper program records its process number and the exit code, and holds a
+lock while it lives.
 """
 
 from __future__ import annotations
@@ -21,85 +21,77 @@ from pathlib import Path
 
 from hyperplane.engines.running_system import running_system, started
 
-#: Seconds between looks at a process that is not our child.
-_LOOK = 0.1
-#: Seconds until what was killed has surely ended.
-_DEAD_BY_THEN = 2.0
-_AROUND = Path(__file__).with_name("around.py")
+#: Seconds between polls of a process that is not a child.
+_POLL_SECONDS = 0.1
+#: Seconds after which a killed process has certainly ended.
+_KILL_SECONDS = 2.0
+_STEP_WRAPPER = Path(__file__).with_name("step_wrapper.py")
 
 
 @dataclass(frozen=True)
 class Command:
-    """What to run, and where its traces are.
+    """Program of an attempt, and the paths of the attempt's files.
 
     Parameters
     ----------
     argv : sequence of str
         Program and arguments.
     environment : mapping of str to str
-        All of it.
+        The complete environment.
     folder : str
-        Where it runs.
-    traces : Path
-        Beginning of the names of the files for the log, the exit code and so on.
-    own : mapping of str to str
-        What of the environment is the step's, and not of whoever submitted it; without secrets.
-    hidden : mapping of str to str
-        The variables with secrets.
+        Working folder.
+    attempt_prefix : Path
+        Path of the attempt's files (log, exit code and others) without their suffix.
+    step_variables : mapping of str to str
+        The part of the environment that the step adds to the submission's; without secrets.
+    secret_variables : mapping of str to str
+        Variables with secrets.
     script : Path, optional
-        The file of this machine that the step runs, if it is one.
+        Script or notebook on this machine that the step runs.
     pool : str
-        The pool that the step names.
+        Pool that the step names.
     notebook : Path, optional
-        Where the executed notebook is written, if it runs one.
+        Path of the executed notebook, for a notebook step.
     """
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     folder: str
-    traces: Path
-    own: Mapping[str, str] = field(default_factory=dict)
-    hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
+    attempt_prefix: Path
+    step_variables: Mapping[str, str] = field(default_factory=dict)
+    secret_variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     script: Path | None = None
     pool: str = ""
     notebook: Path | None = None
 
     def file(self, suffix: str) -> Path:
-        """One of the files."""
-        return self.traces.with_name(self.traces.name + suffix)
+        """Return the path of the attempt's file with a suffix such as ``".log"``."""
+        return self.attempt_prefix.with_name(self.attempt_prefix.name + suffix)
 
 
-class Process:
-    """The process of one attempt, started by us or by somebody who was killed since.
+class LocalProcess:
+    """The process of one attempt, started by this supervisor or by an earlier one.
 
-    Parameters
-    ----------
-    command : Command
-        What it runs.
-    child : subprocess.Popen or None
-        The process, if we have started it.
+    ``child`` is the process if it is a child of this one, else None.
     """
 
     def __init__(self, command: Command, child: subprocess.Popen[bytes] | None = None) -> None:
         self.command, self._child = command, child
 
     @classmethod
-    def start(cls, command: Command) -> Process:
-        """Start it, in a session of its own.
+    def start(cls, command: Command) -> LocalProcess:
+        """Start the process in a separate session.
 
-        Raises
-        ------
-        OSError
-            When its folder is not there, or the system has no room for it.
+        Raises OSError if its folder is missing or the system lacks resources.
         """
-        command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
-        around = [sys.executable, "-I", "-S", str(_AROUND), str(command.traces)]
+        wrapper = [sys.executable, "-I", "-S", str(_STEP_WRAPPER), str(command.attempt_prefix)]
         with command.file(".lock").open("w") as lock, command.file(".log").open("ab") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)
             child = subprocess.Popen(  # noqa: S603 - a list of arguments, of the user's own program
-                [*around, *command.argv],
+                [*wrapper, *command.argv],
                 env=dict(command.environment),
                 cwd=command.folder,
                 stdin=subprocess.DEVNULL,
@@ -110,41 +102,42 @@ class Process:
             )
         return cls(command, child)
 
-    async def begun(self) -> None:
-        """It runs since it was started."""
+    async def wait_until_running(self) -> None:
+        """Return at once: the process runs as soon as it is started."""
 
     async def wait(self, grace: float = 0.0) -> int | None:
-        """Its exit code, once it is gone with all that it has started; None when it left none.
+        """Wait for the process and return its exit code, None if it left none.
 
-        What is left of its process group then is ended, politely, and after a while surely.
+        Remaining processes of its group are ended with SIGTERM, and with SIGKILL after ``grace``
+        seconds.
         """
         if self._child is not None:
-            await _gone(self._child)
+            await _wait_for_exit(self._child)
             self._child.wait()
         else:
-            while self._lives() and self.exit_code() is None:
-                await asyncio.sleep(_LOOK)
+            while self._is_alive() and self.exit_code() is None:
+                await asyncio.sleep(_POLL_SECONDS)
         deadline = time.monotonic() + grace
-        self._signal(signal.SIGTERM)
-        # Dead ones count as long as nobody has asked for their end, which init may not do here.
-        while self._signal(0) and time.monotonic() < deadline + _DEAD_BY_THEN:
+        self._signal_group(signal.SIGTERM)
+        # Zombies count as alive until they are reaped; in a container, init may not do that.
+        while self._signal_group(0) and time.monotonic() < deadline + _KILL_SECONDS:
             if time.monotonic() > deadline:
-                self._signal(signal.SIGKILL)
-            await asyncio.sleep(_LOOK)
+                self._signal_group(signal.SIGKILL)
+            await asyncio.sleep(_POLL_SECONDS)
         return self.exit_code()
 
     def exit_code(self) -> int | None:
-        """What it ended with, so far as anybody knows."""
+        """Return the exit code, None if it is not known (yet)."""
         try:
             return int(self.command.file(".exit").read_text())
         except (OSError, ValueError):
             code = self._child.returncode if self._child is not None else None
-        # Of a program that a signal has ended, 128 more than its number.
+        # The wrapper exits with 128 plus the number of a signal.
         return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
 
-    def gone_at(self) -> float:
-        """When one that somebody else began has ended, by its last trace; 0 while it runs."""
-        if self._child is not None or (self.exit_code() is None and self._lives()):
+    def end_time(self) -> float:
+        """Return when a reattached process ended, by its last file; 0 while it runs."""
+        if self._child is not None or (self.exit_code() is None and self._is_alive()):
             return 0.0
         for suffix in (".exit", ".log"):
             with suppress(OSError):
@@ -152,17 +145,17 @@ class Process:
         return 0.0
 
     async def end(self, grace: float) -> int | None:
-        """End it with all that it has started: politely, and after a while surely."""
-        self._signal(signal.SIGTERM)
+        """End the process group with SIGTERM, and with SIGKILL after ``grace`` seconds."""
+        self._signal_group(signal.SIGTERM)
         waiting = asyncio.ensure_future(self.wait(grace))
         await asyncio.wait({waiting}, timeout=grace)
         if not waiting.done():
-            self._signal(signal.SIGKILL)
+            self._signal_group(signal.SIGKILL)
         return await waiting
 
-    def _signal(self, number: int) -> bool:
-        """Send a signal to all processes of its group; whether there are any."""
-        pid = self._group()
+    def _signal_group(self, number: int) -> bool:
+        """Send a signal to the process group; return whether the group exists."""
+        pid = self._process_group()
         if pid is None:
             return False
         try:
@@ -171,8 +164,8 @@ class Process:
             return False
         return True
 
-    def _group(self) -> int | None:
-        """The number of its process group, which nobody else has while one of them lives."""
+    def _process_group(self) -> int | None:
+        """Return the id of the process group, which is not reused while a member lives."""
         if self._child is not None:
             return self._child.pid
         try:
@@ -180,17 +173,17 @@ class Process:
         except (OSError, ValueError):
             return None
         if system != running_system():
-            return None  # there it is another process, here perhaps a stranger
-        # A process of that number which began at another time is a stranger.
+            return None  # the number belongs to another process namespace
+        # A process with this number but another start time is unrelated.
         return int(pid) if started(int(pid)) in ("", began) else None
 
-    def _lives(self) -> bool:
-        """Whether somebody holds its lock."""
+    def _is_alive(self) -> bool:
+        """Whether the wrapper holds its lock."""
         return is_locked(self.command.file(".lock"))
 
 
 def is_locked(file: Path) -> bool:
-    """Whether a process holds the lock of a file; also one of another container."""
+    """Whether a process, also one of another container, holds the lock of a file."""
     try:
         with file.open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -201,11 +194,11 @@ def is_locked(file: Path) -> bool:
     return False
 
 
-async def _gone(child: subprocess.Popen[bytes]) -> None:
-    """Wait until a child is gone, but leave it to be waited for: its number stays its own."""
+async def _wait_for_exit(child: subprocess.Popen[bytes]) -> None:
+    """Wait until a child exits without reaping it, so that its number is not reused."""
     if not hasattr(os, "pidfd_open"):
         while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
         return
     loop, gone = asyncio.get_running_loop(), asyncio.Event()
     number = os.pidfd_open(child.pid)

@@ -1,4 +1,4 @@
-"""Schedules of jobs: lines for cron and manifests for Kubernetes; nothing of ours stays alive."""
+"""Schedules of jobs as crontab lines; no process of this package keeps running for them."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.jobs.home import home
+from hyperplane.jobs.home import jobs_folder
 
-#: Characters of a command that every cron takes.
-LONGEST_LINE = 998
-_MARK = "# hyperplane schedule "
+#: Maximum length of a line that every cron accepts.
+MAX_LINE_LENGTH = 998
+_MARKER = "# hyperplane schedule "
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A job that is to be submitted again and again.
+    """A job that is submitted periodically.
 
     Parameters
     ----------
     name : str
         Name of the schedule.
     cron : str
-        When, as :func:`hyperplane.jobs.cron.read_cron` gives it.
+        Cron expression, as :func:`hyperplane.jobs.cron.parse_cron` returns it.
     argv : tuple of str
         Program and arguments that submit the job.
     folder : str
-        Where they are run.
+        Working folder.
     environment : tuple of (str, str)
-        Names and values of variables that they need.
+        Names and values of variables that the program needs.
     log : str
-        File that what they say is added to; cron sends it by mail when empty.
+        File to which its output is appended; if empty, cron sends the output by mail.
     """
 
     name: str
@@ -48,30 +48,20 @@ class Schedule:
 
 
 def name_faults(name: str) -> list[Fault]:
-    """What is wrong with the name of a schedule."""
+    """Return the faults of a schedule's name."""
     if _NAME.fullmatch(name):
         return []
-    allowed = "up to 63 letters, digits and . _ -, with a letter or digit at both ends"
+    allowed = "up to 63 letters, digits and . _ -, beginning and ending with a letter or digit"
     return [Fault("--name", repr(name), allowed)]
 
 
 def crontab_line(schedule: Schedule) -> str:
-    r"""The line for a crontab.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        What is to be submitted, and when.
-
-    Returns
-    -------
-    str
-        Without a line break at its end.
+    r"""Return the crontab line of a schedule, without a line break at its end.
 
     Raises
     ------
     RequestError
-        When cron cannot hold it: a line break in an argument, or too many characters.
+        If cron cannot represent it: a line break in an argument, or too many characters.
 
     Examples
     --------
@@ -83,105 +73,99 @@ def crontab_line(schedule: Schedule) -> str:
     command = f"cd {shlex.quote(schedule.folder)} && {words}"
     if schedule.log:
         command += f" >>{shlex.quote(schedule.log)} 2>&1"
-    # Cron takes % for a line break, also between quotes.
+    # Cron reads % as a line break, also in quotes.
     command = command.replace("%", "\\%")
     faults = []
     if "\n" in command or "\r" in command:
-        allowed = "arguments of one line"
+        allowed = "arguments without line breaks"
         faults.append(Fault("schedule", "an argument with a line break", allowed))
-    if len(command) > LONGEST_LINE:
-        allowed = f"up to {LONGEST_LINE} characters, as cron takes"
-        advice = "put parameters into the pipeline file"
+    if len(command) > MAX_LINE_LENGTH:
+        allowed = f"at most {MAX_LINE_LENGTH} characters, the limit of cron"
+        advice = "move parameters to the pipeline file"
         faults.append(Fault("schedule", f"a line of {len(command)} characters", allowed, advice))
     check(faults)
-    return f"{schedule.cron} {command} {_MARK}{schedule.name}"
+    return f"{schedule.cron} {command} {_MARKER}{schedule.name}"
 
 
-def installed() -> dict[str, str]:
-    """The lines of this user's crontab that are schedules of ours, by name."""
-    return {name: line for line in _read() if (name := _name_in(line))}
+def read_installed() -> dict[str, str]:
+    """Return the lines of this user's crontab that are schedules, by name."""
+    return {name: line for line in _read_crontab() if (name := _schedule_name(line))}
 
 
 def install(schedule: Schedule) -> bool:
-    """Put a schedule into this user's crontab, in place of one of the same name.
-
-    Returns
-    -------
-    bool
-        Whether there was one.
-    """
+    """Add a schedule to this user's crontab; return whether it replaced one of the same name."""
     line = crontab_line(schedule)
-    with _alone():
-        before = _read()
-        kept = [one for one in before if _name_in(one) != schedule.name]
-        _write([*kept, line])
+    with _hold_lock():
+        before = _read_crontab()
+        kept = [one for one in before if _schedule_name(one) != schedule.name]
+        _write_crontab([*kept, line])
     return len(kept) < len(before)
 
 
 def remove(name: str) -> None:
-    """Take a schedule out of this user's crontab.
+    """Remove a schedule from this user's crontab.
 
     Raises
     ------
     RequestError
-        When it is not there.
+        If the crontab has no schedule of this name.
     """
-    with _alone():
-        before = _read()
-        kept = [one for one in before if _name_in(one) != name]
+    with _hold_lock():
+        before = _read_crontab()
+        kept = [one for one in before if _schedule_name(one) != name]
         if len(kept) == len(before):
-            there = ", ".join(filter(None, map(_name_in, before))) or "none"
-            allowed = f"one that is in the crontab: {there}"
+            names = ", ".join(filter(None, map(_schedule_name, before))) or "none"
+            allowed = f"a schedule in the crontab: {names}"
             raise RequestError([Fault("--name", repr(name), allowed)])
-        _write(kept)
+        _write_crontab(kept)
 
 
-def _name_in(line: str) -> str:
-    """The name of the schedule that a line is; empty for lines of others."""
-    _, mark, name = line.rpartition(f" {_MARK}")
+def _schedule_name(line: str) -> str:
+    """Return the name of the schedule in a crontab line; empty for other lines."""
+    _, mark, name = line.rpartition(f" {_MARKER}")
     return name.strip() if mark and not line.startswith("#") and not name_faults(name) else ""
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Let two programs not read, change and write at the same time."""
-    with (home() / "crontab.lock").open("w") as lock:
+def _hold_lock() -> Iterator[None]:
+    """Lock the crontab, so that concurrent changes are not lost."""
+    with (jobs_folder() / "crontab.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _read() -> list[str]:
-    done = _crontab("-l")
+def _read_crontab() -> list[str]:
+    done = _run_crontab("-l")
     if done.returncode and "no crontab" in done.stderr.lower():
         return []
     if done.returncode:
-        raise _refused("crontab -l", done)
+        raise _crontab_error("crontab -l", done)
     return done.stdout.splitlines()
 
 
-def _write(lines: Sequence[str]) -> None:
-    done = _crontab("-", "".join(f"{line}\n" for line in lines))
+def _write_crontab(lines: Sequence[str]) -> None:
+    done = _run_crontab("-", "".join(f"{line}\n" for line in lines))
     if done.returncode:
-        raise _refused("crontab -", done)
+        raise _crontab_error("crontab -", done)
 
 
-def _crontab(argument: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run_crontab(argument: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(  # noqa: S603 - a fixed program
-            ["crontab", argument],  # noqa: S607 - wherever the system has it
+            ["crontab", argument],  # noqa: S607 - found on the PATH
             input=text, capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
     except FileNotFoundError:
-        advice = "print the line and give it to whatever runs things here, or --runner kubernetes"
+        advice = "print the line for another scheduler, or use --runner kubernetes"
         fault = Fault("crontab", "no such program", "a machine with cron", advice)
         raise RequestError([fault]) from None
     except subprocess.TimeoutExpired:
-        fault = Fault("crontab", "no answer in 60 s", "an answer", "try again")
+        fault = Fault("crontab", "no response in 60 s", "a response", "try again")
         raise RequestError([fault]) from None
 
 
-def _refused(command: str, done: subprocess.CompletedProcess[str]) -> RequestError:
-    said = " ".join(done.stderr.split())[:300] or "nothing"
-    asked = f"{command} ended with {done.returncode} and said {said}"
+def _crontab_error(command: str, done: subprocess.CompletedProcess[str]) -> RequestError:
+    output = " ".join(done.stderr.split())[:300] or "nothing"
+    given = f"{command} exited with {done.returncode} and printed {output}"
     allowed = "a crontab that this user may read and write"
-    return RequestError([Fault("crontab", asked, allowed, "nothing was changed")])
+    return RequestError([Fault("crontab", given, allowed, "nothing was changed")])

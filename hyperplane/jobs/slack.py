@@ -1,4 +1,4 @@
-"""Messages to Slack: with a token, or through a webhook; neither stands in any error."""
+"""Send messages to Slack with a token or a webhook; errors contain neither."""
 
 from __future__ import annotations
 
@@ -15,23 +15,31 @@ import dask.config
 import tenacity
 
 from hyperplane.errors import Fault, HyperplaneError, check
+from hyperplane.public_calls import warn_caller
 
-#: Seconds that a server may take to answer, and may ask to wait before the next attempt.
+#: Timeout of a request in seconds, and maximum requested delay before a retry.
 TIMEOUT = 10.0
-LONGEST_WAIT = 30.0
-#: How often a message is sent at most.
-ATTEMPTS = 4
-#: Characters that Slack shows of a message.
-_LONGEST = 40_000
+MAX_WAIT = 30.0
+#: Maximum number of attempts to send a message.
+MAX_ATTEMPTS = 4
+#: Maximum characters of a Slack message.
+_MAX_TEXT_LENGTH = 40_000
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
-class NotSent(HyperplaneError, RuntimeError):
-    """A message did not arrive."""
+class SlackError(HyperplaneError, RuntimeError):
+    """A message was not delivered."""
 
 
-class _Again(Exception):
-    """The server may take it next time; perhaps it has said when."""
+def __getattr__(name: str) -> Any:
+    if name != "NotSent":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn_caller("hyperplane.jobs.slack.NotSent is renamed to SlackError", FutureWarning)
+    return SlackError
+
+
+class _RetryableError(Exception):
+    """The server may accept the message later; ``after`` is the delay it asks for."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
         super().__init__(why)
@@ -39,30 +47,30 @@ class _Again(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token to whatever place it names."""
+    """Refuse redirects: they would send the token to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
-def by_token(token: str, text: str, channel: str) -> None:
-    """Send a message with a token of Slack.
+def send_with_token(token: str, text: str, channel: str) -> None:
+    """Send a message with a Slack token.
 
     Parameters
     ----------
     token : str
         The token.
     text : str
-        The message, in Slack's own markup.
+        The message in Slack markup.
     channel : str
-        ``"#channel"`` or an id; that of ``hyperplane.slack.channel`` when empty.
+        ``"#channel"`` or an id; by default ``hyperplane.slack.channel``.
 
     Raises
     ------
     RequestError
-        When there is no token or no channel, or ``hyperplane.slack.api`` is no URL.
-    NotSent
-        When Slack does not take it.
+        If the token or the channel is missing, or ``hyperplane.slack.api`` is not a URL.
+    SlackError
+        If Slack does not accept the message.
     """
     api = str(dask.config.get("hyperplane.slack.api", default="https://slack.com/api"))
     own = dask.config.get("hyperplane.slack.channel", default=None) or ""
@@ -70,81 +78,79 @@ def by_token(token: str, text: str, channel: str) -> None:
     faults = [*_url_faults("hyperplane.slack.api", url, shown=True), *_text_faults(text, channel)]
     if not _is_secret(token):
         advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
-        faults.append(Fault("SLACK_TOKEN", _kind(token), "a token in one line", advice))
+        faults.append(Fault("SLACK_TOKEN", _describe_secret(token), "a one-line token", advice))
     where = channel if isinstance(channel, str) and channel else own
     if not where:
-        advice = "name one, or set hyperplane.slack.channel"
-        faults.append(Fault("channel", "nothing", "'#channel' or the id of one", advice))
+        advice = "pass a channel, or set hyperplane.slack.channel"
+        faults.append(Fault("channel", "nothing", "'#channel' or a channel id", advice))
     check(faults)
     headers = {"Authorization": f"Bearer {token}"}
-    answer = _post(url, {"channel": where, "text": _cut(text)}, headers)
+    answer = _post(url, {"channel": where, "text": _truncate(text)}, headers)
     try:
         said = json.loads(answer)
         ok, why = said.get("ok") is True, str(said.get("error", "no reason"))
     except (ValueError, AttributeError):
-        ok, why = False, "an answer that is not Slack's"
+        ok, why = False, "the response is not from Slack"
     if not ok:
-        raise NotSent(f"Slack does not take the message for {where}: {_hidden(why, token)}")
+        raise SlackError(
+            f"Slack did not accept the message for {where}: {_without_secret(why, token)}"
+        )
 
 
-def by_webhook(url: str, text: str, channel: str = "") -> None:
+def send_to_webhook(url: str, text: str, channel: str = "") -> None:
     """Send a message through a webhook.
 
     Parameters
     ----------
     url : str
-        The webhook; who knows it can write, so it is shown nowhere.
+        The webhook; its URL is a secret and never shown.
     text : str
-        The message, in Slack's own markup.
+        The message in Slack markup.
     channel : str
-        The webhook's own when empty.
+        By default that of the webhook.
 
     Raises
     ------
     RequestError
-        When there is no webhook, or it is no URL.
-    NotSent
-        When the server does not take it.
+        If there is no webhook, or it is not a URL.
+    SlackError
+        If the server does not accept the message.
     """
     check([*_url_faults("WEBHOOK_URL", url, shown=False), *_text_faults(text, channel)])
-    _post(url, {"text": _cut(text), **({"channel": channel} if channel else {})}, {})
+    _post(url, {"text": _truncate(text), **({"channel": channel} if channel else {})}, {})
 
 
 def _text_faults(text: object, channel: object) -> list[Fault]:
-    """A fault for a message and a channel that are no text."""
+    """Return faults if the message or the channel is not text."""
     faults = []
     if not isinstance(text, str):
         faults.append(Fault("message", repr(text)[:80], "text", "write str(message)"))
     if not isinstance(channel, str):
-        faults.append(Fault("channel", repr(channel)[:80], "'#channel' or the id of one"))
+        faults.append(Fault("channel", repr(channel)[:80], "'#channel' or a channel id"))
     return faults
 
 
-def table(values: Mapping[str, Any]) -> str:
-    r"""A mapping as an aligned table in a block of code.
+def format_table(values: Mapping[str, Any]) -> str:
+    r"""Format a mapping as an aligned table in a code block.
 
     Parameters
     ----------
     values : mapping
-        Labels and values, one a line; or, where all values are lists, columns.
-
-    Returns
-    -------
-    str
+        Labels and values, one per line; or columns, if all values are lists.
 
     Raises
     ------
     RequestError
-        When it is no mapping.
+        If it is not a mapping.
 
     Examples
     --------
-    >>> print(table({"rows": 1200, "status": "done"}))
+    >>> print(format_table({"rows": 1200, "status": "done"}))
     ```
     rows    1200
     status  done
     ```
-    >>> print(table({"day": ["mon", "tue"], "rows": [9, 1200]}))
+    >>> print(format_table({"day": ["mon", "tue"], "rows": [9, 1200]}))
     ```
     day  rows
     ---  ----
@@ -157,18 +163,18 @@ def table(values: Mapping[str, Any]) -> str:
         allowed = "a mapping such as {'rows': 1200}"
         check([Fault("message_dict", repr(given)[:80], allowed)])
     if values and all(isinstance(value, (list, tuple)) for value in values.values()):
-        columns = [_column(str(name), value) for name, value in values.items()]
+        columns = [_format_column(str(name), value) for name, value in values.items()]
         height = max(map(len, columns))
         padded = [[*column, *[" " * len(column[0])] * (height - len(column))] for column in columns]
         lines = ["  ".join(row) for row in zip(*padded, strict=True)]
     else:
         width = max((len(str(name)) for name in values), default=0)
-        lines = [f"{name!s:<{width}}  {_line(value)}" for name, value in values.items()]
-    return "\n".join(["```", *(escaped(line.rstrip()) for line in lines), "```"])
+        lines = [f"{name!s:<{width}}  {_format_line(value)}" for name, value in values.items()]
+    return "\n".join(["```", *(escape_markup(line.rstrip()) for line in lines), "```"])
 
 
-def escaped(text: str) -> str:
-    """Text in which Slack sees no markup, nor the end of a block of code.
+def escape_markup(text: str) -> str:
+    """Escape text so that Slack sees no markup and no end of a code block.
 
     Examples
     --------
@@ -179,25 +185,25 @@ def escaped(text: str) -> str:
     return plain.replace("```", "'''")
 
 
-def _column(name: str, values: list[Any] | tuple[Any, ...]) -> list[str]:
-    cells = [_line(value) for value in values]
+def _format_column(name: str, values: list[Any] | tuple[Any, ...]) -> list[str]:
+    cells = [_format_line(value) for value in values]
     width = max(map(len, [name, *cells]))
     right = bool(values) and all(isinstance(value, (int, float)) for value in values)
     rows = [name, "-" * width, *cells]
     return [row.rjust(width) if right else row.ljust(width) for row in rows]
 
 
-def _line(value: Any) -> str:
+def _format_line(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+def _truncate(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 3] + "..."
 
 
 def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
-    """What is wrong with a URL; secrets go over lines that nobody reads, or stay here."""
-    asked = repr(url) if shown else _kind(url)
+    """Return faults of a URL; secrets require encryption or a local server."""
+    asked = repr(url) if shown else _describe_secret(url)
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -214,50 +220,52 @@ def _is_secret(token: str) -> bool:
     return bool(re.fullmatch(r"[\x21-\x7e]+", token))
 
 
-def _kind(secret: str) -> str:
-    return "something not shown here" if secret else "nothing"
+def _describe_secret(secret: str) -> str:
+    return "a value not shown" if secret else "nothing"
 
 
-def _hidden(text: str, secret: str) -> str:
+def _without_secret(text: str, secret: str) -> str:
     return " ".join(text.replace(secret, "...").split())[:200]
 
 
 def _post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
-    """Send a document, again where that may help; what the server answers."""
-    request = urllib.request.Request(  # noqa: S310 - the caller has looked at the URL
+    """Post a document with retries, and return the response."""
+    request = urllib.request.Request(  # noqa: S310 - the caller checks the URL
         url,
         data=json.dumps(document).encode(),
         headers={"Content-Type": "application/json; charset=utf-8", **headers},
     )
     host = urlsplit(url).hostname
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(_Again),
-        wait=_wait,
-        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        retry=tenacity.retry_if_exception_type(_RetryableError),
+        wait=_retry_seconds,
+        stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
         reraise=True,
     )
     try:
-        return retrying(_once, request)
-    except _Again as error:
-        raise NotSent(f"{host} did not take a message, {ATTEMPTS} times: {error}") from None
-    except _Refused as error:
-        raise NotSent(f"{host} does not take the message: {error}") from None
+        return retrying(_post_once, request)
+    except _RetryableError as error:
+        raise SlackError(
+            f"{host} did not accept the message in {MAX_ATTEMPTS} attempts: {error}"
+        ) from None
+    except _PermanentError as error:
+        raise SlackError(f"{host} did not accept the message: {error}") from None
 
 
-class _Refused(Exception):
-    """The server will not take it next time either."""
+class _PermanentError(Exception):
+    """The server will not accept the message later either."""
 
 
-def _wait(state: tenacity.RetryCallState) -> float:
+def _retry_seconds(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome is not None else None
-    if isinstance(error, _Again) and error.after is not None:
-        return min(error.after, LONGEST_WAIT)
-    doubled = tenacity.wait_exponential(multiplier=0.5, max=LONGEST_WAIT / 2)
+    if isinstance(error, _RetryableError) and error.after is not None:
+        return min(error.after, MAX_WAIT)
+    doubled = tenacity.wait_exponential(multiplier=0.5, max=MAX_WAIT / 2)
     return (doubled + tenacity.wait_random(0, 1))(state)
 
 
-def _once(request: urllib.request.Request) -> bytes:
-    # Errors of urllib hold the whole URL, which may be a secret: none of them goes further.
+def _post_once(request: urllib.request.Request) -> bytes:
+    # Errors of urllib contain the URL, which may be a secret: none is chained.
     opener = urllib.request.build_opener(_NoRedirect)
     try:
         with opener.open(request, timeout=TIMEOUT) as answer:
@@ -266,15 +274,19 @@ def _once(request: urllib.request.Request) -> bytes:
         code, after = error.code, error.headers.get("Retry-After", "")
         error.close()
         if code == 429 or code >= 500:
-            raise _Again(f"HTTP {code}", float(after) if after.isdecimal() else None) from None
+            raise _RetryableError(
+                f"HTTP {code}", float(after) if after.isdecimal() else None
+            ) from None
         advice = ", and redirects are not followed" if 300 <= code < 400 else ""
-        raise _Refused(f"HTTP {code}{advice}") from None
+        raise _PermanentError(f"HTTP {code}{advice}") from None
     except TimeoutError:
-        # It may have arrived: once more could be twice.
-        raise _Refused(f"no answer in {TIMEOUT:g} s; it may have arrived") from None
+        # Not retried: the message may have arrived, and would be sent twice.
+        raise _PermanentError(
+            f"no response in {TIMEOUT:g} s; the message may have arrived"
+        ) from None
     except urllib.error.URLError as error:
         if isinstance(error.reason, TimeoutError):
-            raise _Again(f"no connection in {TIMEOUT:g} s") from None
-        raise _Again(f"no connection ({type(error.reason).__name__})") from None
+            raise _RetryableError(f"no connection in {TIMEOUT:g} s") from None
+        raise _RetryableError(f"no connection ({type(error.reason).__name__})") from None
     except (OSError, http.client.HTTPException) as error:
-        raise _Again(f"the connection broke ({type(error).__name__})") from None
+        raise _RetryableError(f"the connection broke ({type(error).__name__})") from None

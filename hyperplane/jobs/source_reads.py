@@ -1,4 +1,4 @@
-"""What the text of a program shows of the parameters that it reads: Python, bash and JavaScript."""
+"""Find parameters that Python, bash and JavaScript programs read, from their source."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hyperplane.jobs.environment import PREFIX, cleaned
+from hyperplane.jobs.environment import PARAMETER_PREFIX, variable_name
 
-#: Modules of Python's library that start programs or run text; these see the environment, too.
+#: Standard library modules that start programs or run text, which then read the environment, too.
 _OPEN_MODULES = {"subprocess", "pty", "runpy", "importlib", "code", "codeop", "ctypes"}
-#: Functions with which a program reads, runs or hands on what its text does not show.
+#: Functions through which a program may read names that its source does not show.
 _OPEN_NAMES = {"eval", "exec", "compile", "__import__", "globals", "locals", "vars"}
-_OPEN_OF_OS = re.compile(r"system|popen|exec\w+|spawn\w+|posix_spawnp?|expandvars|environb|getenvb")
+_OPEN_OS_NAMES = re.compile(
+    r"system|popen|exec\w+|spawn\w+|posix_spawnp?|expandvars|environb|getenvb"
+)
 _ENVIRON = {"environ", "getenv"}
-#: Commands of a shell that read no variable but those in their words.
+#: Shell commands that read no variables except those in their words.
 _CLOSED_COMMANDS = frozenset(
     re.split(
         " ",
@@ -26,7 +28,7 @@ _CLOSED_COMMANDS = frozenset(
         "wait wc while",
     )
 )
-_CORE_OF_NODE = frozenset(
+_NODE_CORE_MODULES = frozenset(
     re.split(
         " ",
         "assert buffer crypto events fs http https os path process querystring readline stream "
@@ -39,21 +41,21 @@ _MAGIC = re.compile(rf"^\s*%({_MAGICS})\b(.*)")
 
 
 @dataclass(frozen=True)
-class Reads:
-    """What a program reads.
+class ParameterReads:
+    """Parameters that a program may read.
 
     Parameters
     ----------
     names : frozenset of str
         Parameters that it reads by name.
     variables : frozenset of str
-        Variables of a notebook, which parameters become.
+        Variables of a notebook; parameters become variables there.
     words : frozenset of str
-        Words in it that may name a parameter, as variables have them.
+        Words that may name a parameter, spelled as variables.
     complete : bool
-        Whether it can read no other parameter; else it runs or imports what is not seen.
+        Whether it can read no other parameter; False if it runs or imports unknown code.
     modules : frozenset of str
-        Modules of Python that it imports.
+        Python modules that it imports.
     files : frozenset of str
         Words that may be paths of programs that it runs.
     """
@@ -65,8 +67,8 @@ class Reads:
     modules: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
 
-    def __or__(self, other: Reads) -> Reads:
-        return Reads(
+    def __or__(self, other: ParameterReads) -> ParameterReads:
+        return ParameterReads(
             self.names | other.names,
             self.variables | other.variables,
             self.words | other.words,
@@ -76,22 +78,24 @@ class Reads:
         )
 
     def mentions(self, parameter: str) -> bool:
-        """Whether a parameter is named in it, in one of the forms that a step finds."""
-        variable = cleaned(parameter)
-        return parameter in self.variables or bool({variable, PREFIX + variable} & self.words)
+        """Whether the program names a parameter in one of the forms that a step finds."""
+        variable = variable_name(parameter)
+        return parameter in self.variables or bool(
+            {variable, PARAMETER_PREFIX + variable} & self.words
+        )
 
 
-#: Of a program whose text cannot be read.
-UNKNOWN = Reads(complete=False)
+#: Result for a program whose source cannot be read.
+UNKNOWN = ParameterReads(complete=False)
 
 
-def words_of(text: str) -> frozenset[str]:
-    """The words of a text, as variables have them."""
-    return frozenset(cleaned(word) for word in _WORD.findall(text))
+def find_words(text: str) -> frozenset[str]:
+    """Return the words of a text, spelled as variables."""
+    return frozenset(variable_name(word) for word in _WORD.findall(text))
 
 
-def python_reads(text: str) -> Reads:
-    """What a program in Python reads of its environment.
+def analyze_python(text: str) -> ParameterReads:
+    """Find what a Python program reads of its environment.
 
     Examples
     --------
@@ -102,7 +106,7 @@ def python_reads(text: str) -> Reads:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return Reads(words=words_of(text), complete=False)
+        return ParameterReads(words=find_words(text), complete=False)
     names: set[str] = set()
     words: set[str] = set()
     modules: set[str] = set()
@@ -110,27 +114,27 @@ def python_reads(text: str) -> Reads:
     complete = True
     nodes = list(ast.walk(tree))
     for node in nodes:
-        seen |= {id(one) for one in _plain_uses(node)}
+        seen |= {id(one) for one in _single_variable_uses(node)}
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            words |= words_of(node.value) | {cleaned(node.value[:200])}
-            names |= _variable_names(node.value)
+            words |= find_words(node.value) | {variable_name(node.value[:200])}
+            names |= _parameter_names(node.value)
         elif isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             modules |= {base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)} - {""}
-            complete &= all(not _OPEN_OF_OS.fullmatch(alias.name) for alias in node.names)
+            complete &= all(not _OPEN_OS_NAMES.fullmatch(alias.name) for alias in node.names)
     for node in nodes:
         name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)
         if isinstance(node, ast.Name) and name in _OPEN_NAMES:
             complete = False
-        elif isinstance(node, ast.Attribute) and _OPEN_OF_OS.fullmatch(str(name)):
+        elif isinstance(node, ast.Attribute) and _OPEN_OS_NAMES.fullmatch(str(name)):
             complete &= not (isinstance(node.value, ast.Name) and node.value.id in ("os", "path"))
             complete &= not (isinstance(node.value, ast.Attribute) and name == "expandvars")
         elif name in _ENVIRON and id(node) not in seen:
-            complete = False  # all of the environment, or a variable whose name is not seen
+            complete = False  # reads all variables, or one whose name is not a literal
     complete &= not any(module.split(".")[0] in _OPEN_MODULES for module in modules)
-    return Reads(
+    return ParameterReads(
         frozenset(names),
         words=frozenset(words),
         complete=complete,
@@ -138,8 +142,8 @@ def python_reads(text: str) -> Reads:
     )
 
 
-def _plain_uses(node: ast.AST) -> Iterator[ast.AST]:
-    """Uses of the environment by which one variable is read whose name is seen."""
+def _single_variable_uses(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield nodes that read one variable with a literal name."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         yield node.value
     elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
@@ -150,31 +154,31 @@ def _plain_uses(node: ast.AST) -> Iterator[ast.AST]:
         yield from node.comparators
 
 
-def _variable_names(text: str) -> set[str]:
-    name = text.removeprefix(PREFIX)
+def _parameter_names(text: str) -> set[str]:
+    name = text.removeprefix(PARAMETER_PREFIX)
     return {name.lower()} if re.fullmatch("[A-Z][A-Z0-9_]+", name) else set()
 
 
-def cells_reads(cells: list[str]) -> Reads:
-    """What the cells of a notebook in Python read, whose parameters are variables, too."""
-    found = Reads()
+def analyze_cells(cells: list[str]) -> ParameterReads:
+    """Find what the cells of a Python notebook read; parameters are variables there, too."""
+    found = ParameterReads()
     for cell in cells:
-        text, complete = _without_magics(cell)
-        reads = python_reads(text)
+        text, complete = _strip_magics(cell)
+        reads = analyze_python(text)
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError):
             tree = ast.Module([], [])
         variables = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        if not complete:  # a magic may name one in its own way
+        if not complete:  # a magic may use a variable in other ways
             variables |= set(_WORD.findall(cell))
-            reads = replace(reads, words=reads.words | words_of(cell), complete=False)
+            reads = replace(reads, words=reads.words | find_words(cell), complete=False)
         found |= replace(reads, variables=frozenset(variables))
     return found
 
 
-def _without_magics(cell: str) -> tuple[str, bool]:
-    """A cell as Python, and whether that is all that it does."""
+def _strip_magics(cell: str) -> tuple[str, bool]:
+    """Return a cell as Python, and whether the cell does nothing else."""
     lines, complete = [], True
     for number, line in enumerate(cell.splitlines()):
         magic = _MAGIC.match(line)
@@ -192,8 +196,8 @@ def _without_magics(cell: str) -> tuple[str, bool]:
     return "\n".join(lines), complete
 
 
-def bash_reads(text: str) -> Reads:
-    """What a script for a shell reads of its environment.
+def analyze_bash(text: str) -> ParameterReads:
+    """Find what a shell script reads of its environment.
 
     Examples
     --------
@@ -204,7 +208,7 @@ def bash_reads(text: str) -> Reads:
     text = re.sub(r"\\\n", " ", text)
     code = "\n".join(re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
     variables = re.findall(r"\$\{?#?([A-Za-z_]\w*)", code)
-    names = {name for variable in variables for name in _variable_names(variable)}
+    names = {name for variable in variables for name in _parameter_names(variable)}
     complete = "${!" not in code and "<<" not in code
     for part in re.split(r"[\n;|&()`]+|\$\(|\b(?:do|then|else|if|while|until)\b|!\s", code):
         words = re.sub(r"^(\s*[A-Za-z_]\w*=(\"[^\"]*\"|'[^']*'|\S*))+", "", part).split()
@@ -212,11 +216,13 @@ def bash_reads(text: str) -> Reads:
             not words or words[0].strip("\"'") in _CLOSED_COMMANDS | {"$", "}"}
         )
     files = {word.strip("\"'") for word in re.split(r"[\s;|&()<>=`]+", code)}
-    return Reads(frozenset(names), words=words_of(code), complete=complete, files=frozenset(files))
+    return ParameterReads(
+        frozenset(names), words=find_words(code), complete=complete, files=frozenset(files)
+    )
 
 
-def javascript_reads(text: str) -> Reads:
-    """What a program in JavaScript reads of its environment.
+def analyze_javascript(text: str) -> ParameterReads:
+    """Find what a JavaScript program reads of its environment.
 
     Examples
     --------
@@ -232,8 +238,10 @@ def javascript_reads(text: str) -> Reads:
     imported = re.findall(r"(?:require\(|import\(|from|import)\s*['\"]([^'\"]+)['\"]", text)
     files = {one for one in imported if one.startswith(".")}
     others = {one.removeprefix("node:") for one in imported} - files
-    complete = plain == text.count("process.env") and others <= _CORE_OF_NODE
+    complete = plain == text.count("process.env") and others <= _NODE_CORE_MODULES
     complete = complete and not any("..." in part for part in unpacked)
     complete = complete and not re.search(r"\beval\(|\brequire\((?!\s*['\"])", text)
-    names = frozenset(name for one in found for name in _variable_names(one))
-    return Reads(names, words=words_of(text), complete=bool(complete), files=frozenset(files))
+    names = frozenset(name for one in found for name in _parameter_names(one))
+    return ParameterReads(
+        names, words=find_words(text), complete=bool(complete), files=frozenset(files)
+    )

@@ -1,4 +1,4 @@
-"""The states of jobs, in the documented words, and what is kept of a job and its attempts."""
+"""States of jobs and attempts, in the documented wording, and their records."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from hyperplane.jobs.definition.models import Pipeline
 
 SCHEDULED, PENDING, IN_PROGRESS = "scheduled", "pending", "in progress"
 DONE, FAILED, TIMED_OUT, CANCELLED = "done", "failed", "timed out", "cancelled"
-#: A job in one of these has ended.
+#: Statuses of jobs that have ended.
 PROCESSED = (DONE, TIMED_OUT, CANCELLED, FAILED)
-#: A job in one of these wants something done.
+#: Statuses of jobs that a supervisor must run.
 OPEN = (PENDING, IN_PROGRESS)
-#: Of an attempt whose process is gone without having said how it ended.
+#: Status of an attempt whose process vanished without an exit code.
 LOST = "lost"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is kept of a job.
+    """Record of a job.
 
     Parameters
     ----------
     id, run_id : str
-        Its identity, and that of this run of it.
+        Id of the job, and of this run of it.
     name, job_type : str
-        As it was submitted.
+        Name and label, as submitted.
     status : str
-        One of the documented ones.
+        One of the documented statuses.
     reason : str
-        Why it ended so.
+        Why the job ended with this status.
     submitted, started, ended : float
-        Seconds since 1970; 0 for what has not happened.
+        Seconds since 1970; 0 for events that have not happened.
     timeout, active_timeout : float
         Seconds from submission and from the start; -1 for no limit.
     max_retries : int
-        How often it is tried again as a whole.
+        Maximum number of retries of the whole job.
     tries : int
-        How often it has been tried.
+        Number of tries so far.
     definition : str
         The pipeline as JSON.
     parameters : mapping
-        Names and texts.
+        Names and values, as text.
     machine, runner : str
-        By whom and where it was submitted, and what runs its steps.
+        ``user@host`` of the submission, and the runner of the steps.
     python : str
-        The interpreter of whoever submitted it.
+        Python interpreter of the submission.
     folder : str
-        For logs and results.
+        Folder for logs and results.
     dashboard : str
-        Address of the dashboard of the Dask cluster that a step has now.
+        Address of the dashboard of a step's Dask cluster; empty if there is none now.
     output : str or None
-        What a step has set.
+        Output that a step has set.
     schedule : str
-        The schedule that it is a run of.
+        Name of the schedule that submitted it, if any.
     cancelled : bool
-        Whether somebody has asked for its end.
+        Whether its cancellation was requested.
     """
 
     id: str
@@ -89,24 +89,24 @@ class Job:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The steps."""
+        """The pipeline with its steps."""
         return Pipeline.from_json(self.definition)
 
     @property
     def processed(self) -> bool:
-        """Whether it has ended."""
+        """Whether the job has ended."""
         return self.status in PROCESSED
 
     @property
     def place(self) -> Path:
-        """The folder for logs and results."""
+        """Folder for logs and results."""
         return Path(self.folder)
 
     @property
     def pipeline_name(self) -> str:
-        """The name of its pipeline, without the checks of reading the whole pipeline.
+        """Name of the pipeline, read without validating the whole pipeline.
 
-        Empty where the definition is damaged: a list of jobs shows the others, and this one's id.
+        Empty if the definition is damaged: a list of jobs then still shows the job's id.
         """
         try:
             return str(json.loads(self.definition)["name"])
@@ -114,7 +114,7 @@ class Job:
             return ""
 
     def as_dict(self) -> dict[str, Any]:
-        """What may be shown of it, for JSON."""
+        """Return the public fields for JSON."""
         names = (
             "id", "run_id", "name", "job_type", "status", "reason", "submitted", "started", "ended",
             "timeout", "active_timeout", "max_retries", "tries", "machine", "runner", "folder",
@@ -130,28 +130,28 @@ class Job:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is kept of one attempt at a step, or at one chunk of it.
+    """Record of one attempt at a step, or at one chunk of it.
 
     Parameters
     ----------
     job_id, step : str
-        Of which step.
+        Job and step.
     chunk : int
-        Of which chunk; -1 where the step is whole.
+        Index of the chunk; -1 for a step without chunks.
     number : int
-        From 1.
+        Number of the attempt, from 1.
     status : str
         ``in progress``, ``done``, ``failed``, ``timed out``, ``cancelled`` or ``lost``.
     started, ended : float
         Seconds since 1970.
     exit_code : int or None
-        What the process ended with; negative for a signal.
+        Exit code of the process; negative for a signal.
     reason : str
-        Why it did not end well.
+        Why it did not succeed.
     fault : str
-        The kind of fault: ``input``, ``memory`` or ``passing``.
+        Kind of failure: ``input``, ``memory`` or ``passing`` (transient).
     log : str
-        Its log, below the job's folder.
+        Path of its log, relative to the job's folder.
     """
 
     job_id: str
@@ -168,24 +168,24 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What one process works on: a step, or one chunk of it."""
+class WorkUnit:
+    """Work of one process: a step, or one chunk of it."""
 
     step: str
     chunk: int = -1
-    #: How many chunks there are; 0 where the step is whole.
+    #: Number of chunks; 0 for a step without chunks.
     chunks: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.step} [{self.chunk}]" if self.chunks else self.step
 
 
-def overdue(timeout: float) -> str:
-    """The reason of a job whose time from its submission is over.
+def timeout_reason(timeout: float) -> str:
+    """Return the reason of a job that exceeded its time from submission.
 
     Examples
     --------
     >>> overdue(3600.0)
-    'its timeout of 3600 s from its submission is over'
+    'exceeded its timeout of 3600 s from its submission'
     """
-    return f"its timeout of {timeout:g} s from its submission is over"
+    return f"exceeded its timeout of {timeout:g} s from its submission"

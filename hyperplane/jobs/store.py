@@ -1,4 +1,4 @@
-"""The state of all jobs, in one SQLite file or any database of SQLAlchemy."""
+"""Store of all jobs in an SQLite file, or another database supported by SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
 from hyperplane.jobs.mounts import is_on_network
-from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, overdue
-from hyperplane.jobs.store_errors import first_line, is_of_the_file, store_error
+from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
+from hyperplane.jobs.store_errors import first_line, is_file_error, store_error
 
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
@@ -63,54 +63,54 @@ _ATTEMPTS = sql.Table(
 
 
 class JobStore:
-    """All jobs that somebody has submitted, here or, in a database of a team, elsewhere.
+    """All submitted jobs, in a shared database also those of other users and machines.
 
     Parameters
     ----------
     url : str
-        URL of SQLAlchemy.
+        SQLAlchemy URL.
 
     Raises
     ------
     RequestError
-        When there is no such database, or no driver for it.
+        If there is no such database, or no driver for it.
     JobStoreError
-        When the database is damaged, or its disk is full. So do all methods.
+        If the database is damaged or its disk is full. All methods raise it, too.
     """
 
     def __init__(self, url: str) -> None:
         try:
             parsed = make_url(url)
-            self._engine = _engine(parsed)
+            self._engine = _create_engine(parsed)
             _make_tables(self._engine)
             _check_tables(self._engine)
         except (SQLAlchemyError, ImportError, OSError, ValueError) as error:
-            if is_of_the_file(error):
+            if is_file_error(error):
                 raise store_error(make_url(url), error) from error
-            allowed = f"a database of SQLAlchemy that can be opened ({first_line(error)})"
-            shown = repr(_shown(url))
+            allowed = f"the SQLAlchemy URL of a database that can be opened ({first_line(error)})"
+            shown = repr(_hide_password(url))
             raise RequestError([Fault("hyperplane.jobs.store", shown, allowed)]) from error
 
     def add(self, job: Job) -> None:
-        """Keep a new job."""
+        """Add a new job."""
         values = {**asdict(job), "parameters": json.dumps(dict(job.parameters))}
-        with self._connected(write=True) as connection:
+        with self._connect(write=True) as connection:
             connection.execute(sql.insert(_JOBS).values(values))
 
     def get(self, job_id: str) -> Job:
-        """The job of an id, or of the beginning of one that only one job has.
+        """Return the job with an id, or with a unique prefix of it.
 
         Raises
         ------
         JobError
-            When there is none, or several begin so.
+            If there is none, or the prefix is ambiguous.
         """
         like = _JOBS.c.id.startswith(job_id, autoescape=True)
         found = self._jobs(sql.select(_JOBS).where(like).limit(2)) if job_id else []
         exact = [job for job in found if job.id == job_id]
         if len(exact or found) != 1:
-            wrong = "several begin so; write more of it" if found else "there is no such job"
-            raise JobError(job_id, f"{wrong}. hyperplane job list shows them")
+            wrong = "several ids begin with this; give more of it" if found else "no such job"
+            raise JobError(job_id, f"{wrong}. 'hyperplane job list' shows the ids")
         return (exact or found)[0]
 
     def find(
@@ -122,7 +122,7 @@ class JobStore:
         schedule: str | None = None,
         limit: int | None = None,
     ) -> list[Job]:
-        """Jobs, those submitted last first."""
+        """Return matching jobs, most recently submitted first."""
         query = sql.select(_JOBS).order_by(_JOBS.c.submitted.desc(), _JOBS.c.id)
         if statuses is not None:
             query = query.where(_JOBS.c.status.in_(statuses))
@@ -132,140 +132,144 @@ class JobStore:
                 query = query.where(_JOBS.c[column] == value)
         return self._jobs(query if limit is None else query.limit(limit))
 
-    def many(self, ids: Sequence[str]) -> dict[str, Job]:
-        """Jobs by their ids, as far as there are any."""
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job]:
+        """Return existing jobs by their ids."""
         return {job.id: job for job in self._jobs(sql.select(_JOBS).where(_JOBS.c.id.in_(ids)))}
 
-    def update(self, job_id: str, *, among: Collection[str] | None = None, **values: Any) -> bool:
-        """Change fields of a job, if its status is among some; whether it was."""
+    def update(
+        self, job_id: str, *, if_status: Collection[str] | None = None, **values: Any
+    ) -> bool:
+        """Change fields of a job if it has one of the statuses; return whether it did."""
         query = sql.update(_JOBS).where(_JOBS.c.id == job_id).values(**values)
-        if among is not None:
-            query = query.where(_JOBS.c.status.in_(among))
-        with self._connected(write=True) as connection:
+        if if_status is not None:
+            query = query.where(_JOBS.c.status.in_(if_status))
+        with self._connect(write=True) as connection:
             return bool(connection.execute(query).rowcount)
 
     def open_ids(self, machine: str) -> list[str]:
-        """The ids of a machine's jobs that want something done, the oldest first."""
+        """Return the ids of a machine's jobs that must be run, oldest first."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.status.in_(OPEN), _JOBS.c.machine == machine)
-        with self._connected() as connection:
+        with self._connect() as connection:
             return list(connection.execute(query.order_by(_JOBS.c.submitted)).scalars())
 
-    def expire(self, machine: str) -> None:
-        """End pending jobs whose time from their submission is over."""
+    def expire_pending(self, machine: str) -> None:
+        """End pending jobs that exceeded their time from submission."""
         late = sql.and_(_JOBS.c.timeout >= 0, _JOBS.c.submitted + _JOBS.c.timeout < time.time())
         where = (_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
-        with self._connected() as connection:
+        with self._connect() as connection:
             found = connection.execute(sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)).all()
         for job_id, timeout in found:
-            reason = f"its turn did not come: {overdue(timeout)}"
+            reason = f"not started in time: {timeout_reason(timeout)}"
             ended = {"status": TIMED_OUT, "reason": reason, "ended": time.time()}
-            self.update(job_id, among=[PENDING], **ended)
+            self.update(job_id, if_status=[PENDING], **ended)
 
-    def is_again(self, job: Job) -> bool:
+    def is_rerun(self, job: Job) -> bool:
         """Whether the last other job of the same steps had the same parameters."""
         same = (_JOBS.c.definition == job.definition, _JOBS.c.machine == job.machine)
         others = sql.select(_JOBS).where(*same, _JOBS.c.id != job.id, _JOBS.c.started > 0)
         last = self._jobs(others.order_by(_JOBS.c.submitted.desc()).limit(1))
         return bool(last) and last[0].parameters == job.parameters
 
-    def to_cancel(self, statuses: Collection[str]) -> list[str]:
-        """The ids of jobs whose end somebody has asked for."""
+    def cancel_requests(self, statuses: Collection[str]) -> list[str]:
+        """Return the ids of jobs whose cancellation was requested."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.cancelled, _JOBS.c.status.in_(statuses))
-        with self._connected() as connection:
+        with self._connect() as connection:
             return list(connection.execute(query).scalars())
 
-    def put(self, attempt: Attempt) -> None:
-        """Keep an attempt, new or changed."""
+    def save_attempt(self, attempt: Attempt) -> None:
+        """Insert or update an attempt."""
         values = asdict(attempt)
         key = [column == values[column.name] for column in _ATTEMPTS.primary_key.columns]
-        with self._connected(write=True) as connection:
+        with self._connect(write=True) as connection:
             changed = connection.execute(sql.update(_ATTEMPTS).where(*key).values(values))
             if not changed.rowcount:
                 connection.execute(sql.insert(_ATTEMPTS).values(values))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        """All attempts at the steps of a job, in the order in which they began."""
+        """Return all attempts at the steps of a job, in order of their start."""
         columns = _ATTEMPTS.c
         query = sql.select(_ATTEMPTS).where(columns.job_id == job_id)
         query = query.order_by(columns.started, columns.step, columns.chunk, columns.number)
-        with self._connected() as connection:
+        with self._connect() as connection:
             rows = connection.execute(query).mappings().all()
             return [Attempt(**row) for row in rows]
 
     def close(self) -> None:
-        """Let go of the database; whatever comes next opens it again."""
+        """Close the connections; the next call opens new ones."""
         self._engine.dispose()
 
     def _jobs(self, query: Any) -> list[Job]:
-        with self._connected() as connection:
+        with self._connect() as connection:
             rows = connection.execute(query).mappings().all()
             return [Job(**{**row, "parameters": json.loads(row["parameters"])}) for row in rows]
 
     @contextmanager
-    def _connected(self, *, write: bool = False) -> Iterator[sql.Connection]:
-        """A connection, in a transaction that is committed at the end if something is written."""
+    def _connect(self, *, write: bool = False) -> Iterator[sql.Connection]:
+        """Yield a connection; if ``write``, in a transaction that is committed at the end."""
         try:
             with self._engine.begin() if write else self._engine.connect() as connection:
                 yield connection
-        except UnicodeEncodeError as error:  # of an argument; what is kept can be written
-            asked = ascii(error.object)[:80]
-            raise RequestError([Fault("text", asked, "text that UTF-8 can hold")]) from error
+        except UnicodeEncodeError as error:  # an argument; stored text can be encoded
+            given = ascii(error.object)[:80]
+            raise RequestError([Fault("text", given, "text that UTF-8 can encode")]) from error
         except (SQLAlchemyError, ValueError, TypeError) as error:
             raise store_error(self._engine.url, error) from error
 
 
 def _make_tables(engine: sql.Engine) -> None:
-    for look in range(3):
+    for tries in range(3):
         try:
             _TABLES.create_all(engine)
             return
-        except DBAPIError:  # somebody makes them at this moment
-            if look == 2:
+        except DBAPIError:  # another process may be creating them
+            if tries == 2:
                 raise
             time.sleep(0.2)
 
 
 def _check_tables(engine: sql.Engine) -> None:
     for table in (_JOBS, _ATTEMPTS):
-        there = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
-        if not set(table.columns.keys()) <= there:
-            advice = "move it away, or name another one with hyperplane.jobs.store"
-            raise OSError(f"another version of hyperplane has made it; {advice}")
+        existing = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
+        if not set(table.columns.keys()) <= existing:
+            advice = "move it away, or set hyperplane.jobs.store to another one"
+            raise OSError(f"created by another version of hyperplane; {advice}")
 
 
-def _engine(url: URL) -> sql.Engine:
+def _create_engine(url: URL) -> sql.Engine:
     if url.get_backend_name() != "sqlite":
         return sql.create_engine(url, pool_pre_ping=True)
     if url.database and url.database != ":memory:":
-        _closed_to_others(Path(url.database))
+        _create_private_file(Path(url.database))
     engine = sql.create_engine(url, connect_args={"timeout": 60})
     shared = is_on_network(Path(url.database)) if url.database else False
-    sql.event.listen(engine, "connect", partial(_tune, mode="DELETE" if shared else "WAL"))
+    sql.event.listen(
+        engine, "connect", partial(_configure_sqlite, mode="DELETE" if shared else "WAL")
+    )
     return engine
 
 
-def _closed_to_others(file: Path) -> None:
-    """Make a file that only its owner reads, for parameters are in it."""
+def _create_private_file(file: Path) -> None:
+    """Create a file that only its owner can read, because it contains parameters."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _tune(connection: Any, _: object, *, mode: str) -> None:
-    # WAL has readers and a writer at once, but needs memory that all of them share, which no other
-    # machine sees. A commit survives the death of the process.
+def _configure_sqlite(connection: Any, _: object, *, mode: str) -> None:
+    # WAL allows concurrent readers and a writer, but needs shared memory, which other machines do
+    # not have. In both modes a commit survives the death of the process.
     try:
         connection.execute(f"PRAGMA journal_mode={mode}")
     except OperationalError:
         if mode == "WAL":
-            raise  # away from WAL a file changes only while no other process has it open
+            raise  # leaving WAL fails while another process has the file open
     for setting in (f"synchronous={'NORMAL' if mode == 'WAL' else 'FULL'}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
 
 
-def _shown(url: str) -> str:
-    """A URL without its password."""
+def _hide_password(url: str) -> str:
+    """Return a URL without its password."""
     try:
         return make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
-        return "a URL not shown here"
+        return "a URL not shown"

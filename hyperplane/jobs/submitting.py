@@ -1,4 +1,4 @@
-"""Submitting, resuming and cancelling jobs."""
+"""Submit, resume and cancel jobs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
 from hyperplane.errors import Fault, HyperplaneError, JobError, RequestError, check
-from hyperplane.jobs import call_site, cancelling, notebooks, requirements, wake
-from hyperplane.jobs.adoption import may_carry_on, submission_of
+from hyperplane.jobs import (
+    call_site,
+    cancel_marker,
+    notebook_checks,
+    requirements,
+    supervisor_client,
+)
+from hyperplane.jobs.adoption import can_adopt, hold_submission_lock
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.definition.reading import read_pipeline
-from hyperplane.jobs.environment import as_text, parameter_faults, secrets
-from hyperplane.jobs.home import home, the_store, this_machine
-from hyperplane.jobs.kept import keep
-from hyperplane.jobs.kept import of as kept_of
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
+from hyperplane.jobs.environment import find_secrets, parameter_faults, parameters_as_text
+from hyperplane.jobs.home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.options import (
     label_faults,
     label_warnings,
@@ -28,17 +32,19 @@ from hyperplane.jobs.options import (
     pool_faults,
     runner_faults,
 )  # fmt: skip
-from hyperplane.jobs.parameter_use import unread_parameters
-from hyperplane.jobs.programs import Handed
-from hyperplane.jobs.runners import finds_files_of_this_machine, settle
+from hyperplane.jobs.parameter_use import find_unread_parameters
+from hyperplane.jobs.runners import has_shared_files, resolve_options
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
+from hyperplane.jobs.step_command import SubmissionEnvironment
+from hyperplane.jobs.submission_snapshot import load_snapshot as kept_of
+from hyperplane.jobs.submission_snapshot import save_snapshot
 from hyperplane.public_calls import check_call
 from hyperplane.units import in_seconds
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
-#: For jobs that nobody has named.
+#: Words of generated job names.
 _FIRST = (
     "amber", "brisk", "calm", "clear", "crisp", "early", "fair", "fresh", "gentle", "keen",
     "mild", "noble", "plain", "quiet", "rapid", "sound", "steady", "sunny", "swift", "warm",
@@ -50,7 +56,7 @@ _SECOND = (
 
 
 class Submitted(NamedTuple):
-    """The identity of a job, and of this run of it."""
+    """Ids of a submitted job and of this run of it."""
 
     id: str
     run_id: str
@@ -70,23 +76,23 @@ def new_job(
     runner_options: Mapping[str, Any] | None = None,
     here: bool = True,
 ) -> Job:
-    """A job that is not kept yet; see :func:`hyperplane.jobs.submit`.
+    """Create a job without submitting it; see :func:`hyperplane.jobs.submit`.
 
     Parameters
     ----------
     pipeline, name, job_type, timeout, active_timeout, max_retries, parameters
-        As there.
+        As for :func:`hyperplane.jobs.submit`.
     schedule : str
-        The schedule that it is a run of.
+        Schedule that the job is a run of.
     runner, runner_options
-        As there.
+        As for :func:`hyperplane.jobs.submit`.
     here : bool
-        Whether its steps find what this machine has: then what they need must be there.
+        Whether the job is run from this machine: then its runner and secrets must be available.
 
     Raises
     ------
     RequestError
-        With all that is wrong with the pipeline and with the call.
+        With every fault of the pipeline and of the call.
     """
     faults: list[Fault] = []
     made = None
@@ -115,18 +121,18 @@ def new_job(
     if made is not None:
         faults += requirements.name_faults(made)
         faults += pool_faults(made)
-        # What is rendered finds its secrets where it is submitted or runs.
+        # Rendered jobs find their secrets where they are submitted or run.
         wanted = {secret for step in made.steps for secret in step.secrets if here}
-        _, missing = secrets(sorted(wanted), os.environ, settings.secrets)
-        advice = f"set the variable, or write the file {settings.secrets}/<name>"
-        faults += [Fault("secrets", one, "a secret that is there", advice) for one in missing]
+        _, missing = find_secrets(sorted(wanted), os.environ, settings.secrets)
+        advice = f"set the environment variable, or write the file {settings.secrets}/<name>"
+        faults += [Fault("secrets", one, "an existing secret", advice) for one in missing]
     check(faults)
-    assert made is not None  # noqa: S101 - or there are faults
+    assert made is not None  # noqa: S101 - else there are faults
     job_id = str(uuid.uuid4())
     return Job(
         id=job_id,
         run_id=str(uuid.uuid4()),
-        name=name or _made_up(job_id),
+        name=name or _generate_name(job_id),
         job_type=label,
         status=PENDING,
         submitted=time.time(),
@@ -134,93 +140,98 @@ def new_job(
         active_timeout=float(in_seconds(active_timeout)),
         max_retries=max_retries,
         definition=made.to_json(),
-        parameters=as_text(given),
+        parameters=parameters_as_text(given),
         machine=this_machine(),
         runner=runner,
         python=sys.executable,
-        folder=str(home() / "jobs" / job_id),
+        folder=str(jobs_folder() / "jobs" / job_id),
         schedule=schedule,
     )
 
 
-def handed_over() -> Handed:
-    """What steps of a job submitted here run in: this environment, and this interpreter."""
+def capture_environment() -> SubmissionEnvironment:
+    """Return the environment for steps of a job submitted from this process."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("HYPERPLANE_JOB_")
     }
-    environment["DASK_HYPERPLANE__JOBS__HOME"] = str(home())
+    environment["DASK_HYPERPLANE__JOBS__HOME"] = str(jobs_folder())
     if config.jobs().store:
         environment["DASK_HYPERPLANE__JOBS__STORE"] = str(config.jobs().store)
-    return Handed(environment)
+    return SubmissionEnvironment(environment)
 
 
-def unread(job: Job, source: str | None = None) -> list[str]:
-    """Which parameters of a job no step reads; ``source`` is the text of its function, if any."""
-    return unread_parameters(job.pipeline, job.parameters, source)
+def unread_parameter_warnings(job: Job, source: str | None = None) -> list[str]:
+    """Describe parameters of a job that no step reads; ``source`` is that of its function."""
+    return find_unread_parameters(job.pipeline, job.parameters, source)
 
 
-def warnings_of(job: Job, source: str | None = None) -> list[str]:
-    """What may be a slip in a job, though it can run."""
+def job_warnings(job: Job, source: str | None = None) -> list[str]:
+    """Return warnings of possible mistakes in a job that can run."""
     found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
-    if finds_files_of_this_machine(job.runner):
-        found += notebooks.kernel_warnings(job.pipeline)
-    found += notebooks.warnings_of(job.pipeline, job.parameters)
-    return found + unread(job, source)
+    if has_shared_files(job.runner):
+        found += notebook_checks.kernel_warnings(job.pipeline)
+    found += notebook_checks.notebook_warnings(job.pipeline, job.parameters)
+    return found + unread_parameter_warnings(job, source)
 
 
-def send(
+def submit_job(
     job: Job,
     *,
     warn: bool = True,
     runner_options: Mapping[str, Any] | None = None,
     source: str | None = None,
 ) -> Submitted:
-    """Keep a job and have it carried on, whatever becomes of this process.
+    """Store a job and notify the supervisor, which runs it independently of this process.
 
     Parameters
     ----------
     job : Job
         The job.
     warn : bool
-        Whether to warn of what may be a slip.
+        Whether to warn of possible mistakes.
     runner_options : mapping, optional
-        Those that it was made with.
+        Options that the job was created with.
     source : str, optional
-        The text of the function that it runs, if it runs one.
+        Source of the function that it runs, if any.
 
     Raises
     ------
     JobError
-        When its folder cannot be used, or the supervisor cannot be started.
+        If its folder cannot be used, or the supervisor cannot be started.
     """
-    for text in warnings_of(job, source) if warn else ():
+    for text in job_warnings(job, source) if warn else ():
         call_site.warn(text)
-    handed = handed_over()
-    keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
-    with submission_of(job):
+    submission = capture_environment()
+    save_snapshot(
+        job,
+        submission.environment,
+        resolve_options(job.runner, runner_options or {}),
+        unread_parameter_warnings(job, source),
+    )
+    with hold_submission_lock(job):
         try:
-            # First of the environment: the supervisor looks into the store by itself, too.
-            wake.tell(job.id, handed)
-            the_store().add(job)
-        except HyperplaneError:  # nothing is submitted, so nothing is left
+            # The environment first: the supervisor also polls the store.
+            supervisor_client.notify_supervisor(job.id, submission)
+            open_store().add(job)
+        except HyperplaneError:  # not submitted: leave no files
             shutil.rmtree(job.place, ignore_errors=True)
             raise
-        wake.tell()
+        supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 
 
-def id_of(job: Any) -> str:
-    """The id of a job: text as it is, or of what submitting the job gave.
+def to_job_id(job: Any) -> str:
+    """Return the id of a job from its id, its handle, or the result of its submission.
 
     Parameters
     ----------
     job : str, Submitted, tuple or JobHandle
-        The job; of a tuple the first.
+        The job; for a tuple its first item.
 
     Raises
     ------
     RequestError
-        When it is nothing of these.
+        If it is none of these.
 
     Examples
     --------
@@ -229,14 +240,14 @@ def id_of(job: Any) -> str:
     """
     found = job[0] if isinstance(job, tuple) and job else getattr(job, "id", job)
     if not isinstance(found, (str, uuid.UUID)):
-        allowed = "the id of a job, or what submitting it gave"
+        allowed = "a job id, or the result of submitting a job"
         raise RequestError([Fault("job", type(job).__name__, allowed)])
     return str(found)
 
 
 @check_call
 def resume(job_id: str | Submitted) -> Submitted:
-    """Go on with a job that has ended, or whose supervisor was killed, from its finished steps.
+    """Resume a job that has ended, or whose supervisor was killed, from its finished steps.
 
     Parameters
     ----------
@@ -251,78 +262,82 @@ def resume(job_id: str | Submitted) -> Submitted:
     Raises
     ------
     JobError
-        When there is no such job, it belongs to another machine, it is done, or it runs.
+        If there is no such job, it belongs to another machine, it is done, or it is running.
     """
-    store = the_store()
-    job = store.get(id_of(job_id))
+    store = open_store()
+    job = store.get(to_job_id(job_id))
     if job.machine != this_machine():
-        raise JobError(job.id, f"its files are on {job.machine}; resume it there")
+        raise JobError(job.id, f"the files of this job are on {job.machine}; resume it there")
     if job.status == "done":
-        raise JobError(job.id, "it is done; submit it again for another run")
-    if job.status in OPEN and (wake.running() is not None or not may_carry_on(job)):
-        raise JobError(job.id, f"it is {job.status} already; to begin anew, cancel it first")
+        raise JobError(job.id, "this job is done; submit it again for another run")
+    if job.status in OPEN and (
+        supervisor_client.supervisor_pid() is not None or not can_adopt(job)
+    ):
+        raise JobError(job.id, f"this job is already {job.status}; cancel it to start over")
     again = {
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
         "tries": 0, "cancelled": False,
     }  # fmt: skip
-    handed = handed_over()
-    keep(job, handed.environment, kept_of(job).runner)
-    cancelling.unmark(job)
-    with submission_of(job):
-        wake.tell(job.id, handed)
-        store.update(job.id, among=PROCESSED, **again)
-        wake.tell()
+    submission = capture_environment()
+    save_snapshot(job, submission.environment, kept_of(job).runner)
+    cancel_marker.remove_marker(job)
+    with hold_submission_lock(job):
+        supervisor_client.notify_supervisor(job.id, submission)
+        store.update(job.id, if_status=PROCESSED, **again)
+        supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 
 
 @check_call
 def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
-    """End a job, politely and then surely; one that has ended stays as it is.
+    """Cancel a job and end its processes; a job that has ended is not changed.
+
+    Processes get SIGTERM, and SIGKILL after a grace period.
 
     Parameters
     ----------
     job_id : str or Submitted
         The job.
     by : str
-        With what, for the job's reason, which has the user, the machine and the time, too.
+        Origin of the request; the job's reason has it with the user, the machine and the time.
 
     Returns
     -------
     Job
-        As it was when this was asked.
+        The job before the cancellation.
 
     Raises
     ------
     JobError
-        When there is no such job.
+        If there is no such job.
     """
-    store = the_store()
-    job = store.get(id_of(job_id))
-    reason = cancelled(by)
+    store = open_store()
+    job = store.get(to_job_id(job_id))
+    reason = cancellation_reason(by)
     ended = {"status": CANCELLED, "reason": reason, "ended": time.time()}
-    # One that nobody has begun needs nobody to end it.
-    if not store.update(job.id, among=[PENDING], **ended) and store.update(
-        job.id, among=OPEN, cancelled=True, reason=reason
+    # A pending job is cancelled in the store; a running one by its supervisor.
+    if not store.update(job.id, if_status=[PENDING], **ended) and store.update(
+        job.id, if_status=OPEN, cancelled=True, reason=reason
     ):
-        wake.tell()
+        supervisor_client.notify_supervisor()
     return job
 
 
-def look_after(store: JobStore) -> None:
-    """Start the supervisor when jobs wait for one that was killed."""
-    if wake.running() is not None:
+def ensure_supervisor(store: JobStore) -> None:
+    """Start a supervisor if jobs are open and none is running."""
+    if supervisor_client.supervisor_pid() is not None:
         return
-    if any(may_carry_on(job) for job in store.find(statuses=OPEN, machine=this_machine())):
-        wake.tell()
+    if any(can_adopt(job) for job in store.find(statuses=OPEN, machine=this_machine())):
+        supervisor_client.notify_supervisor()
 
 
-def cancelled(by: str) -> str:
-    """The reason of a job that this user cancels now."""
+def cancellation_reason(by: str) -> str:
+    """Return the reason of a job that this user cancels now."""
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return f"cancelled by {this_machine()} at {at}, {by}"
 
 
-def _made_up(job_id: str) -> str:
-    """A name; its end is the beginning of the id, so that few jobs share one."""
+def _generate_name(job_id: str) -> str:
+    """Generate a name; it ends with a part of the id, so that duplicates are rare."""
     first, second = random.choice(_FIRST), random.choice(_SECOND)  # noqa: S311 - no secret
     return f"{first}_{second}_{job_id[:4]}"

@@ -1,8 +1,8 @@
-"""``python -m hyperplane.jobs.supervisor``: the process that carries this user's jobs on.
+"""``python -m hyperplane.jobs.supervisor``: the process that runs this user's jobs.
 
-There is one for each store and user of a machine, started by whoever submits first. It ends when
-there has been nothing to do for a while. If it is killed, the next one that asks for the state of a
-job starts another, which goes on with what runs.
+There is one for each user and store of a machine, started by the first submission. It exits after
+some idle time. If it is killed, the next call that queries a job starts another one, which
+reattaches to running steps.
 """
 
 from __future__ import annotations
@@ -21,185 +21,194 @@ from typing import Any
 from hyperplane import config
 from hyperplane.engines import job_clusters, records
 from hyperplane.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancelling, kept, wake
-from hyperplane.jobs.adoption import may_carry_on
-from hyperplane.jobs.backoff import Backoff, has_no_room, may_pass
+from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
+from hyperplane.jobs.adoption import can_adopt
+from hyperplane.jobs.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.capacity import Capacity
-from hyperplane.jobs.conductor import Conductor
-from hyperplane.jobs.home import the_store, this_machine
-from hyperplane.jobs.programs import Handed
+from hyperplane.jobs.home import open_store, this_machine
+from hyperplane.jobs.job_scheduler import JobScheduler
 from hyperplane.jobs.states import FAILED, OPEN, Job
+from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import handed_over
+from hyperplane.jobs.submitting import capture_environment
 from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
-#: Seconds between looks at the store, for what nobody has told us of.
+#: Seconds between polls of the store, for changes without a notification.
 TICK = 0.5
-#: Jobs that are carried on at once; others are pending.
+#: Maximum number of jobs that run concurrently; others are pending.
 JOBS_AT_ONCE = 100
 
 
 class Supervisor:
-    """Carries on all open jobs of this machine, or only some.
+    """Run all open jobs of this machine, or only one.
 
     Parameters
     ----------
     store : JobStore
-        Where they are.
-    handed : Handed
-        For jobs whose submission has told us nothing; what is kept of that goes before it.
+        Store of the jobs.
+    submission : SubmissionEnvironment
+        Default environment, for jobs whose submission has not sent one; variables of the job's
+        snapshot override it.
     only : str, optional
-        The id of the only job to carry on.
+        Id of the only job to run.
     claim : optional
-        What :func:`claimed` gave for that job.
+        Lock of that job, as :func:`claim_job` returns it.
     """
 
     def __init__(
-        self, store: JobStore, handed: Handed, only: str | None = None, claim: Any = None
+        self,
+        store: JobStore,
+        submission: SubmissionEnvironment,
+        only: str | None = None,
+        claim: Any = None,
     ) -> None:
-        self.store, self.only, self._default, self._claim = store, only, handed, claim
-        self._handed: dict[str, Handed] = {}
-        self._conductors: dict[str, Conductor] = {}
+        self.store, self.only, self._default, self._claim = store, only, submission, claim
+        self._submissions: dict[str, SubmissionEnvironment] = {}
+        self._schedulers: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
-        self._woken, self._first, self._busy_until = asyncio.Event(), True, 0.0
-        self._capacity = Capacity.of_this_machine()
-        self._backoff, self._why = Backoff(_log.warning), ""
-        #: Why the end of the only job could not be written down; None when it was.
-        self.unwritten: BaseException | None = None
+        self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
+        self._capacity = Capacity.detect()
+        self._backoff, self._cancel_reason = Backoff(_log.warning), ""
+        #: Error that prevented the end of the only job from being stored.
+        self.write_error: BaseException | None = None
 
-    def told(self, handed: dict[str, Handed]) -> None:
-        """Somebody submits, resumes or cancels a job."""
-        self._handed.update(handed)
-        self._busy_until = time.monotonic()  # its job comes
-        self._woken.set()
+    def receive(self, submission: dict[str, SubmissionEnvironment]) -> None:
+        """Take the environments of submitted or resumed jobs, and poll the store."""
+        self._submissions.update(submission)
+        self._busy_until = time.monotonic()  # the job follows in the store
+        self._wakeup.set()
 
-    def busy(self) -> bool:
-        """Whether a job waits that nobody carries on; and at first, when nobody knows."""
-        first, self._first = self._first, False
-        return first or any(may_carry_on(self.store.get(job_id)) for job_id in self._open())
+    def has_waiting_jobs(self) -> bool:
+        """Whether a job waits for a supervisor; True at the first call."""
+        first, self._is_first_check = self._is_first_check, False
+        return first or any(can_adopt(self.store.get(job_id)) for job_id in self._waiting_job_ids())
 
     def cancel_all(self, why: str) -> None:
-        """End all jobs that are carried on, at once, whether or not that can be written down."""
-        self._why = self._why or why
-        self._backoff.try_now()
-        self._woken.set()
-        for conductor in self._conductors.values():
-            conductor.cancel(why)
+        """Cancel all running jobs at once, whether or not that can be stored."""
+        self._cancel_reason = self._cancel_reason or why
+        self._backoff.retry_now()
+        self._wakeup.set()
+        for scheduler in self._schedulers.values():
+            scheduler.cancel(why)
 
-    async def work(self, linger: float = 0.0) -> None:
-        """Carry on until there has been nothing to do for so many seconds."""
+    async def run(self, linger: float = 0.0) -> None:
+        """Run jobs until there has been nothing to do for ``linger`` seconds."""
         self._busy_until = time.monotonic()
         while True:
-            self._woken.clear()
+            self._wakeup.clear()
             try:
-                self._round()
+                self._poll()
             except (JobStoreError, OSError) as error:
-                await self._failed(error)
-            if self.unwritten is not None:
+                await self._handle_failure(error)
+            if self.write_error is not None:
                 return
-            if self._running or self._backoff.failing:
+            if self._running or self._backoff.is_failing:
                 self._busy_until = time.monotonic()
             elif time.monotonic() - self._busy_until >= linger:
                 return
-            await self._something()
+            await self._wait_for_event()
 
-    async def _failed(self, error: BaseException) -> None:
-        """Wait for room on a full disk, and for a database that is away; else end."""
-        if not may_pass(error):
-            if self.only is not None:  # or else its steps go on, and are found by the next one
-                for conductor in self._conductors.values():
-                    await conductor.end_processes()
+    async def _handle_failure(self, error: BaseException) -> None:
+        """Back off while a disk is full or the database unavailable; else raise."""
+        if not is_retryable(error):
+            if self.only is not None:  # steps of other jobs continue for the next supervisor
+                for scheduler in self._schedulers.values():
+                    await scheduler.end_processes()
             raise error
-        if self._why and not self._running:
-            self.unwritten = error
+        if self._cancel_reason and not self._running:
+            self.write_error = error
             return
-        self._backoff.failed(error)
+        self._backoff.record_failure(error)
 
-    def _round(self) -> None:
+    def _poll(self) -> None:
         if self.only is None:
-            self.store.expire(this_machine())
-        self._begin()
-        self._cancel()
+            self.store.expire_pending(this_machine())
+        self._start_jobs()
+        self._cancel_requested()
         self._note_dashboards()
 
-    def _begin(self) -> None:
-        if self._backoff.waits:
+    def _start_jobs(self) -> None:
+        if self._backoff.is_waiting:
             return
-        wanting = self._open()
-        if self._backoff.over or not (wanting or self._running):
-            self._backoff.passed()
-        for job_id in wanting:
-            if len(self._conductors) >= JOBS_AT_ONCE:
+        job_ids = self._waiting_job_ids()
+        if self._backoff.is_expired or not (job_ids or self._running):
+            self._backoff.record_success()
+        for job_id in job_ids:
+            if len(self._schedulers) >= JOBS_AT_ONCE:
                 return
             job = self.store.get(job_id)
-            if self._claim is None and not may_carry_on(job):
+            if self._claim is None and not can_adopt(job):
                 continue
             try:
-                claim, self._claim = self._claim or claimed(job.place), None
-                if claim is None:  # somebody runs it in the foreground
+                claim, self._claim = self._claim or claim_job(job.place), None
+                if claim is None:  # it runs in the foreground of another process
                     continue
-                kept.adopt(job)
-                conductor = Conductor(self.store, job, self._capacity, self._handed_for(job))
+                submission_snapshot.adopt_job(job)
+                scheduler = JobScheduler(self.store, job, self._capacity, self._submission_for(job))
             except OSError as error:
-                if has_no_room(error):
+                if is_disk_full(error):
                     raise
-                wrong = f"its folder cannot be used: {error}"
+                wrong = f"cannot use the job's folder: {error}"
                 failed = {"status": FAILED, "reason": wrong, "ended": time.time()}
-                self.store.update(job.id, among=OPEN, **failed)
+                self.store.update(job.id, if_status=OPEN, **failed)
                 continue
-            self._conductors[job.id] = conductor
-            if self._why or cancelling.is_marked(job):
-                conductor.cancel(self._why or "cancelled while the disk of its folder was full")
-            task = asyncio.ensure_future(_with(claim, conductor))
-            task.add_done_callback(lambda _: self._woken.set())
+            self._schedulers[job.id] = scheduler
+            if self._cancel_reason or cancel_marker.has_marker(job):
+                scheduler.cancel(
+                    self._cancel_reason or "cancelled while the disk of its folder was full"
+                )
+            task = asyncio.ensure_future(_run_claimed(claim, scheduler))
+            task.add_done_callback(lambda _: self._wakeup.set())
             self._running[task] = job.id
 
-    def _handed_for(self, job: Job) -> Handed:
-        # Kept until the job has ended: after a full disk it is carried on once more.
-        if job.id in self._handed:
-            return self._handed[job.id]
-        return Handed(kept.of(job).instead(self._default.environment))
+    def _submission_for(self, job: Job) -> SubmissionEnvironment:
+        # Kept until the job has ended: after a full disk it is started once more.
+        if job.id in self._submissions:
+            return self._submissions[job.id]
+        return SubmissionEnvironment(
+            submission_snapshot.load_snapshot(job).apply_to(self._default.environment)
+        )
 
-    def _open(self) -> list[str]:
-        """Jobs that nobody carries on, the oldest first."""
+    def _waiting_job_ids(self) -> list[str]:
+        """Return open jobs that this supervisor does not run, oldest first."""
         found = self.store.open_ids(this_machine())
         wanted = [job_id for job_id in found if self.only in (None, job_id)]
-        return [job_id for job_id in wanted if job_id not in self._conductors]
+        return [job_id for job_id in wanted if job_id not in self._schedulers]
 
-    def _cancel(self) -> None:
-        for job_id in self.store.to_cancel(OPEN):
-            if job_id in self._conductors:
-                self._conductors[job_id].cancel()
+    def _cancel_requested(self) -> None:
+        for job_id in self.store.cancel_requests(OPEN):
+            if job_id in self._schedulers:
+                self._schedulers[job_id].cancel()
 
     def _note_dashboards(self) -> None:
-        """Keep the addresses of the clusters that steps have now."""
-        for job_id, conductor in self._conductors.items():
-            now = next(reversed(job_clusters.dashboards(conductor.job.place)), "")
-            if now != conductor.dashboard:
-                conductor.dashboard = now
-                self.store.update(job_id, among=OPEN, dashboard=now)
+        """Store the dashboard addresses of the current clusters of steps."""
+        for job_id, scheduler in self._schedulers.items():
+            now = next(reversed(job_clusters.read_dashboards(scheduler.job.place)), "")
+            if now != scheduler.dashboard:
+                scheduler.dashboard = now
+                self.store.update(job_id, if_status=OPEN, dashboard=now)
 
-    async def _something(self) -> None:
-        """Wait until a job ends, somebody tells us something, or a while has passed."""
+    async def _wait_for_event(self) -> None:
+        """Wait until a job ends, a notification arrives, or the polling interval has passed."""
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), TICK)
+            await asyncio.wait_for(self._wakeup.wait(), TICK)
         for task in [task for task in self._running if task.done()]:
             job_id, error = self._running.pop(task), task.exception()
-            if isinstance(error, JobStoreError) or (error is not None and may_pass(error)):
-                await self._failed(error)
+            if isinstance(error, JobStoreError) or (error is not None and is_retryable(error)):
+                await self._handle_failure(error)
             elif error is not None:
                 _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
             else:
-                self._backoff.passed()
-                self._handed.pop(job_id, None)
+                self._backoff.record_success()
+                self._submissions.pop(job_id, None)
                 with contextlib.suppress(OSError):
-                    records.read_all()  # removes what clusters of killed steps have left
-            del self._conductors[job_id]
+                    records.read_all()  # removes records of clusters of killed steps
+            del self._schedulers[job_id]
 
 
-def claimed(folder: Path) -> Any:
-    """The lock of a job, which goes with the process that has it; None when another one has."""
+def claim_job(folder: Path) -> Any:
+    """Lock a job for this process and return the open file; None if another process has it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = (folder / "lock").open("w")
     try:
@@ -210,44 +219,44 @@ def claimed(folder: Path) -> Any:
     return lock
 
 
-async def _with(claim: Any, conductor: Conductor) -> None:
+async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:
     with claim:
-        await conductor.run()
+        await scheduler.run()
 
 
-async def _serve() -> None:
-    """Be the supervisor of this user and store, unless there is one."""
-    with wake.alone() as first:
-        if not first:
+async def _run_supervisor() -> None:
+    """Run the supervisor of this user and store, unless one is running."""
+    with supervisor_client.hold_supervisor_lock() as is_only:
+        if not is_only:
             return
-        # Of the configuration that a program has set, steps know nothing.
-        os.environ.pop(wake.INHERITED, None)
+        # Steps must not inherit the configuration that a program has set.
+        os.environ.pop(supervisor_client.INHERITED_CONFIG, None)
         backoff, supervisor = Backoff(_log.warning), None
         while True:
             try:
-                supervisor = supervisor or Supervisor(the_store(), handed_over())
-                await _work(supervisor)
+                supervisor = supervisor or Supervisor(open_store(), capture_environment())
+                await _serve_requests(supervisor)
             except (JobStoreError, OSError) as error:
-                if not may_pass(error):
+                if not is_retryable(error):
                     raise
-                await asyncio.sleep(backoff.failed(error))
+                await asyncio.sleep(backoff.record_failure(error))
             else:
                 return
 
 
-async def _work(supervisor: Supervisor) -> None:
+async def _serve_requests(supervisor: Supervisor) -> None:
     linger = max(1.0, float(parse_seconds(config.jobs().linger)))
-    while supervisor.busy():
-        # Whoever comes after the last look below finds no socket, and starts another one.
-        async with wake.listening(supervisor.told):
-            await supervisor.work(linger)
+    while supervisor.has_waiting_jobs():
+        # A submission after the last check finds no socket, and starts another supervisor.
+        async with supervisor_client.listen(supervisor.receive):
+            await supervisor.run(linger)
 
 
 if __name__ == "__main__":
-    # The shell that starts this in the background makes it ignore SIGINT.
+    # The shell that starts this process in the background makes it ignore SIGINT.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        asyncio.run(_serve())
-    except HyperplaneError as told:
-        _log.error("%s", told)
+        asyncio.run(_run_supervisor())
+    except HyperplaneError as error:
+        _log.error("%s", error)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""A pipeline as a machine of the Amazon States Language, for Step Functions with AWS Batch."""
+"""Convert a pipeline to an Amazon States Language machine that runs AWS Batch jobs."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition.order import waves
-from hyperplane.jobs.environment import as_text, parameter_faults, parameter_variables
+from hyperplane.jobs.environment import parameter_faults, parameter_variables, parameters_as_text
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Step
 
-#: Runs a container and waits for its end.
+#: Resource that runs a Batch job and waits for its end.
 BATCH = "arn:aws:states:::batch:submitJob.sync"
-#: Characters of a state's name; chunks of an array job of Batch.
-_LONGEST, _FEWEST, _MOST = 80, 2, 10_000
+#: Maximum length of a state's name; minimum and maximum size of a Batch array job.
+_MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
 _PROGRAMS = {"python": "python", "javascript": "node", "bash": "bash"}
 
 
 def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The pipeline as a machine whose tasks are jobs of AWS Batch.
+    """Convert a pipeline to a state machine whose tasks are AWS Batch jobs.
 
-    The input of an execution names the queue and the definition of these jobs:
-    ``{"job_queue": ..., "job_definition": ...}``. The container has the pipeline's files in its
-    working directory. Chunks are an array job, whose index :func:`hyperplane.shard` knows.
+    The input of an execution names their queue and definition: ``{"job_queue": ...,
+    "job_definition": ...}``. The container needs the pipeline's files in its working directory.
+    Chunks become an array job, whose index :func:`hyperplane.shard` reads.
 
-    The language has no steps that wait for some others, only branches that end together. So steps
-    are put into waves: a step starts when all of the wave before it are done, which may be later
-    than here, and is never earlier.
+    The language has no dependencies between single states, only branches that end together.
+    Therefore steps are grouped into waves, and a step starts when all steps of the previous wave
+    are done: possibly later than its dependencies require, never earlier.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
     Returns
     -------
     dict
-        The machine; ``json.dumps`` makes its text.
+        The state machine; serialize it with ``json.dumps``.
 
     Raises
     ------
     RequestError
-        With all that Batch cannot run so.
+        With everything that Batch does not support.
 
     Examples
     --------
@@ -59,11 +59,11 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
     given: Any = {} if parameters is None else parameters
     if not isinstance(given, Mapping):
         check([Fault("parameters", type(given).__name__, "a mapping of names to values")])
-    check([*parameter_faults(given), *_faults(pipeline)])
-    environment = parameter_variables(as_text(given))
+    check([*parameter_faults(given), *_batch_faults(pipeline)])
+    environment = parameter_variables(parameters_as_text(given))
     names: dict[str, str] = {}
     for step in pipeline.steps:
-        names[step.name] = _free(step.name, names.values())
+        names[step.name] = _unique_name(step.name, names.values())
     tasks = {step.name: _task(step, environment) for step in pipeline.steps}
     states: dict[str, dict[str, Any]] = {}
     for number, wave in enumerate(waves(pipeline), start=1):
@@ -75,7 +75,7 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
             for step in wave
         ]
         taken = [*names.values(), *states]
-        states[_free(f"wave {number}", taken)] = {
+        states[_unique_name(f"wave {number}", taken)] = {
             "Type": "Parallel", "Branches": branches, "ResultPath": None,
         }  # fmt: skip
     for (_, state), after in itertools.zip_longest(states.items(), list(states)[1:]):
@@ -112,18 +112,18 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
         "ResultPath": None,
     }
     if step.retries:
-        again = {"MaxAttempts": step.retries, "IntervalSeconds": 1, "BackoffRate": 2.0}
-        state["Retry"] = [{"ErrorEquals": ["States.TaskFailed", "States.Timeout"], **again}]
+        retry = {"MaxAttempts": step.retries, "IntervalSeconds": 1, "BackoffRate": 2.0}
+        state["Retry"] = [{"ErrorEquals": ["States.TaskFailed", "States.Timeout"], **retry}]
     if step.timeout is not None:
         state["TimeoutSeconds"] = max(1, round(step.timeout))
     return state
 
 
-def _faults(pipeline: Pipeline) -> list[Fault]:
-    """What Batch, or a container with no more than the pipeline's files, cannot do."""
+def _batch_faults(pipeline: Pipeline) -> list[Fault]:
+    """Return what Batch, or a container with only the pipeline's files, does not support."""
     faults = []
     if pipeline.requirements is not None:
-        allowed = "no requirements: the image of the job definition has them"
+        allowed = "no requirements; install them in the image of the job definition"
         faults.append(Fault("requirements", pipeline.requirements, allowed))
     for number, step in enumerate(pipeline.steps):
         where = f"steps[{number}]"
@@ -131,27 +131,29 @@ def _faults(pipeline: Pipeline) -> list[Fault]:
             advice = "make it a python step, or a command that runs papermill"
             faults.append(Fault(f"{where}.kind", "notebook", "a program", advice))
         if step.foreach is not None:
-            faults.append(Fault(f"{where}.foreach", "values", "chunks: an array job has numbers"))
-        if step.chunks is not None and not _FEWEST <= step.chunks <= _MOST:
-            allowed = f"{_FEWEST} to {_MOST}, the sizes of an array job"
+            faults.append(Fault(f"{where}.foreach", "values", "chunks; array jobs have indices"))
+        if step.chunks is not None and not _MIN_ARRAY_SIZE <= step.chunks <= _MAX_ARRAY_SIZE:
+            allowed = f"{_MIN_ARRAY_SIZE} to {_MAX_ARRAY_SIZE}, the sizes of an array job"
             faults.append(Fault(f"{where}.chunks", str(step.chunks), allowed))
         for field in ("secrets", "working_dir", "split", "more_memory"):
             if getattr(step, field):
-                allowed = "nothing here: the job definition says it"
+                allowed = "no value; set it in the job definition"
                 faults.append(Fault(f"{where}.{field}", "given", allowed))
     return faults
 
 
 def _batch_name(name: str) -> str:
-    """A name as Batch has them: letters, digits, hyphens and underscores."""
-    return "".join(mark if mark.isascii() and mark.isalnum() else "-" for mark in name)[:128]
+    """Convert a name to the characters that Batch allows: letters, digits and hyphens."""
+    return "".join(
+        character if character.isascii() and character.isalnum() else "-" for character in name
+    )[:128]
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    """A state's name, short enough and only once in the machine."""
-    short = name[:_LONGEST]
+def _unique_name(name: str, taken: Collection[str]) -> str:
+    """Return a state name that is short enough and not taken."""
+    short = name[:_MAX_NAME_LENGTH]
     for number in itertools.count(2):
         if short not in taken:
             break
-        short = f"{name[: _LONGEST - 6]} {number}"
+        short = f"{name[: _MAX_NAME_LENGTH - 6]} {number}"
     return short

@@ -1,1 +1,1 @@
-"""Sharded work: which share of it is ours, and reading and naming that share only."""
+"""Sharded work: the index of this shard, its share of files or rows, and its output path."""

@@ -1,4 +1,4 @@
-"""A share of many files."""
+"""The share of many files that one shard processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.shards.frozen import frozen_files, sorted_files
-from hyperplane.shards.identity import Shard, found, rows_of
+from hyperplane.shards.identity import Shard, resolve_shard, row_range
+from hyperplane.shards.listing_snapshot import list_files, read_or_create_snapshot
 
 
 @check_call
@@ -22,38 +22,39 @@ def shard_files(
     frozen: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """A shard's share of files; all shards together have each file once.
+    """Return a shard's share of files; all shards together have each file once.
 
-    The files are put in natural order, ``part-2`` before ``part-10``, whatever order the store or
-    the list has, and are divided into neighbours: the shares one after the other are the whole.
+    The files are sorted in natural order, ``part-2`` before ``part-10``, and divided into
+    contiguous shares: concatenated by index, the shares are the whole list.
 
     Parameters
     ----------
     urls : str, path, or list of these
         Files, globs, folders (all files in them), or URLs that fsspec opens.
     n_machines, idx : int, optional
-        How many shards there are, and the number of this one, from 0; :func:`shard` says it when
-        they are not given.
+        The number of shards, and the index of this one, from 0; those of :func:`shard` if
+        omitted.
     by : {"count", "bytes"}
-        Equal numbers of files, the first shares one longer, as ``numpy.array_split`` makes them;
-        or about equal bytes: a file goes to the share in which its middle byte lies, so that no
-        share is farther from the mean than the size of the largest file.
+        ``"count"``: equal numbers of files, as ``numpy.array_split`` divides them, so that the
+        first shares may have one more. ``"bytes"``: about equal bytes; a file belongs to the
+        share in which its middle byte lies, so that no share differs from the mean by more than
+        the size of the largest file.
     frozen : str or path, optional
-        A file, or URL, that keeps the listing: the first shard writes it, all others read it.
-        Without it each shard lists for itself, and a file that comes while they start moves the
-        shares: some files are then read twice, and others by nobody.
+        A file or URL for the listing: the first shard writes it, all others read it. Without it
+        each shard lists the files itself, and a file that appears while the shards start shifts
+        the shares: some files are then processed twice and others never.
     storage_options : dict, optional
-        For fsspec. They are never shown.
+        Options of the fsspec file system. Messages never show them.
 
     Returns
     -------
     list of str
-        Absolute paths, or URLs; empty if there are fewer files than shards.
+        Absolute paths or URLs; may be empty if there are fewer files than shards.
 
     Raises
     ------
     RequestError
-        With everything that is wrong: no such files, a number out of range, a listing of others.
+        With every fault: no such files, an index out of range, a listing made of other URLs.
 
     Examples
     --------
@@ -65,26 +66,27 @@ def shard_files(
     >>> [Path(file).name for file in shard_files(folder / "*.csv", n_machines=4, idx=3)]
     ['part-9.csv', 'part-10.csv']
     """
-    share, faults = found(idx, n_machines, ("idx", "n_machines"))
+    share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     if not isinstance(by, str) or by not in ("count", "bytes"):
         faults.append(Fault("by", repr(by)[:80], "'count' or 'bytes'"))
     check(faults)
     if frozen is None:
-        files = sorted_files(urls, storage_options, sized=by == "bytes")
+        files = list_files(urls, storage_options, sized=by == "bytes")
     else:
-        files = frozen_files(urls, frozen, storage_options)
+        files = read_or_create_snapshot(urls, frozen, storage_options)
     sizes = [size for _, size in files]
-    first, last = _by_bytes(sizes, share) if by == "bytes" else rows_of(share, len(files))
+    first, last = _range_by_bytes(sizes, share) if by == "bytes" else row_range(share, len(files))
     return [address for address, _ in files[first:last]]
 
 
-def _by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
+def _range_by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
+    """Return the first file of a share and the one after its last, by stored bytes."""
     total = sum(sizes)
     if not total:
-        return rows_of(share, len(sizes))
+        return row_range(share, len(sizes))
     owners, before = [], 0
     for size in sizes:
-        middle = 2 * before + size  # twice, to be whole
+        middle = 2 * before + size  # doubled, to stay an integer
         owners.append(min(share.n - 1, middle * share.n // (2 * total)))
         before += size
     first = sum(owner < share.idx for owner in owners)

@@ -1,4 +1,4 @@
-"""Which share of the work is ours."""
+"""The index of this shard and the number of shards."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.shards import runners
-from hyperplane.shards.runners import Said, Task
+from hyperplane.shards import runner_environment
+from hyperplane.shards.runner_environment import ArrayTask, EnvironmentValue
 
 
 @check_call
 class Shard(NamedTuple):
-    """One of equal shares of some work.
+    """Index of a shard and number of shards.
 
     Parameters
     ----------
     idx : int
-        Its number, from 0.
+        Index, from 0.
     n : int
-        How many there are.
+        Number of shards.
     """
 
     idx: int
@@ -30,26 +30,26 @@ class Shard(NamedTuple):
 
 @check_call
 def shard(index: int | None = None, count: int | None = None) -> Shard:
-    """Which shard this process is, and of how many.
+    """Return the shard that this process is: its index and the number of shards.
 
-    The first of these that says it: the arguments; the variables ``HYPERPLANE_SHARD_INDEX`` and
-    ``HYPERPLANE_SHARD_COUNT``; what the runner sets, which is one of:
+    The first of these sources wins: the arguments; the variables ``HYPERPLANE_SHARD_INDEX`` and
+    ``HYPERPLANE_SHARD_COUNT``; the variables of the runner, which are one of:
 
     - Slurm: ``SLURM_ARRAY_TASK_ID``, with ``_MIN``, ``_MAX``, ``_STEP`` and ``_COUNT``: arrays may
-      begin at any number and go in steps;
-    - Kubernetes: ``JOB_COMPLETION_INDEX``. It does not say how many there are: set
-      ``JOB_COMPLETION_COUNT`` or ``HYPERPLANE_SHARD_COUNT`` in the job, or give ``count``;
+      begin at any number and have steps;
+    - Kubernetes: ``JOB_COMPLETION_INDEX``. Kubernetes does not set the number of shards: set
+      ``JOB_COMPLETION_COUNT`` or ``HYPERPLANE_SHARD_COUNT`` in the job, or pass ``count``;
     - AWS Batch: ``AWS_BATCH_JOB_ARRAY_INDEX`` and ``AWS_BATCH_JOB_ARRAY_SIZE``;
     - Cloud Run: ``CLOUD_RUN_TASK_INDEX`` and ``CLOUD_RUN_TASK_COUNT``.
 
-    Where nothing says anything, there is one shard.
+    Without any of these there is one shard, ``Shard(idx=0, n=1)``.
 
     Parameters
     ----------
     index : int, optional
-        Its number, from 0.
+        Index of the shard, from 0.
     count : int, optional
-        How many there are.
+        Number of shards.
 
     Returns
     -------
@@ -59,81 +59,84 @@ def shard(index: int | None = None, count: int | None = None) -> Shard:
     Raises
     ------
     RequestError
-        With everything that is wrong: half of a pair, what is no number or out of range, sources
-        that contradict each other.
+        With every fault: an index without a count or the reverse, a value that is not an integer
+        or out of range, sources that contradict each other.
 
     Examples
     --------
     >>> shard(2, 8)
     Shard(idx=2, n=8)
     """
-    made, faults = found(index, count)
+    made, faults = resolve_shard(index, count)
     check(faults)
     return made
 
 
-def found(
+def resolve_shard(
     index: Any, count: Any, names: tuple[str, str] = ("index", "count")
 ) -> tuple[Shard, list[Fault]]:
-    """The shard of two arguments and the environment, and what is wrong with them.
+    """Return the shard from arguments and environment, and the faults of both.
 
-    Parameters
-    ----------
-    index, count : int, optional
-        The arguments.
-    names : tuple of str
-        What the caller's function calls them.
-
-    Returns
-    -------
-    Shard, list of Fault
-        The shard means nothing where there are faults.
+    ``names`` are the names of the arguments in the caller's signature. The shard is meaningless if
+    there are faults.
     """
     faults: list[Fault] = []
-    given = Task(_said(index, names[0], 0, faults), _said(count, names[1], 1, faults))
+    arguments = ArrayTask(
+        _parse_argument(index, names[0], 0, faults), _parse_argument(count, names[1], 1, faults)
+    )
     if faults:
         return Shard(0, 1), faults
-    told, wrong = (given, []) if given.index and given.count else _told(given)
-    if wrong:
-        return Shard(0, 1), wrong
-    if told.index is None and (told.count is None or told.count.value == 1):
+    task, conflicts = (
+        (arguments, []) if arguments.index and arguments.count else _merge_environment(arguments)
+    )
+    if conflicts:
+        return Shard(0, 1), conflicts
+    if task.index is None and (task.count is None or task.count.value == 1):
         return Shard(0, 1), []
-    if told.index is None or told.count is None:
-        return Shard(0, 1), [_half(told, names)]
-    made = Shard(told.index.value, told.count.value)
-    if made.idx >= made.n:
-        allowed = f"0 to {made.n - 1}, as {told.count.where} is {made.n}"
-        return made, [Fault(*told.index.fault_of, allowed, "shards are numbered from 0")]
-    return made, []
+    if task.index is None or task.count is None:
+        return Shard(0, 1), [_incomplete_fault(task, names)]
+    resolved = Shard(task.index.value, task.count.value)
+    if resolved.idx >= resolved.n:
+        allowed = f"0 to {resolved.n - 1}, as {task.count.source} is {resolved.n}"
+        return resolved, [Fault(*task.index.fault_fields, allowed, "shard indices begin at 0")]
+    return resolved, []
 
 
-def _told(given: Task) -> tuple[Task, list[Fault]]:
-    """What is not given, by the environment; nothing may contradict what is."""
-    ours, faults = runners.ours(os.environ)
-    runner = Task()
-    if not (given.index or ours.index):  # who gives a number of his own does not ask the runner
-        runner, wrong = runners.of_runner(os.environ)
+def _merge_environment(arguments: ArrayTask) -> tuple[ArrayTask, list[Fault]]:
+    """Complete the arguments from the environment; report values that contradict them."""
+    own, faults = runner_environment.read_own_variables(os.environ)
+    runner = ArrayTask()
+    if not (arguments.index or own.index):  # an explicit index overrides the runner
+        runner, wrong = runner_environment.read_runner_variables(os.environ)
         faults += wrong
-    counts = [task.count for task in (given, ours, runner) if task.count]
+    counts = [task.count for task in (arguments, own, runner) if task.count]
     for other in counts[1:]:
         if other.value != counts[0].value:
-            advice = "give both the number and the count, or let them agree"
-            allowed = f"{counts[0].value}, as {counts[0].where} says"
-            faults.append(Fault(*other.fault_of, allowed, advice))
-    index = given.index or ours.index or runner.index
-    return Task(index, counts[0] if counts else None), faults
+            advice = "pass both the index and the count, or make the values equal"
+            allowed = f"{counts[0].value}, the value of {counts[0].source}"
+            faults.append(Fault(*other.fault_fields, allowed, advice))
+    index = arguments.index or own.index or runner.index
+    return ArrayTask(index, counts[0] if counts else None), faults
 
 
-def _half(told: Task, names: tuple[str, str]) -> Fault:
-    if told.index:
-        allowed = "a number together with how many shards there are"
-        return Fault(*told.index.fault_of, allowed, f"give {names[1]}, or set {runners.COUNT}")
-    count = told.count or Said(1, names[1])
-    allowed = "a count together with the number of this shard"
-    return Fault(*count.fault_of, allowed, f"give {names[0]}, or set {runners.INDEX}")
+def _incomplete_fault(task: ArrayTask, names: tuple[str, str]) -> Fault:
+    """Return the fault of an index without a count, or of a count without an index."""
+    if task.index:
+        allowed = "an index together with the number of shards"
+        return Fault(
+            *task.index.fault_fields, allowed, f"give {names[1]}, or set {runner_environment.COUNT}"
+        )
+    count = task.count or EnvironmentValue(1, names[1])
+    allowed = "a count together with the index of this shard"
+    return Fault(
+        *count.fault_fields, allowed, f"give {names[0]}, or set {runner_environment.INDEX}"
+    )
 
 
-def _said(value: Any, name: str, least: int, faults: list[Fault]) -> Said | None:
+def _parse_argument(
+    value: Any, name: str, least: int, faults: list[Fault]
+) -> EnvironmentValue | None:
+    """Return an argument with its name as the source; add a fault if it is not an integer."""
     if value is None:
         return None
     try:
@@ -143,15 +146,15 @@ def _said(value: Any, name: str, least: int, faults: list[Fault]) -> Said | None
     if isinstance(value, bool) or number < least:
         faults.append(Fault(name, repr(value)[:80], f"a whole number, at least {least}"))
         return None
-    return Said(number, name)
+    return EnvironmentValue(number, name)
 
 
-def rows_of(shard: Shard, total: int) -> tuple[int, int]:
-    """The first of a shard's things and the one after the last, as ``numpy.array_split`` has it.
+def row_range(shard: Shard, total: int) -> tuple[int, int]:
+    """Return a shard's first item and the one after its last, as ``numpy.array_split`` does.
 
     Examples
     --------
-    >>> [rows_of(Shard(idx, 3), 10) for idx in range(3)]
+    >>> [row_range(Shard(idx, 3), 10) for idx in range(3)]
     [(0, 4), (4, 7), (7, 10)]
     """
     size, longer = divmod(total, shard.n)

@@ -1,4 +1,4 @@
-"""Names of what shards write."""
+"""Output paths of shards."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import Any
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.shards.identity import found
+from hyperplane.shards.identity import resolve_shard
 from hyperplane.stores.templates import fill_template
 
 
 @check_call
 def output_path(template: str, idx: int | None = None, n: int | None = None) -> str:
-    """The name of what one shard writes.
+    """Return the output path or URL of one shard.
 
     Parameters
     ----------
     template : str
-        A path or URL with fields: ``{idx}`` is replaced by the number of the shard and ``{n}`` by
-        the number of all shards; ``{}`` is ``{idx}``, as in ``template.format(idx)``.
+        A path or URL with fields: ``{idx}`` is replaced by the index of the shard and ``{n}`` by
+        the number of shards; ``{}`` is ``{idx}``, as in ``template.format(idx)``.
         ``{idx:05d}`` and ``{:05d}`` have at least five digits. ``{{`` and ``}}`` are braces.
         Nothing else is replaced.
     idx, n : int, optional
-        The number of this shard, from 0, and how many there are; :func:`shard` says it when
-        ``idx`` is not given.
+        The index of this shard, from 0, and the number of shards; those of :func:`shard` if
+        ``idx`` is omitted.
 
     Returns
     -------
     str
-        The path or URL; another one for each shard.
+        The path or URL, different for each shard.
 
     Raises
     ------
     RequestError
-        With everything that is wrong: another field, no ``{}`` or ``{idx}`` although there are
-        more shards than one, a ``..`` that leads out of the folder, a field before the first
-        folder of a URL, a number out of range.
+        With every fault: an unknown field, no ``{}`` or ``{idx}`` although there are several
+        shards, a ``..`` that leads out of the folder, a field in the bucket or host of a URL,
+        an index out of range.
 
     Examples
     --------
@@ -51,18 +51,19 @@ def output_path(template: str, idx: int | None = None, n: int | None = None) -> 
         check([Fault("template", repr(template)[:80], "a path or URL")])
     share: tuple[int, int | None]
     if idx is not None and n is None:
-        # Any count will do to check the number alone.
-        (number, _), faults = found(idx, _more_than(idx), ("idx", "n"))
+        # Any count above the index allows checking the index alone.
+        (number, _), faults = resolve_shard(idx, _more_than(idx), ("idx", "n"))
         share = (number, None)
     else:
-        share, faults = found(idx, n, ("idx", "n"))
-    made, wrong = fill_template(template, *share)
-    check([*faults, *wrong])
-    return made
+        share, faults = resolve_shard(idx, n, ("idx", "n"))
+    path, template_faults = fill_template(template, *share)
+    check([*faults, *template_faults])
+    return path
 
 
 def _more_than(idx: Any) -> int:
+    """Return a count greater than an index; 1 if the index is not an integer."""
     try:
-        return max(0, operator.index(idx)) + 1  # integers of NumPy and pandas, too
+        return max(0, operator.index(idx)) + 1  # also accepts NumPy and pandas integers
     except TypeError:
         return 1

@@ -1,4 +1,4 @@
-"""A share of the rows of Parquet: the row groups that hold them, and of these the rows."""
+"""The Parquet rows of one shard: the row groups that hold them, and the rows of those."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition, RowGroupRange
-from hyperplane.shards.identity import Shard, rows_of
+from hyperplane.shards.identity import Shard, row_range
 
 
 @dataclass(frozen=True)
-class Rows(RowGroupRange):
-    """Some rows of neighbouring row groups.
+class ParquetRowRange(RowGroupRange):
+    """A range of rows within adjacent row groups.
 
     Parameters
     ----------
     skip : int
-        Rows of the first row group that are left out.
+        Rows of the first row group before the range.
     """
 
     skip: int = 0
@@ -29,9 +29,9 @@ class Rows(RowGroupRange):
         return self.start - self.skip
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Some raw columns."""
+        """Return raw columns."""
         raw = super().fetch(names)
-        # From the disk Polars takes these rows only; elsewhere row groups come whole.
+        # From local disk Polars reads only these rows; from a store, whole row groups.
         return (
             raw
             if self.file.store.local and not self.use_pyarrow
@@ -39,39 +39,33 @@ class Rows(RowGroupRange):
         )
 
 
-def share(parts: Sequence[ParquetPartition], shard: Shard) -> ParquetPartition | None:
-    """The rows of one shard.
+def select_rows(parts: Sequence[ParquetPartition], shard: Shard) -> ParquetPartition | None:
+    """Return the rows of one shard; None if it has none.
 
-    Parameters
-    ----------
-    parts : sequence of ParquetPartition
-        All files, divided into row groups.
-    shard : Shard
-        Which share.
-
-    Returns
-    -------
-    ParquetPartition or None
-        None when nothing is left for this shard.
+    ``parts`` are all files, divided into row groups.
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
-    first, last = rows_of(shard, sum(piece.rows for piece in pieces))
-    mine: list[Rows] = []
+    first, last = row_range(shard, sum(piece.rows for piece in pieces))
+    mine: list[ParquetRowRange] = []
     before = 0
     for piece in pieces:
         start, stop = max(first - before, 0), min(last - before, piece.rows)
         before += piece.rows
         if start < stop:
-            mine.append(_rows(piece, start, stop))
-            if len(mine) > 1 and _go_on(mine[-2], mine[-1]):
-                one, other = mine[-2:]
-                groups, rows = one.groups + other.groups, one.rows + other.rows
-                mine[-2:] = [replace(one, groups=groups, rows=rows)]
+            mine.append(_slice_piece(piece, start, stop))
+            if len(mine) > 1 and _is_adjacent(mine[-2], mine[-1]):
+                first_range, next_range = mine[-2:]
+                groups, rows = (
+                    first_range.groups + next_range.groups,
+                    first_range.rows + next_range.rows,
+                )
+                mine[-2:] = [replace(first_range, groups=groups, rows=rows)]
     return replace(parts[0], pieces=tuple(mine)) if mine else None
 
 
-def _rows(piece: RowGroupRange, start: int, stop: int) -> Rows:
-    return Rows(
+def _slice_piece(piece: RowGroupRange, start: int, stop: int) -> ParquetRowRange:
+    """Return rows ``start`` to before ``stop`` of a piece."""
+    return ParquetRowRange(
         piece.file,
         piece.groups,
         piece.start + start,
@@ -85,5 +79,6 @@ def _rows(piece: RowGroupRange, start: int, stop: int) -> Rows:
     )
 
 
-def _go_on(one: Rows, other: Rows) -> bool:
+def _is_adjacent(one: ParquetRowRange, other: ParquetRowRange) -> bool:
+    """Return whether one range ends where the other begins, in the same file."""
     return one.file is other.file and one.start + one.rows == other.start

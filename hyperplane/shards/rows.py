@@ -1,4 +1,4 @@
-"""A share of the rows of files."""
+"""The share of the rows of files that one shard processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import column_to_pandas
-from hyperplane.collections.frames.read import planned
+from hyperplane.collections.frames.read import plan_table
 from hyperplane.collections.frames.sources import formats
 from hyperplane.collections.frames.sources.byte_ranges import ByteRangePartition
 from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition
@@ -20,7 +20,7 @@ from hyperplane.collections.frames.sources.request import ReadRequest
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.shards import parquet_rows, text_rows
-from hyperplane.shards.identity import found
+from hyperplane.shards.identity import resolve_shard
 from hyperplane.stores import listing
 
 
@@ -41,17 +41,18 @@ def shard_rows(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> pd.DataFrame:
-    r"""A shard's share of the rows of Parquet, CSV or JSON lines, from its own bytes only.
+    r"""Return a shard's share of the rows of Parquet, CSV or JSON lines.
 
-    The shares one after the other are the whole, in order. All have the same columns and types,
-    also a share without rows: those of :func:`hyperplane.dataframe.read`.
+    Concatenated by index, the shares are the whole table. All shares, also empty ones, have the
+    columns and types of :func:`hyperplane.dataframe.read`. Only the bytes of the share are read,
+    and little besides.
 
-    - Parquet: shares of ``numpy.array_split``, the first ones a row longer. The footers are read,
-      and the row groups that hold rows of the share.
+    - Parquet: shares as ``numpy.array_split`` divides rows, so that the first ones may have one
+      more row. The footers and the row groups that hold rows of the share are read.
     - CSV and JSON lines: shares of equal bytes, moved to the next beginning of a record, so that
-      the numbers of rows differ as the lengths of rows do. What is read besides: the samples in
-      which all shards find the types, and at both ends of a share the bytes up to a record.
-      A packed file, such as ``.csv.gz``, goes to one shard whole; a single one cannot be shared.
+      the numbers of rows differ. Also read are the samples from which all shards infer the types,
+      and the bytes up to the next record at both ends of the share. A compressed file, such as
+      ``.csv.gz``, belongs to one shard as a whole; a single compressed file cannot be divided.
 
     Parameters
     ----------
@@ -71,22 +72,22 @@ def shard_rows(
     separator, encoding, names, na_values : optional
         CSV: as in :func:`hyperplane.dataframe.read`.
     multiline : bool, optional
-        CSV: whether values in quotes go over several lines. When not given, quotes near each end
-        of a share tell whether a line ends a record, and those in the share must be even. True
-        counts all quotes before the share instead, for which the file is read from its
-        beginning; for False every line is a record, whatever quotes it has.
+        CSV: whether quoted values may contain line breaks. If omitted, the quotes near each
+        boundary of a share tell whether a line ends a record, and the number of quotes in the
+        share must be even. If True, all quotes before the share are counted instead, which reads
+        the file from its beginning. If False, every line is a record, whatever quotes it has.
 
     Returns
     -------
     pandas.DataFrame
-        In memory; with a RangeIndex of its own.
+        In memory, with a RangeIndex from 0.
 
     Raises
     ------
     RequestError
-        With everything that is wrong with the request.
+        With every fault of the request.
     ReadError
-        When a file is damaged, or a value is not of the type that the samples have.
+        If a file is damaged, or a value does not fit the type inferred from the samples.
 
     Examples
     --------
@@ -97,16 +98,16 @@ def shard_rows(
     >>> [shard_rows(file, n_machines=2, idx=idx).city.to_list() for idx in range(2)]
     [['Rome', 'Oslo\n(centre)'], ['Bonn']]
     """
-    share, faults = found(idx, n_machines, ("idx", "n_machines"))
+    share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
-    files = listing.find(url, storage_options)
+    files = listing.find_files(url, storage_options)
     kind = formats.format_of(files, format, url)
     if kind == "avro":
-        advice = "deal out whole files with shard_files"
+        advice = "divide whole files with shard_files"
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])
-    # Parquet comes as single row groups, text as whole files.
+    # Plan Parquet as single row groups and text as whole files; both are divided below.
     request = ReadRequest(columns, partition_size=1 if kind == "parquet" else WHOLE_FILES)
-    table = planned(
+    table = plan_table(
         files,
         kind,
         request,
@@ -120,18 +121,18 @@ def shard_rows(
     )
     part: ParquetPartition | ByteRangePartition | None
     if kind == "parquet":
-        part = parquet_rows.share(cast("Sequence[ParquetPartition]", table.parts), share)
+        part = parquet_rows.select_rows(cast("Sequence[ParquetPartition]", table.parts), share)
     else:
-        part = text_rows.share(cast(ByteRangePartition, table.parts[0]), share, multiline)
-    return table.like if part is None else _in_pandas(part, table.like)
+        part = text_rows.select_spans(cast(ByteRangePartition, table.parts[0]), share, multiline)
+    return table.like if part is None else _to_pandas(part, table.like)
 
 
-def _in_pandas(part: ParquetPartition | ByteRangePartition, like: pd.DataFrame) -> pd.DataFrame:
-    """The rows; each column is given up when pandas has it, so that few are there twice."""
+def _to_pandas(part: ParquetPartition | ByteRangePartition, like: pd.DataFrame) -> pd.DataFrame:
+    """Convert the rows to pandas, releasing each column once it is converted to save memory."""
     with translate_read_errors(part):
         frame = part.collect([str(name) for name in like.columns])
     index, columns = pd.RangeIndex(frame.height), {}
     for name, dtype in like.dtypes.items():
         columns[name] = column_to_pandas(frame.drop_in_place(str(name)), dtype)
-        pa.default_memory_pool().release_unused()  # which it would keep for later reads
+        pa.default_memory_pool().release_unused()  # Arrow would keep the memory for later reads
     return pd.DataFrame(columns, index=index, copy=False)

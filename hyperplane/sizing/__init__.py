@@ -1,1 +1,1 @@
-"""The sizing calculator: data x operation -> memory -> pool -> nodes."""
+"""Sizing calculator: from data and an operation to memory, pool and number of nodes."""

@@ -1,4 +1,4 @@
-"""The calculator's answer as people use it: read, drawn, kept as JSON or started."""
+"""Result of the sizing calculator: prints, plots, converts to JSON and starts a cluster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.public_calls import check_call
 from hyperplane.sizing import explain
-from hyperplane.sizing.advise import Answer, Option, Question
-from hyperplane.sizing.measure import Measured
+from hyperplane.sizing.measure import DataSize
+from hyperplane.sizing.recommend import PoolOption, SizingAnswer, SizingQuestion
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.tables import as_html, as_text
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class SizingAdvice:
-    """How large a cluster to start, and why.
+    """Recommended size of a cluster, with reasons.
 
-    Nodes and memory are those of one cluster. When the data is cut into pieces
-    (``pieces > 1``) that is the cluster for one piece; each piece is a job of its own.
+    Nodes and memory are those of one cluster. If the data is split into pieces (``pieces > 1``),
+    that is the cluster for one piece, and each piece is a separate job.
 
     Parameters
     ----------
-    question : Question
-        What was asked.
-    found : Answer
-        What the rules say.
-    measured : Measured
-        The size of the data and where it comes from.
+    question : SizingQuestion
+        Input of the calculator.
+    found : SizingAnswer
+        Result of the sizing rules.
+    measured : DataSize
+        Size of the data and how it was determined.
     """
 
-    question: Question
-    found: Answer
-    measured: Measured
+    question: SizingQuestion
+    found: SizingAnswer
+    measured: DataSize
 
     @property
     def data_gb(self) -> float:
-        """Uncompressed data of all pieces, in GB."""
+        """Size of the uncompressed data of all pieces, in GB."""
         return bytes_to_gb(self.measured.size)
 
     @property
@@ -53,57 +53,57 @@ class SizingAdvice:
 
     @property
     def given_gb(self) -> float:
-        """Memory that the workers of one cluster really have, in GB."""
+        """Memory that the workers of one cluster have, in GB."""
         return bytes_to_gb(self.found.option.total_ram)
 
     @property
     def pool(self) -> PoolSpec:
-        """The kind of node to use."""
+        """Type of node to use."""
         return self.found.option.pool
 
     @property
     def nodes(self) -> int:
-        """How many nodes one cluster needs."""
+        """Number of nodes that one cluster needs."""
         return self.found.option.nodes
 
     @property
     def worker(self) -> WorkerSpec:
-        """The layout of worker processes on each node."""
+        """Layout of worker processes on each node."""
         return self.found.option.worker
 
     @property
     def pieces(self) -> int:
-        """Into how many jobs the data is best cut; 1 means not at all."""
+        """Number of jobs into which the data should be split; 1 means no split."""
         return self.found.pieces
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """One line for each choice."""
+        """Reasons for the choices, one line each."""
         return self.found.reasons
 
     @property
     def comfortable(self) -> int:
-        """How many nodes meet the published rules of thumb on the room that a job wants."""
+        """Number of nodes that also satisfies the published rules of thumb on spare memory."""
         return self.found.comfortable.nodes
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is unusual about the job, one line each, starting with the name of the rule."""
+        """Warnings, one line each, that start with the name of the rule."""
         return self.found.warnings
 
     @property
-    def alternatives(self) -> tuple[Option, ...]:
-        """The other pools, each with its nodes and totals."""
+    def alternatives(self) -> tuple[PoolOption, ...]:
+        """The same cluster with other pools: nodes and totals."""
         return self.found.alternatives
 
     @property
     def cost_per_hour(self) -> float | None:
-        """Price of the nodes of one cluster for an hour, if the pool carries one."""
+        """Price of one cluster for an hour; None if the pool has no price."""
         return self.found.option.cost_per_hour
 
     def as_arguments(self) -> dict[str, Any]:
-        """The advice as arguments of ``initialize_cluster``."""
-        # A pool that the caller brought need not be among those of the configuration.
+        """Return the advice as arguments of ``initialize_cluster``."""
+        # A PoolSpec of the caller may be missing in the configuration, so pass the object.
         pool = self.question.pool or self.pool.name
         return {"num_workers": self.nodes, "pool": pool, **self.worker.to_dict()}
 
@@ -114,7 +114,7 @@ class SizingAdvice:
         Parameters
         ----------
         **options
-            Further arguments of ``initialize_cluster``, or others in place of the advised ones.
+            Arguments of ``initialize_cluster``, which override the recommended ones.
 
         Returns
         -------
@@ -127,12 +127,12 @@ class SizingAdvice:
 
     @check_call
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw memory needed against memory given, for each pool.
+        """Plot the memory of each pool's cluster and the memory needed.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure without it.
+            Axes to draw on; a new figure by default.
 
         Returns
         -------
@@ -148,11 +148,11 @@ class SizingAdvice:
         return draw(self, ax)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What the advice shows, as labels and texts."""
+        """Return the rows of the printed advice: labels and texts."""
         return explain.rows(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The advice as JSON-able values."""
+        """Return the advice as values that JSON can represent."""
         return {
             "data_gb": self.data_gb,
             "measured": self.measured.how,

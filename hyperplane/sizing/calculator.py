@@ -1,4 +1,4 @@
-"""The public doors of the calculator: how large a cluster, which pool, which layout."""
+"""Public functions of the sizing calculator."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 from hyperplane.sizing import fit
 from hyperplane.sizing.advice import SizingAdvice
-from hyperplane.sizing.advise import Basis, Question, Tasks, answer
-from hyperplane.sizing.measure import Measured, measure
+from hyperplane.sizing.measure import DataSize, measure
+from hyperplane.sizing.recommend import Basis, SizingQuestion, Tasks, apply_rules
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import gb_to_bytes, whole_number
 
-#: More cores, GB, GPUs or pieces than any place has: a slip.
-_MOST = 10**12
+#: Largest accepted number of cores, GB, GPUs or pieces.
+_MAXIMUM = 10**12
 
 
 @check_call
@@ -31,27 +31,28 @@ def size_cluster(
     moves_data: bool = True,
     pieces: int | None = None,
 ) -> SizingAdvice:
-    """How large a cluster a job needs.
+    """Recommend the size of a cluster for a job.
 
     Parameters
     ----------
     data : str, number, tuple, path or collection
-        The uncompressed data: ``"100GB"``; a number of GB; ``(bytes, "B")``; a path, glob or fsspec
-        URL, or a list of these, which are measured; or a Dask, pandas, NumPy or xarray collection.
+        Size of the uncompressed data: ``"100GB"``; a number of GB; ``(number, "MB")``; a path, glob
+        or fsspec URL, or a list of these, which are measured; or a Dask, pandas, NumPy or xarray
+        collection.
     operation : str
-        ``"light"``, ``"medium"`` or ``"heavy"``, or what people call it: ``"filter"``,
-        ``"groupby"``, ``"join"``, ``"set_index"`` and others in ``config/sizing.yaml``.
+        ``"light"``, ``"medium"`` or ``"heavy"``, or an operation: ``"filter"``, ``"groupby"``,
+        ``"join"``, ``"set_index"`` and others in ``config/sizing.yaml``.
     tasks : {"light", "heavy"}
-        ``"heavy"`` for a job of many tasks, which wants cores.
+        ``"heavy"`` for a job of many tasks, which needs cores.
     basis : {"allocatable", "nominal"}
-        Divide by what a node really gives, or by what its name says (the rule of thumb as
-        published).
+        Whether to divide by the allocatable memory of a node, or by its nominal memory as the
+        published rule of thumb does.
     pool : str or PoolSpec, optional
-        Use this pool instead of the one that the rules choose.
+        Pool to use instead of the one that the rules choose.
     moves_data : bool
-        False for work that neither sorts nor shuffles nor moves large pieces.
+        False for work that neither sorts nor shuffles nor moves large pieces of data.
     pieces : int, optional
-        Cut the data into so many jobs, instead of what the rules choose.
+        Number of jobs into which the data is split, instead of the one that the rules choose.
 
     Returns
     -------
@@ -65,10 +66,10 @@ def size_cluster(
 
     Notes
     -----
-    Memory is data x 4 (light), x 8 (medium) or x 48 (heavy), and nodes are memory / memory of
-    a node: the sizing advice that the platform's documentation publishes. Its figures mix two
-    bases: 25 nodes of 32_32 for 800 GB divides by the nominal 32 GB, 8 nodes of 16_128 by the
-    allocatable 110 GB. See ``docs/explanation/sizing.md``.
+    The memory is the size of the data x 4 (light), x 8 (medium) or x 48 (heavy), and the number of
+    nodes is that memory / memory of a node, as the platform's documentation publishes. Its
+    figures mix two bases: 25 nodes of 32_32 for 800 GB divides by the nominal 32 GB, 8 nodes of
+    16_128 by the allocatable 110 GB. See ``docs/explanation/sizing.md``.
 
     Examples
     --------
@@ -85,17 +86,17 @@ def size_cluster(
             ("basis", basis, ("allocatable", "nominal")),
             ("moves_data", moves_data, (True, False)),
         )
-        # Only then can it be compared: arrays and pandas objects have no one answer.
+        # Arrays and pandas objects cannot be compared: `in` would raise.
         if not isinstance(value, str | bool) or value not in allowed
     ]
     count = whole_number(pieces)
-    if pieces is not None and (count is None or not 1 <= count <= _MOST):
+    if pieces is not None and (count is None or not 1 <= count <= _MAXIMUM):
         found.append(
             Fault("pieces", repr(pieces)[:80], f"a whole number of at least 1{_at_most(count)}")
         )
     config.check_sections()
     rules = config.sizing_rules()
-    chosen, measured = None, Measured(1, "")
+    chosen, measured = None, DataSize(1, "")
     try:
         rules.weight(operation)
     except RequestError as error:
@@ -110,8 +111,8 @@ def size_cluster(
         found += error.faults
     if found:
         raise RequestError(found)
-    question = Question(measured.size, operation, tasks, basis, chosen, moves_data, count)
-    return SizingAdvice(question, answer(question, rules, config.pools()), measured)
+    question = SizingQuestion(measured.size, operation, tasks, basis, chosen, moves_data, count)
+    return SizingAdvice(question, apply_rules(question, rules, config.pools()), measured)
 
 
 @check_call
@@ -122,16 +123,16 @@ def fit_workers(
     nthreads: int | None = None,
     ram_gb_per_proc: float | None = None,
 ) -> WorkerSpec:
-    """A layout of worker processes for one node of a pool.
+    """Propose a layout of worker processes for one node of a pool.
 
     Parameters
     ----------
     pool : str or PoolSpec
-        The pool, under any of its names.
+        The pool, by any of its names.
     nprocs, nthreads : int, optional
-        Keep this number and propose the rest.
+        Fixed number of processes, or of threads of each; the rest is proposed.
     ram_gb_per_proc : float, optional
-        Keep this memory of a process, in GB, with as many processes as it leaves room for.
+        Fixed memory of a process in GB, with as many processes as fit.
 
     Returns
     -------
@@ -142,13 +143,13 @@ def fit_workers(
     UnknownPool
         When there is no such pool.
     DoesNotFit
-        When what is given is more than the pool has.
+        When the fixed values exceed a node of the pool.
 
     Notes
     -----
-    Dask's own square-root rule, on the largest number of cores that divides evenly into
-    between one and two processes per thread; up to three cores in one process. Dask's rule
-    alone gives 47 x 2 on 94 cores. See :mod:`hyperplane.sizing.fit`.
+    The layout follows Dask's square-root rule, applied to the largest number of cores that divides
+    evenly into between one and two processes per thread; up to three cores are one process.
+    Dask's rule alone results in 47 x 2 on 94 cores. See :mod:`hyperplane.sizing.fit`.
 
     Examples
     --------
@@ -162,16 +163,16 @@ def fit_workers(
 
 @check_call
 def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
-    """The smallest pool whose node really has that many cores and that much memory.
+    """Find the smallest pool whose nodes have enough allocatable cores and memory.
 
     Parameters
     ----------
     cores : float
-        Cores that one node must give.
+        Allocatable cores that a node must have.
     ram_gb : float
-        Memory in GB that one node must give.
+        Allocatable memory in GB that a node must have.
     ngpus : int
-        GPUs that one node must have.
+        GPUs that a node must have.
 
     Returns
     -------
@@ -180,9 +181,9 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     Raises
     ------
     RequestError
-        When a number is negative or none.
+        When an argument is not a number or is negative.
     DoesNotFit
-        When no pool is large enough; it names the largest.
+        When no pool is large enough; the error names the largest.
 
     Examples
     --------
@@ -198,13 +199,13 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
 
 
 def _at_most(value: object) -> str:
-    """The upper limit, for a number that is beyond it."""
-    return f" and at most {_MOST:g}" if isinstance(value, Real) and value > _MOST else ""  # type: ignore[operator]
+    """Text of the upper limit, for a number that exceeds it."""
+    return f" and at most {_MAXIMUM:g}" if isinstance(value, Real) and value > _MAXIMUM else ""  # type: ignore[operator]
 
 
 def _is_amount(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    # Short floats of NumPy do not hold the limit.
+    # NumPy's float16 cannot represent the limit.
     number: Any = value.item() if hasattr(value, "item") else value
-    return bool(0 <= number <= _MOST)
+    return bool(0 <= number <= _MAXIMUM)

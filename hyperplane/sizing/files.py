@@ -1,7 +1,7 @@
-"""The uncompressed size of files, from as few of their bytes as will do.
+"""Estimation of the uncompressed size of files from a small part of their bytes.
 
-Parquet says it in its footers, Zarr in its metadata. CSV and JSON do not say it: a sample is read
-and its size in memory set against the bytes it took in the file.
+Parquet footers and Zarr metadata contain the size. Of CSV and JSON files, a sample is read and its
+size in memory is compared with its size in the file.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
-from hyperplane.sizing.footers import decoded
+from hyperplane.sizing.footers import decoded_size
 from hyperplane.stores import listing
-from hyperplane.stores.contact import has_answered, waiting
-from hyperplane.stores.naming import DAMAGE, format_of, unpacked
-from hyperplane.stores.places import File, Place
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.file_names import DAMAGE_ERRORS, decompress, detect_format
+from hyperplane.stores.locations import File, Location
+from hyperplane.stores.reachability import has_answered, monitor_request
+from hyperplane.stores.redaction import describe_error, redact_url
 from hyperplane.units import format_bytes, plural
 
-#: Bytes of uncompressed text that are read from each sampled file.
+#: Bytes of uncompressed text read from each sampled file.
 SAMPLE = 1_000_000
-#: Bytes that are unpacked after those, to learn how well the file is packed: what unpacks
-#: reads ahead, by up to a megabyte of text.
+#: Bytes decompressed after the sample to estimate the compression ratio. Decompressors read up to a
+#: megabyte of text ahead, so a short sample would be inaccurate.
 UNPACKED = 8_000_000
-#: Bytes of a packed file that are read at once; so the count of them is exact to that.
+#: Bytes of a compressed file read at once, which is the accuracy of their count.
 STEP = 1024
-#: Text files, and Parquet footers, that are read at most; the others count by their size.
+#: Largest number of text files and of Parquet footers that are read; the result is scaled to all.
 SAMPLED_FILES = 3
 SAMPLED_FOOTERS = 256
 
@@ -49,52 +49,49 @@ _FORMATS = {
     ".ndjson": "json",
     ".zarr": "zarr",
 }
-#: JSON may nest lists more deeply than Python's decoder goes.
-_UNREADABLE: tuple[type[Exception], ...] = (*DAMAGE, RecursionError)
+#: RecursionError: JSON may nest lists more deeply than Python's decoder supports.
+_UNREADABLE: tuple[type[Exception], ...] = (*DAMAGE_ERRORS, RecursionError)
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
 def measure_files(urls: str | Sequence[str]) -> tuple[int, str]:
-    """Bytes of uncompressed data behind a path, glob or URL, or several, and how they were found.
+    """Uncompressed size in bytes of files given by path, glob or URL, and how it was measured.
 
-    Raises
-    ------
-    RequestError
-        When nothing is there, or nothing of a format that can be measured.
+    Raises a RequestError if there are no files, or none of a supported format.
     """
     try:
-        zarrs, files = _found([urls] if isinstance(urls, str) else urls)
-        kind = format_of(files, _FORMATS, urls=urls) if files else ""
+        zarrs, files = _find_files([urls] if isinstance(urls, str) else urls)
+        kind = detect_format(files, _FORMATS, urls=urls) if files else ""
     except RequestError as error:
         or_else = "a size such as '100GB', or "
         faults = [replace(f, where="data", allowed=or_else + f.allowed) for f in error.faults]
         raise RequestError(faults) from None
     try:
-        return _MEASURES[kind](files) if files else _zarr(zarrs)
+        return _MEASURES[kind](files) if files else _measure_zarr(zarrs)
     except _UNREADABLE as error:
-        allowed = f"readable files ({said(error)})"
-        asked = shown(urls) if isinstance(urls, str) else list(map(shown, urls))
+        allowed = f"readable files ({describe_error(error)})"
+        asked = redact_url(urls) if isinstance(urls, str) else list(map(redact_url, urls))
         raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
 
 
-def _found(urls: Sequence[str]) -> tuple[list[str], list[File]]:
-    """The URLs of Zarr stores behind URLs, or else the files."""
-    stores = {url: _zarrs(url) for url in urls}
+def _find_files(urls: Sequence[str]) -> tuple[list[str], list[File]]:
+    """Return the URLs of Zarr stores, or else the files, that URLs name."""
+    stores = {url: _find_zarr_stores(url) for url in urls}
     others = [url for url in urls if not stores[url]]
     zarrs = list(dict.fromkeys(store for found in stores.values() for store in found))
     if zarrs and others:
-        asked = f"{shown(zarrs[0])!r}, which is Zarr, and {shown(others[0])!r}"
+        asked = f"{redact_url(zarrs[0])!r}, which is Zarr, and {redact_url(others[0])!r}"
         raise RequestError([Fault("urls", asked, "data of one format")])
-    return zarrs, listing.find(others) if others else []
+    return zarrs, listing.find_files(others) if others else []
 
 
-def _zarrs(url: str) -> list[str]:
-    """The URLs of the Zarr stores that one URL names; none where it names files."""
-    place = listing.place_of(url)
+def _find_zarr_stores(url: str) -> list[str]:
+    """URLs of the Zarr stores that one URL names; empty if it names files."""
+    place = listing.resolve_location(url)
     if not listing.is_glob(place.path):
         return [url] if _is_zarr(place) else []
-    places = listing.named(url)
-    with ThreadPoolExecutor(listing.AT_ONCE) as pool:
+    places = listing.find_entries(url)
+    with ThreadPoolExecutor(listing.MAX_THREADS) as pool:
         answers = list(pool.map(_is_zarr, places))
     zarrs = [place for place, is_zarr in zip(places, answers, strict=True) if is_zarr]
     others = [place for place, is_zarr in zip(places, answers, strict=True) if not is_zarr]
@@ -107,51 +104,51 @@ def _zarrs(url: str) -> list[str]:
     return [place.address for place in zarrs]
 
 
-def _is_zarr(place: Place) -> bool:
+def _is_zarr(place: Location) -> bool:
     if isinstance(place, File):
         return False
     url = place.address
     for mark in _ZARR_MARKS:
         try:
-            with waiting(place.store, url):
+            with monitor_request(place.store, url):
                 place.store.system.info(f"{place.path.rstrip('/')}/{mark}")
             return True
         except Exception:  # noqa: BLE001 - each file system raises its own
             if not has_answered(place.store, url):
-                return False  # the listing will say why
+                return False  # the listing raises the error
     return False
 
 
-def _spread(found: Sequence[File], count: int) -> list[File]:
-    """At most so many files, spread evenly over the list."""
+def _sample_evenly(found: Sequence[File], count: int) -> list[File]:
+    """Select at most ``count`` files, evenly spread over the list."""
     if len(found) <= count:
         return list(found)
     return [found[round(i * (len(found) - 1) / (count - 1))] for i in range(count)]
 
 
-def _parquet(found: Sequence[File]) -> tuple[int, str]:
+def _measure_parquet(found: Sequence[File]) -> tuple[int, str]:
     from pyarrow import parquet
 
     def in_memory(file: File) -> int:
         with file.store.system.open(file.path, "rb") as opened:
-            return decoded(parquet.ParquetFile(opened).metadata)
+            return decoded_size(parquet.ParquetFile(opened).metadata)
 
-    read = _spread(found, SAMPLED_FOOTERS)
+    read = _sample_evenly(found, SAMPLED_FOOTERS)
     with ThreadPoolExecutor(max_workers=min(16, len(read))) as pool:
         sizes = list(pool.map(in_memory, read))
-    total = _scaled(sum(sizes), read, found)
+    total = _scale_to_all(sum(sizes), read, found)
     return total, f"footers of {plural(len(read), 'Parquet file')}, {format_bytes(total)} in memory"
 
 
-def _scaled(size: int, read: Sequence[File], found: Sequence[File]) -> int:
-    """The size of all files, when that of some is known."""
+def _scale_to_all(size: int, read: Sequence[File], found: Sequence[File]) -> int:
+    """Scale the size of the files that were read to all files."""
     on_store = sum(file.size for file in read)
     everything = sum(file.size for file in found)
     return size if len(read) == len(found) else round(size * everything / max(1, on_store))
 
 
-class _Counting(io.RawIOBase):
-    """A binary file that gives a little at a time and counts it."""
+class _CountingReader(io.RawIOBase):
+    """Binary file that reads at most STEP bytes at once and counts them."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.count = file, 0
@@ -174,13 +171,13 @@ class _Counting(io.RawIOBase):
         return data
 
 
-def _text(
+def _text_measure(
     reader: Callable[[io.BytesIO], Any], name: str
 ) -> Callable[[Sequence[File]], tuple[int, str]]:
     def measured(found: Sequence[File]) -> tuple[int, str]:
         in_memory = in_file = 0.0
-        for file in _spread(found, SAMPLED_FILES):
-            sample, stored = _sample(file)
+        for file in _sample_evenly(found, SAMPLED_FILES):
+            sample, stored = _read_sample(file)
             if sample:
                 frame = reader(io.BytesIO(sample))
                 in_memory += float(frame.memory_usage(deep=True).sum())
@@ -193,12 +190,12 @@ def _text(
     return measured
 
 
-def _sample(file: File) -> tuple[bytes, float]:
-    """Whole lines from the start of a file, and the bytes of the file that they took."""
+def _read_sample(file: File) -> tuple[bytes, float]:
+    """Complete lines from the start of a file, and their size in the file."""
     with file.store.system.open(file.path, "rb") as raw:
-        if file.packing:
-            counting = _Counting(raw)
-            with unpacked(counting, file.packing) as opened:
+        if file.compression:
+            counting = _CountingReader(raw)
+            with decompress(counting, file.compression) as opened:
                 sample: bytes = opened.read(SAMPLE)
                 length = len(sample) + len(opened.read(UNPACKED))
             packing = min(counting.count, file.size) / max(1, length)
@@ -211,7 +208,7 @@ def _sample(file: File) -> tuple[bytes, float]:
 def _read_csv(sample: io.BytesIO) -> Any:
     import pandas as pd
 
-    # Guessing from all characters, as pandas can, cuts a single column at some letter.
+    # The sniffer of pandas may split a single column at a letter.
     header = sample.getvalue().partition(b"\n")[0].decode(errors="replace")
     separator = max(",;\t|", key=header.count)
     read = functools.partial(pd.read_csv, sep=separator, on_bad_lines="skip")
@@ -222,7 +219,7 @@ def _read_csv(sample: io.BytesIO) -> Any:
 
 
 def _whole_records(text: bytes) -> bytes:
-    """CSV without its last lines, if it stops inside a quoted text of several lines."""
+    """Remove the last lines of CSV text that ends inside a quoted field of several lines."""
     end, odd = len(text), text.count(b'"') % 2
     while odd and end:
         start = text.rfind(b"\n", 0, end - 1) + 1
@@ -241,7 +238,7 @@ def _read_json(sample: io.BytesIO) -> Any:
 
 
 def _end_of_items(text: str) -> int:
-    """Where the last whole item of a JSON array ends; a sample may stop inside the next."""
+    """End of the last complete item of a JSON array; the sample may stop inside the next."""
     decode, between, end = json.JSONDecoder().raw_decode, re.compile(r"[\s,]*"), 1
     with suppress(ValueError):
         while found := between.match(text, end):
@@ -249,7 +246,7 @@ def _end_of_items(text: str) -> int:
     return end
 
 
-def _zarr(urls: Sequence[str]) -> tuple[int, str]:
+def _measure_zarr(urls: Sequence[str]) -> tuple[int, str]:
     zarr = need("zarr", "array")
     nodes = [zarr.open(url, mode="r") for url in urls]
     arrays = [
@@ -261,8 +258,10 @@ def _zarr(urls: Sequence[str]) -> tuple[int, str]:
     return total, f"metadata of {plural(len(arrays), 'Zarr array')}, {format_bytes(total)}"
 
 
-def _zipped_zarr(found: Sequence[File]) -> tuple[int, str]:
-    return _zarr([f"zip::{file.store.system.unstrip_protocol(file.path)}" for file in found])
+def _measure_zipped_zarr(found: Sequence[File]) -> tuple[int, str]:
+    return _measure_zarr(
+        [f"zip::{file.store.system.unstrip_protocol(file.path)}" for file in found]
+    )
 
 
 def _arrays_in(group: Any) -> list[Any]:
@@ -270,8 +269,8 @@ def _arrays_in(group: Any) -> list[Any]:
 
 
 _MEASURES: dict[str, Callable[[Sequence[File]], tuple[int, str]]] = {
-    "parquet": _parquet,
-    "csv": _text(_read_csv, "CSV"),
-    "json": _text(_read_json, "JSON"),
-    "zarr": _zipped_zarr,
+    "parquet": _measure_parquet,
+    "csv": _text_measure(_read_csv, "CSV"),
+    "json": _text_measure(_read_json, "JSON"),
+    "zarr": _measure_zipped_zarr,
 }

@@ -1,15 +1,15 @@
-"""Worker processes against what a node has to give: plain arithmetic, no machine is asked.
+"""Layout of worker processes on a node of a pool, and whether it fits.
 
-The layout rule
----------------
-Dask balances processes and threads by the square root of the cores: the smallest divisor of the
-core count that is at least its root becomes the number of processes (``nprocesses_nthreads`` in
-``distributed.deploy.utils``). For 15 cores that is the published 5 x 3. But divisors are a matter
-of luck: 94 cores give 47 x 2 and 7 cores give 7 x 1. So the rule here is Dask's, applied to the
-largest number of cores that divides evenly into processes and threads with *between one and two
-processes per thread*: 94 cores give 13 x 7 (91 of 94 cores), 7 give 3 x 2. Up to three cores
-one process takes all threads, because there one process with two threads was measured 1.2 to 1.4
-times faster than two processes on dataframe queries.
+Layout rule
+-----------
+Dask derives the number of processes from the square root of the cores: it is the smallest divisor
+of the core count that is at least the root (``nprocesses_nthreads`` in
+``distributed.deploy.utils``). For 15 cores that is the published 5 x 3, but the result depends on
+the divisors: 94 cores result in 47 x 2 and 7 cores in 7 x 1. The rule of this module applies Dask's
+rule to the largest number of cores that divides evenly into processes and threads with *between one
+and two processes per thread*: 94 cores result in 13 x 7 (91 of 94 cores), 7 in 3 x 2. Up to three
+cores are one process: on dataframe queries, one process with two threads was measured 1.2 to 1.4
+times faster than two processes.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from hyperplane.units import (
     whole_number,
 )
 
-#: More processes, threads or GB than any node has: a slip.
-_MOST = 10**12
-#: Up to this many cores one process takes them all (measured on two).
+#: Largest accepted number of processes, threads or GB.
+_MAXIMUM = 10**12
+#: Largest number of cores that are one process (measured on two).
 SINGLE_PROCESS_CORES = 3
 
-#: Proposed sizes are whole multiples of 1 MB, so that they read well as GB.
+#: Proposed sizes are multiples of 1 MB, so that they are short numbers of GB.
 STEP = GB // 1000
 
 
 def balanced_layout(
     cores: int, single_process_cores: int = SINGLE_PROCESS_CORES
 ) -> tuple[int, int]:
-    """Processes and threads for a number of cores, by the rule at the top of this module.
+    """Processes and threads for a number of cores, by the rule of this module.
 
     Examples
     --------
@@ -68,14 +68,14 @@ def propose_worker(
     nthreads: int | None = None,
     ram_gb_per_proc: float | None = None,
 ) -> WorkerSpec:
-    """A layout for one node of a pool; what is given is kept, the rest is proposed.
+    """Propose a layout for one node of a pool that keeps the values that are given.
 
     Raises
     ------
     RequestError
-        When a given number is not at least 1, or more than zero.
+        When a value is invalid.
     DoesNotFit
-        When what is given is more than the pool has.
+        When the values exceed a node of the pool.
     """
     processes, threads = whole_number(nprocs), whole_number(nthreads)
     faults = [
@@ -84,7 +84,7 @@ def propose_worker(
             ("nprocs", nprocs, processes),
             ("nthreads", nthreads, threads),
         )
-        if value is not None and (number is None or not 1 <= number <= _MOST)
+        if value is not None and (number is None or not 1 <= number <= _MAXIMUM)
     ]
     if ram_gb_per_proc is not None and not _is_size(ram_gb_per_proc):
         faults.append(
@@ -103,9 +103,9 @@ def propose_worker(
         share = pool.allocatable_ram // processes
         ram = share // STEP * STEP or share
     else:
-        ram = gb_to_bytes(float(ram_gb_per_proc))  # NumPy's short numbers overflow
+        ram = gb_to_bytes(float(ram_gb_per_proc))  # NumPy's float16 would overflow
         if nprocs is None:
-            room = pool.allocatable_ram // max(1, ram - 1)  # a byte of rounding each: see fits()
+            room = pool.allocatable_ram // max(1, ram - 1)  # tolerates rounding, as fits() does
             processes = max(1, min(processes, room))
             threads = threads if nthreads is not None else cores // processes
     worker = WorkerSpec(processes, threads, ram, processes * threads, pool.gpus)
@@ -114,14 +114,14 @@ def propose_worker(
 
 
 def _at_most(number: int | None) -> str:
-    """The upper limit, for a number that is beyond it."""
-    return f" and at most {_MOST:g}" if number is not None and number > _MOST else ""
+    """Text of the upper limit, for a number that exceeds it."""
+    return f" and at most {_MAXIMUM:g}" if number is not None and number > _MAXIMUM else ""
 
 
 def _is_size(value: Any) -> bool:
     if type(value) is bool or not isinstance(value, Real):
         return False
-    return bool(0 < cast("float", value) <= _MOST)
+    return bool(0 < cast("float", value) <= _MAXIMUM)
 
 
 def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
@@ -137,20 +137,20 @@ def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
         f"at most {format_number(pool.allocatable_cores)} cores and "
         f"{format_bytes(pool.allocatable_ram)}{gpus} on a node of pool {pool.name}",
         f"{plural(best[0], 'process')} x {plural(best[1], 'thread')} would fit; "
-        f"hyperplane.fit_workers({pool.name!r}) gives a whole layout",
+        f"hyperplane.fit_workers({pool.name!r}) proposes a layout",
     )
 
 
 def fits(worker: WorkerSpec, pool: PoolSpec) -> bool:
-    """Whether a node of the pool can hold the layout.
+    """Whether a layout fits a node of the pool.
 
-    Cores are those the layout reserves and, without a GPU, its threads. Memory is compared in
-    whole bytes, so a request that sits exactly on the limit fits.
+    Compared are the cores that the layout reserves, without a GPU also its threads, and memory in
+    whole bytes, so that a request of exactly the limit fits.
     """
     cores = worker.cores_per_worker
     if not worker.ngpus:
         cores = max(cores, worker.total_threads)
-    # 110/15 GB in each of 15 processes is 110 GB but for the rounding of each to a byte.
+    # 15 processes of 110/15 GB exceed 110 GB by the rounding of each to a byte.
     rounding = worker.nprocs
     return (
         cores <= pool.allocatable_cores + 1e-9
@@ -160,33 +160,28 @@ def fits(worker: WorkerSpec, pool: PoolSpec) -> bool:
 
 
 def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int = 0) -> PoolSpec:
-    """The smallest pool whose node gives that many cores, bytes and GPUs.
+    """Find the smallest pool whose nodes have these allocatable cores, bytes and GPUs.
 
     Smallest means fewest nominal cores, then least nominal memory, which is also the order of
-    price on the clouds. A node with GPUs comes last where none are needed. Both sides of the
-    comparison are what is really there (allocatable).
-
-    Raises
-    ------
-    DoesNotFit
-        When no pool is large enough; it names the largest.
+    prices of cloud providers. Nodes with GPUs come last if no GPU is needed. DoesNotFit names the
+    largest pool.
     """
     ordered = sorted(pools, key=lambda pool: (not gpus and pool.gpus, pool.cores, pool.ram_gb))
-    slack = max(1, ram // 10**9)  # bytes: see fits()
+    slack = max(1, ram // 10**9)  # bytes of rounding, as in fits()
     for pool in ordered:
         enough = cores <= pool.allocatable_cores + 1e-9 and ram <= pool.allocatable_ram + slack
         if enough and gpus <= pool.gpus:
             return pool
     largest = max(ordered, key=lambda pool: (pool.gpus >= gpus, pool.allocatable_ram))
-    allowed = f"what one pool can give; the one with most memory is {largest}"
-    advice = "ask for less on each node and for more nodes"
+    allowed = f"at most a node of the largest pool, {largest}"
+    advice = "request smaller nodes, and more nodes"
     if gpus > largest.gpus:
         most = max(pool.gpus for pool in ordered)
         allowed = (
             f"at most {plural(most, 'GPU')} on one node, as of the pools" if most else "no GPU"
         )
         allowed += "" if most else ": none of the pools has one"
-        advice = "add a pool that says how many gpus its nodes have, in the configuration"
+        advice = "add a pool with gpus to the configuration"
     raise DoesNotFit(
         largest.name,
         f"{format_number(cores)} cores and {format_bytes(ram)}"

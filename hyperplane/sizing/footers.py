@@ -1,40 +1,37 @@
-"""The size of Parquet data in memory, from its footer alone.
+"""Estimation of the size of Parquet data in memory from the footer of the file.
 
-A footer says how many bytes each column takes uncompressed, but still encoded: a column of few
-distinct values is stored as a dictionary and short codes, and the flights of 2013 take 7 MB so
-against 51 MB in memory. The footer also says how many values there are and of which type. So a
-column counts as its uncompressed size or as its values times their width, whichever is more; a
-text is taken to be as long as the mean of the least and the greatest one, and an offset.
+A footer contains the uncompressed size of each column, but in its encoding: a column of few
+distinct values is a dictionary with short codes. The nycflights data of 2013 has 7 MB encoded and
+51 MB in memory. The size of a column is estimated as its uncompressed size or as the number of
+values times their width, whichever is larger. The width of text is the mean length of the smallest
+and the largest value, plus an offset.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Bytes of a value in memory, by the physical type of its column.
+#: Physical type of a column -> bytes of a value in memory.
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
-#: Bytes that say where a text begins.
+#: Bytes of the offset of a text value.
 OFFSET = 8
 
 
-def decoded(footer: Any) -> int:
-    """Bytes in memory of the data that a footer describes.
-
-    Parameters
-    ----------
-    footer : pyarrow.parquet.FileMetaData
-        The footer of one file.
-    """
+def decoded_size(footer: Any) -> int:
+    """Estimated bytes in memory of a file, from its ``pyarrow.parquet.FileMetaData``."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     return sum(
-        max(chunk.total_uncompressed_size, chunk.num_values * width_of(chunk, footer.schema, index))
+        max(
+            chunk.total_uncompressed_size,
+            chunk.num_values * value_width(chunk, footer.schema, index),
+        )
         for group in groups
         for index, chunk in ((index, group.column(index)) for index in range(group.num_columns))
     )
 
 
-def width_of(chunk: Any, schema: Any, index: int) -> int:
-    """Bytes in memory of one value of a column."""
+def value_width(chunk: Any, schema: Any, index: int) -> int:
+    """Estimated bytes in memory of one value of a column."""
     kind = chunk.physical_type
     if kind == "FIXED_LEN_BYTE_ARRAY":
         return int(schema.column(index).length)

@@ -1,4 +1,4 @@
-"""A request cut to one machine: what the caller gave stays, what was left open is laid out anew."""
+"""Reduction of a request to the cores and memory of one machine."""
 
 from __future__ import annotations
 
@@ -7,25 +7,19 @@ from typing import NamedTuple
 
 from hyperplane.errors import DoesNotFit
 from hyperplane.sizing.fit import SINGLE_PROCESS_CORES, balanced_layout
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import bytes_to_gb, format_bytes, plural
 
-#: Less than this is what an idle worker process takes already (measured 130 to 160 MB).
-LEAST_RAM = 200_000_000
+#: Least memory of a worker process: an idle one uses 130 to 160 MB (measured).
+MIN_RAM = 200_000_000
 
 
 class MachineFit(NamedTuple):
-    """A request cut to one machine.
+    """A request reduced to one machine.
 
-    Parameters
-    ----------
-    worker : WorkerSpec
-        Layout for the machine.
-    nodes : int
-        How many times the layout is started on it.
-    note : str
-        What was asked and what is given, in one line; empty when they are the same.
+    ``nodes`` is how many times the layout is started on the machine. ``note`` describes the
+    difference from the request in one line; empty if there is none.
     """
 
     worker: WorkerSpec
@@ -36,37 +30,25 @@ class MachineFit(NamedTuple):
 def fit_machine(
     asked: WorkerSpec,
     nodes: int,
-    machine: Capacity,
+    machine: MachineCapacity,
     single_process_cores: int = SINGLE_PROCESS_CORES,
     explicit: Collection[str] = (),
 ) -> MachineFit:
-    """Keep a request if one machine can hold all its nodes, or cut it to the machine.
+    """Reduce a request to one machine that runs all its nodes, if it does not fit.
 
-    The number of processes is cut first. Threads that the caller gave stay as they are while one
-    process of them fits the cores, and are never raised; processes that the caller gave stay as
-    many as there are cores for. What the caller left open is laid out by
-    :func:`~hyperplane.sizing.fit.balanced_layout`, in no more processes than asked, except where
-    the caller gave the memory of a process: that is what each one gets, or all that there is for
-    a single one, and as many processes are kept as there are cores. Otherwise all processes
-    together keep the memory asked for, or what the machine has to give.
+    The number of processes is reduced first:
 
-    Parameters
-    ----------
-    asked : WorkerSpec
-        Layout of one node.
-    nodes : int
-        Nodes asked for, all of which are this machine.
-    machine : Capacity
-        What the machine has to give.
-    single_process_cores : int
-        Up to so many cores one process takes them all, where the layout is left open.
-    explicit : collection of str
-        Names of the arguments that the caller gave; the others may change freely.
+    - Threads per process that the caller gave stay while one such process fits the cores. They
+      are never increased.
+    - Processes that the caller gave are reduced to the number of cores.
+    - Values that the caller left out follow :func:`~hyperplane.sizing.fit.balanced_layout`, with no
+      more processes than requested. ``single_process_cores`` is passed to it.
+    - If the caller gave the memory of a process, each process keeps it (a single process gets at
+      most the memory of the machine), and there are as many processes as fit cores and memory.
+    - Otherwise, all processes together have the requested memory, or that of the machine.
 
-    Raises
-    ------
-    DoesNotFit
-        When there is not memory enough for one worker process.
+    ``asked`` is the layout of one node, and ``explicit`` names the arguments that the caller gave.
+    DoesNotFit is raised if there is not enough memory for one worker process.
     """
     threads = nodes * asked.total_threads
     ram = nodes * asked.total_ram
@@ -74,14 +56,15 @@ def fit_machine(
         return MachineFit(asked, nodes, "")
     nprocs, nthreads = _layout_within(machine.cores, asked, nodes, single_process_cores, explicit)
     free = min(ram, machine.ram)
-    least = min(LEAST_RAM, asked.ram_per_proc)
+    least = min(MIN_RAM, asked.ram_per_proc)
     if free < least:
         raise DoesNotFit(
             "",
             f"{asked}, {format_bytes(ram)} in all",
-            f"what this machine has free, less a reserve{_open(machine)}: "
-            f"{format_bytes(machine.ram)}; a worker process needs {format_bytes(least)}",
-            "close something, or start the cluster on a larger machine",
+            f"at most the free memory of this machine less a reserve"
+            f"{_describe_open_clusters(machine)}: {format_bytes(machine.ram)}; "
+            f"a worker process needs {format_bytes(least)}",
+            "free memory, or start the cluster on a larger machine",
         )
     ram_given = "ram_gb_per_proc" in explicit
     if ram_given:
@@ -103,15 +86,15 @@ def fit_machine(
         f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
         f"{format_bytes(ram)}); this machine gives {given} "
         f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve"
-        f"{_open(machine)})"
+        f"{_describe_open_clusters(machine)})"
     )
     if share > given.ram_per_proc:
-        note += "; ram_gb_per_proc is kept as given, without it there is more for each process"
+        note += "; without ram_gb_per_proc each process would have more memory"
     return MachineFit(given, 1, note)
 
 
-def _open(machine: Capacity) -> str:
-    """The open clusters that have memory of the machine, in words."""
+def _describe_open_clusters(machine: MachineCapacity) -> str:
+    """Text on the open clusters that use memory of the machine."""
     if not machine.clusters:
         return ""
     names = ", ".join(machine.clusters)
@@ -129,7 +112,7 @@ def _layout_within(
     single_process_cores: int,
     explicit: Collection[str],
 ) -> tuple[int, int]:
-    """Processes and threads of all nodes of a request on so many cores of one machine."""
+    """Processes and threads of all nodes of a request on a number of cores."""
     nprocs = nodes * asked.nprocs
     if nprocs * asked.nthreads <= cores:
         return nprocs, asked.nthreads

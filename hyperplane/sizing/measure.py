@@ -1,4 +1,4 @@
-"""How many bytes of uncompressed data there are: asked of the data, not guessed."""
+"""Size of data given as a quantity, as files or as a collection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hyperplane.parquet_index import check_index
 from hyperplane.sizing import files
 from hyperplane.units import format_bytes, gb_to_bytes, parse_bytes
 
-#: Partitions of a lazy collection that are looked at to estimate its size.
+#: Number of partitions of a Dask dataframe that are computed to estimate its size.
 SAMPLED_PARTITIONS = 3
-#: An exabyte of gigabytes; nobody has more.
+#: Limit of sizes in GB: an exabyte.
 LARGEST_GB = 10**9
 
 _ALLOWED = (
@@ -28,38 +28,19 @@ _ALLOWED = (
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A size and where it comes from.
-
-    Parameters
-    ----------
-    size : int
-        Bytes of uncompressed data.
-    how : str
-        How they were found, for the reader.
-    """
+class DataSize:
+    """Bytes of uncompressed data, and a text on how they were determined."""
 
     size: int
     how: str
 
 
-def measure(data: Any) -> Measured:
-    """The size of data given as a quantity, as files or as a collection.
+def measure(data: Any) -> DataSize:
+    """Determine the size of data.
 
-    Parameters
-    ----------
-    data : str, number, tuple, path, list or collection
-        ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL, or a
-        list of these; or a Dask, pandas, NumPy or xarray collection.
-
-    Returns
-    -------
-    Measured
-
-    Raises
-    ------
-    RequestError
-        When it is none of these, is negative, or cannot be read.
+    ``data`` is ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL,
+    or a list of these; or a Dask, pandas, NumPy or xarray collection. A RequestError is raised for
+    other values, negative sizes and unreadable files.
 
     Examples
     --------
@@ -67,84 +48,84 @@ def measure(data: Any) -> Measured:
     (100000000000, 500000000, 2000000000)
     """
     if isinstance(data, bool) or data is None:
-        raise _refused(data)
+        raise _refuse(data)
     if isinstance(data, str):
         given, is_plain = data, data.isascii() and "_" not in data
         with suppress(ValueError):
-            data = float(data)  # a number of GB, written as text
-        if isinstance(data, float) and not is_plain:  # a slip, or the name of a pool
-            raise _refused(given)
+            data = float(data)  # a number of GB as text
+        if isinstance(data, float) and not is_plain:  # such as "16_16", the name of a pool
+            raise _refuse(given)
     if isinstance(data, str):
         try:
             size = parse_bytes(data)
         except ValueError:
-            return _of_files(data)
-        return _quantity(size, repr(data))
+            return _measure_files(data)
+        return _as_size(size, repr(data))
     if isinstance(data, os.PathLike):
-        return _of_files(os.fspath(data))
+        return _measure_files(os.fspath(data))
     if isinstance(data, Real):
         if not -LARGEST_GB < cast(float, data) < LARGEST_GB:
-            raise _refused(data)
-        return _quantity(gb_to_bytes(float(data)), f"{float(data):g} GB")
-    if isinstance(data, tuple) and not (_are_places(data) and not _is_quantity(data)):
-        return _with_unit(data)
-    if isinstance(data, (list, tuple)) and _are_places(data):
-        return _of_files([os.fspath(one) for one in data])
-    return _of_collection(data)
+            raise _refuse(data)
+        return _as_size(gb_to_bytes(float(data)), f"{float(data):g} GB")
+    if isinstance(data, tuple) and not (_are_paths(data) and not _is_quantity(data)):
+        return _measure_pair(data)
+    if isinstance(data, (list, tuple)) and _are_paths(data):
+        return _measure_files([os.fspath(one) for one in data])
+    return _measure_collection(data)
 
 
-def _refused(data: object) -> RequestError:
+def _refuse(data: object) -> RequestError:
     return RequestError([Fault("data", repr(data)[:80], _ALLOWED)])
 
 
-def _quantity(size: int, said: str) -> Measured:
+def _as_size(size: int, text: str) -> DataSize:
     if size <= 0:
-        raise RequestError([Fault("data", said, "more than nothing")])
-    return Measured(size, "as given")
+        raise RequestError([Fault("data", text, "a size above 0")])
+    return DataSize(size, "as given")
 
 
-def _with_unit(data: Sequence[Any]) -> Measured:
+def _measure_pair(data: Sequence[Any]) -> DataSize:
     try:
         number, unit = data
         if not isinstance(unit, str):
-            raise _refused(data)
-        return _quantity(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
+            raise _refuse(data)
+        return _as_size(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
     except ValueError as error:
         if isinstance(error, RequestError):
             raise
-        raise _refused(data) from None
+        raise _refuse(data) from None
 
 
-def _are_places(data: Sequence[Any]) -> bool:
-    """Whether all are texts or paths, and there is one."""
+def _are_paths(data: Sequence[Any]) -> bool:
+    """Whether a sequence has items and all are text or paths."""
     return bool(data) and all(isinstance(one, (str, os.PathLike)) for one in data)
 
 
 def _is_quantity(data: Sequence[Any]) -> bool:
-    """Whether a tuple of texts is a number and a unit."""
+    """Whether a tuple is a number and a unit, both as text."""
     with suppress(ValueError, TypeError):
         number, unit = data
         return parse_bytes(f"{number}{unit}") is not None
     return False
 
 
-def _of_files(urls: str | Sequence[str]) -> Measured:
-    # Nothing but blanks is the path of the folder that the program happens to be in.
+def _measure_files(urls: str | Sequence[str]) -> DataSize:
+    # fsspec resolves blank text to the current directory.
     if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
-        raise _refused(urls)
+        raise _refuse(urls)
     found = files.measure_files(urls)
-    return Measured(max(1, found[0]), found[1])
+    return DataSize(max(1, found[0]), found[1])
 
 
-def _of_collection(data: Any) -> Measured:
-    """Ask a collection of a package that must be loaded already, since the object exists."""
+def _measure_collection(data: Any) -> DataSize:
+    """Measure a collection; its package is already imported, since the object exists."""
     check_index(data, "data")
-    for package, kind, size in _KINDS:
+    for package, kind, size in _COLLECTIONS:
         module = sys.modules.get(package)
         if module is not None and isinstance(data, getattr(module, kind)):
             found = size(data)
-            return Measured(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
-    raise _refused(data)
+            return DataSize(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
+    raise _refuse(data)
 
 
 def _pandas_frame(data: Any) -> int:
@@ -163,7 +144,7 @@ def _nbytes(data: Any) -> int:
 
 
 def _dask_frame(data: Any) -> int:
-    """Bytes of a few partitions, spread over the collection, times all of them."""
+    """Estimate the size from a few computed partitions, spread over the collection."""
     count = data.npartitions
     steps = min(count, SAMPLED_PARTITIONS)
     chosen = {round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)}
@@ -184,7 +165,7 @@ def _dask_bag(data: Any) -> int:
     return int(sum(first) * count)
 
 
-_KINDS: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
+_COLLECTIONS: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
     ("pandas", "DataFrame", _pandas_frame),
     ("pandas", "Series", _pandas_series),
     ("pandas", "Index", _pandas_series),

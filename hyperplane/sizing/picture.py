@@ -1,4 +1,4 @@
-"""Memory needed against memory given, as a picture."""
+"""Plot of the memory needed and the memory of each pool's cluster."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CHOSEN, OTHER, NEEDED = "#2a6f97", "#b8c9d6", "#c1121f"
 
 
 def draw(advice: SizingAdvice, ax: Axes | None = None) -> Axes:
-    """A bar for each pool, as long as the memory its nodes give, and a line at the need."""
+    """Draw a bar for the memory of each pool's nodes, and a line at the memory needed."""
     pyplot = need("matplotlib.pyplot", "plot")
     from matplotlib.axes import Axes
 
     given_axes: Any = ax
     if not isinstance(given_axes, Axes | None):
-        allowed = "axes of matplotlib, or None for a new figure"
+        allowed = "matplotlib axes, or None for a new figure"
         raise RequestError([Fault("ax", repr(given_axes)[:80], allowed)])
     options = sorted(
         [advice.found.option, *advice.alternatives],

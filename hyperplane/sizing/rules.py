@@ -1,4 +1,4 @@
-"""The rules of the sizing calculator, as values read from the configuration."""
+"""Rules of the sizing calculator, read from the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 
 
 def _quoted(value: object) -> object:
-    # An unquoted 16_128 in a YAML list is the number 16128.
+    # YAML reads an unquoted 16_128 as the number 16128.
     if not isinstance(value, str):
         raise ValueError("the name of a pool, such as pool_16_128")
     return canonical_pool_name(value)
@@ -31,7 +31,7 @@ class _Rules(BaseModel):
 
 
 class Multipliers(_Rules):
-    """Memory needed as a multiple of the uncompressed data, for each weight of work."""
+    """Memory needed as a multiple of the uncompressed data, for each weight of an operation."""
 
     light: Positive
     medium: Positive
@@ -39,7 +39,7 @@ class Multipliers(_Rules):
 
 
 class Families(_Rules):
-    """The pools that suit few large tasks, many tasks, and work that moves no data."""
+    """Pools for few large tasks, for many tasks, and for work that moves no data."""
 
     few_tasks: PoolNames
     many_tasks: PoolNames
@@ -47,7 +47,7 @@ class Families(_Rules):
 
 
 class Split(_Rules):
-    """When a job is cut into pieces, and how large these are."""
+    """Size from which a job is split into pieces, and the size of the pieces."""
 
     from_gb: Positive
     piece_gb: Positive
@@ -55,7 +55,7 @@ class Split(_Rules):
 
 
 class Checks(_Rules):
-    """Bounds within which a number of nodes is comfortable."""
+    """Rules of thumb on spare memory."""
 
     aggregation_ratio: Positive
     full_fraction: Fraction
@@ -63,7 +63,7 @@ class Checks(_Rules):
 
 
 class SizingRules(_Rules):
-    """All rules of the calculator; ``config/sizing.yaml`` holds and explains them."""
+    """All rules of the calculator; see ``config/sizing.yaml``."""
 
     multipliers: Multipliers
     operations: dict[str, Weight]
@@ -72,13 +72,7 @@ class SizingRules(_Rules):
     checks: Checks
 
     def weight(self, operation: str) -> Weight:
-        """The weight of an operation, given by its weight or by what people call it.
-
-        Raises
-        ------
-        RequestError
-            For an operation that is in no list, with the nearest known ones.
-        """
+        """Return the weight of an operation; RequestError with the nearest names if unknown."""
         key = _key(operation)
         known: dict[str, Weight] = {
             "light": "light",
@@ -92,12 +86,12 @@ class SizingRules(_Rules):
         return found
 
     def is_aggregation(self, operation: str) -> bool:
-        """Whether the rule for aggregations speaks of this operation."""
+        """Whether the rule for aggregations applies to an operation."""
         return _key(operation) in map(_key, self.checks.aggregations)
 
 
 def _key(operation: object) -> str:
-    """An operation however it is written: ``"Group-by"`` is ``groupby``."""
+    """Normalize the name of an operation: ``"Group-by"`` becomes ``groupby``."""
     name = str(operation).strip().lower().replace("-", "_").replace(" ", "_")
     return name.replace("group_by", "groupby")
 

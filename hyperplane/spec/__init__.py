@@ -1,4 +1,4 @@
-"""Frozen, typed models: what is asked for and what is planned. Nothing here touches the world."""
+"""Immutable models of requests, plans, pools and settings, without input or output."""
 
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan

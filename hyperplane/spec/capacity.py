@@ -1,4 +1,4 @@
-"""What one machine has to give."""
+"""Cores and memory of one machine that are available to worker processes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """What one machine has to give to worker processes now.
+class MachineCapacity:
+    """Cores and memory of one machine that are available to worker processes now.
 
     Parameters
     ----------
     cores : int
         Cores that this process may use.
     ram : int
-        Bytes of memory that may be given away.
+        Available bytes of memory.
     clusters : tuple of str
-        Names of the open clusters that have the rest of its memory.
+        Names of the open clusters on the machine that use or have reserved memory.
     own : tuple of str
-        Those of them that this process has started.
+        The clusters among them that this process has started.
     promised : int
-        Bytes that these were given.
+        Bytes that these clusters use or have reserved.
     """
 
     cores: int

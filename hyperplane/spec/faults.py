@@ -1,4 +1,4 @@
-"""Pydantic's complaints in the words of this package."""
+"""Conversion of pydantic's validation errors into faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from hyperplane.errors import Fault
-from hyperplane.errors.requests import error_of
+from hyperplane.errors.requests import request_error
 from hyperplane.public_calls import unknown_name
 
 _LIMITS = {
@@ -19,7 +19,7 @@ _LIMITS = {
     "less_than": ("less than {lt}", "lt"),
     "less_than_equal": ("at most {le}", "le"),
 }
-_KINDS = {
+_TYPE_WORDS = {
     "int_": "a whole number",
     "float_": "a number",
     "bool_": "True or False",
@@ -33,44 +33,33 @@ _NO_KEY = "no such key"
 _LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
 
 
-class FaultsInside(ValueError):
-    """What is wrong inside a value, found by a validator: its faults stand for the value."""
+class NestedFaults(ValueError):
+    """Raised by a validator for faults inside a value; they replace the fault of the value."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(map(str, faults)))
         self.faults = faults
 
 
-def faults_of(
+def faults_from_validation(
     error: ValidationError, prefix: str = "", sources: Mapping[str, str] | None = None
 ) -> list[Fault]:
-    """One :class:`Fault` for each complaint of a pydantic validation.
+    """Convert a pydantic validation error into faults, in the order of the model's fields.
 
-    Parameters
-    ----------
-    error : pydantic.ValidationError
-        What the model raised.
-    prefix : str
-        Put before each path, with a dot.
-    sources : mapping of str to str, optional
-        Path of a key to the file or variable that set it.
-
-    Returns
-    -------
-    list of Fault
-        In the order of the model's fields; several branches of one union make one fault, and
-        what is wrong inside a value stands for the value.
+    ``prefix`` is prepended to each key, with a dot. ``sources`` maps keys to the file or variable
+    that set them. The branches of a union become one fault; faults inside a value replace the
+    fault of the value.
     """
     faults: dict[str, Fault] = {}
     for entry in error.errors(include_url=False):
         inside = entry.get("ctx", {}).get("error")
-        if isinstance(inside, FaultsInside):
+        if isinstance(inside, NestedFaults):
             faults.update({fault.where: fault for fault in inside.faults})
             continue
-        names = [str(part) for part in entry["loc"] if not _names_a_branch(part)]
+        names = [str(part) for part in entry["loc"] if not _is_union_branch(part)]
         path = ".".join(part for part in (prefix, *names) if part)
         allowed = _allowed(entry)
-        asked = "nothing" if entry["type"] == "missing" else _short(entry["input"])
+        asked = "nothing" if entry["type"] == "missing" else _shorten(entry["input"])
         if path in faults:
             allowed = f"{faults[path].allowed}, or {allowed}"
         source = (sources or {}).get(path, "")
@@ -83,7 +72,7 @@ def faults_of(
 
 
 class CheckedModel(BaseModel):
-    """A model whose users build it themselves: what is wrong is a :class:`RequestError`."""
+    """Base of models that users create: invalid values raise :class:`RequestError`."""
 
     if not TYPE_CHECKING:
 
@@ -91,37 +80,26 @@ class CheckedModel(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise error_of(
-                    [self._named(fault, values) for fault in faults_of(error)]
+                raise request_error(
+                    [self._named(fault, values) for fault in faults_from_validation(error)]
                 ) from error
 
     @classmethod
     def _named(cls, fault: Fault, values: Mapping[str, Any]) -> Fault:
-        """A fault; that of a field that there is not, with those that there are."""
+        """Replace the fault of an unknown field by one that names the known fields."""
         if fault.allowed != _NO_KEY or fault.where not in values:
             return fault
         return unknown_name(fault.where, values[fault.where], cls.model_fields, cls.__name__)
 
 
-def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
-    """A fault; that of a key which there is not, with those that there are.
+def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
+    """Replace the fault of an unknown key by one that names the known keys.
 
-    Parameters
-    ----------
-    fault : Fault
-        One of :func:`faults_of`.
-    known : iterable of str
-        The fields of the model.
-    prefix : str
-        As it was given there.
-
-    Returns
-    -------
-    Fault
+    Other faults are returned unchanged. ``prefix`` is that of :func:`faults_from_validation`.
 
     Examples
     --------
-    >>> print(with_known(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
+    >>> print(with_known_names(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
     site.prot = 22: allowed is one of host, port; did you mean port?
     """
     names = list(known)
@@ -133,8 +111,8 @@ def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
     return replace(fault, allowed="one of " + ", ".join(names), advice=advice)
 
 
-def _names_a_branch(part: int | str) -> bool:
-    """Whether a part of a location names a branch of a union rather than a key."""
+def _is_union_branch(part: int | str) -> bool:
+    """Whether a part of pydantic's location is a branch of a union, not a key."""
     return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "none"})
 
 
@@ -145,7 +123,7 @@ def _allowed(entry: Any) -> str:
     if kind == "literal_error":
         return f"one of {context['expected']}"
     if kind == "missing":
-        return "a value; this key must be there"
+        return "a value; this key is required"
     if kind == "extra_forbidden":
         return _NO_KEY
     if kind == "value_error":
@@ -154,15 +132,15 @@ def _allowed(entry: Any) -> str:
         return f"an object of type {context.get('class_name') or context['class']}"
     if kind == "string_pattern_mismatch":
         return f"text that matches {context['pattern']}"
-    for start, words in _KINDS.items():
+    for start, words in _TYPE_WORDS.items():
         if kind.startswith(start):
-            # Text is what most give instead: they may not know how a list is written.
+            # Text instead of a list is common: show how a list is written.
             if words == "a list" and isinstance(entry["input"], str):
                 return _LIST
             return words
     return str(entry["msg"])
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

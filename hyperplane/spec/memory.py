@@ -1,4 +1,4 @@
-"""The freeze policy: what a worker process does as its memory fills."""
+"""Memory policy: thresholds at which a worker spills, pauses or restarts."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _NAMES = ("target", "spill", "pause", "terminate")
 @check_call
 @dataclass(frozen=True)
 class MemoryPolicy:
-    """Fractions of a worker's memory at which it acts, or ``False`` for never.
+    """Thresholds of a worker's memory, as fractions of its limit; ``False`` disables one.
 
     Parameters
     ----------
     target : float or False
-        Managed data beyond this fraction is moved to disk, oldest first.
+        Above this fraction of managed data, the oldest data is moved to disk.
     spill : float or False
-        Memory of the process beyond this fraction moves data to disk.
+        Above this fraction of process memory, data is moved to disk.
     pause : float or False
-        Beyond this fraction the worker starts no new task (it freezes).
+        Above this fraction of process memory, the worker starts no new task (it freezes).
     terminate : float or False
-        Beyond this fraction the process is ended and started anew.
+        Above this fraction of process memory, the nanny restarts the worker process.
 
     Raises
     ------
     RequestError
-        When a threshold is not in (0, 1] or they do not rise.
+        When a threshold is not in (0, 1] or is lower than the one before it.
 
     Notes
     -----
-    The defaults are those that Dask ships and that the platform documents. The thresholds
-    must rise, because each is the remedy for when the one before it was not enough.
+    The defaults are those of Dask and of the platform's documentation. The thresholds must rise,
+    because each one takes effect when the previous one was not sufficient.
 
     Examples
     --------
@@ -60,18 +60,18 @@ class MemoryPolicy:
             raise RequestError(faults)
 
     def as_config(self) -> dict[str, Threshold]:
-        """The policy as Dask configuration, dotted key to value."""
+        """Return the policy as Dask configuration: dotted keys and values."""
         return {_KEY + name: getattr(self, name) for name in _NAMES}
 
     def as_env(self) -> dict[str, str]:
-        """The policy as environment variables, for workers that another program starts."""
+        """Return the policy as environment variables for worker processes."""
         return {
             "DASK_" + key.replace(".", "__").upper(): str(value)
             for key, value in self.as_config().items()
         }
 
     def to_dict(self) -> dict[str, Threshold]:
-        """The four thresholds by name."""
+        """Return the four thresholds by name."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -83,21 +83,9 @@ class MemoryPolicy:
 
 
 def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> list[Fault]:
-    """All that is wrong with four thresholds given by name.
+    """Faults of thresholds given by name; missing ones have their defaults.
 
-    Parameters
-    ----------
-    values : mapping of str to object
-        The thresholds; those that are missing count as their defaults.
-    where : str
-        What to put before the name of a threshold in a fault.
-    source : str
-        The file that the values came from, if any.
-
-    Returns
-    -------
-    list of Fault
-        Empty when the policy can be used.
+    ``where`` is prepended to the names in the faults; ``source`` is the file of the values, if any.
     """
     faults = []
     for name in values:
@@ -119,7 +107,7 @@ def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> li
     for (lower, low), (upper, high) in pairwise(numbers):
         if low > high:
             allowed = f"at least {where}{lower} ({low:g})"
-            advice = "the thresholds rise from target to terminate"
+            advice = "the thresholds must rise from target to terminate"
             faults.append(Fault(where + upper, f"{high:g}", allowed, advice, source))
     return faults
 

@@ -1,4 +1,4 @@
-"""What will be started, worked out before anything is."""
+"""Plan of a cluster: engine, pool, layout and settings, computed before the start."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from hyperplane.units import bytes_to_gb, format_bytes, parse_seconds, plural
 
 @dataclass(frozen=True, repr=False)
 class ClusterPlan:
-    """Everything that will be started, worked out before anything is.
+    """Everything that a start needs: engine, pool, layout and settings of a cluster.
 
     Parameters
     ----------
     name : str
         Name of the cluster, ``dask-cluster-<uuid4>`` unless the caller chose one.
     engine : str
-        The engine that will start it.
+        Name of the engine that starts the cluster.
     request : ClusterRequest
-        What was asked for.
+        The checked request.
     pool : PoolSpec or None
-        The kind of node; None where no pool is as large as the request.
+        Type of node; None if no pool is as large as the request.
     asked : WorkerSpec
-        Layout of one node as asked, with what a pool has filled in.
+        Requested layout of one node, completed with values of the pool.
     worker : WorkerSpec
-        Layout of one node as it will be started.
+        Layout of one node that is started.
     nodes : int
-        Nodes that will be started.
+        Number of nodes that are started.
     memory : MemoryPolicy
-        Freeze policy of every worker.
+        Memory thresholds of every worker.
     settings : EngineSettings
-        The engine's own settings, from the configuration.
+        Settings of the engine, from the configuration and ``engine_options``.
     notes : tuple of str
-        What a reader should know: choices made, and what differs from the request.
+        Choices made by the planner, and differences from the request.
     fit_note : str
-        The note that says what was asked and what is given; empty when they are the same.
+        The note on how the layout differs from the request; empty if it does not.
     alerts : tuple of str
-        Those of the notes that a start prints on standard error, one line each.
+        The notes that a start prints to standard error, one line each.
     tuning : Tuning
-        Settings of Dask that make plain Dask code cheaper; prints as a list.
+        Performance settings of Dask; prints as a list.
     """
 
     name: str
@@ -66,33 +66,33 @@ class ClusterPlan:
 
     @property
     def dask_workers(self) -> int:
-        """Worker processes of the whole cluster: nodes x nprocs."""
+        """Number of worker processes of the cluster: nodes x nprocs."""
         return self.nodes * self.worker.nprocs
 
     @property
     def total_threads(self) -> int:
-        """Threads of the whole cluster."""
+        """Number of threads of the cluster."""
         return self.nodes * self.worker.total_threads
 
     @property
     def total_ram(self) -> int:
-        """Bytes of all worker processes of the cluster."""
+        """Memory of all worker processes of the cluster, in bytes."""
         return self.nodes * self.worker.total_ram
 
     @property
     def idle_timeout(self) -> float | None:
-        """Seconds without use after which the cluster ends; None for never."""
+        """Seconds without use after which the cluster closes; None for never."""
         chosen = self.request.idle_timeout or self.settings.idle_timeout
         return parse_seconds(chosen) if chosen else None
 
     @property
     def dashboard_port(self) -> int:
-        """The port that was asked for; 0 for any."""
+        """Requested port of the dashboard; 0 for any free port."""
         port = self.request.dashboard_port
         return 0 if port == "random" else int(port)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What the plan shows, as labels and texts."""
+        """Return the rows of the printed plan: labels and texts."""
         asked = plural(self.request.num_workers, "node")
         return [
             ("cluster", self.name),
@@ -111,7 +111,7 @@ class ClusterPlan:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON-able values."""
+        """Return the plan as values that JSON can represent."""
         return {
             "name": self.name,
             "engine": self.engine,
@@ -136,5 +136,5 @@ class ClusterPlan:
 
 
 def new_cluster_name() -> str:
-    """A name that no other cluster has."""
+    """Return a unique name for a cluster."""
     return f"dask-cluster-{uuid.uuid4()}"

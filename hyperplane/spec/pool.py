@@ -1,4 +1,4 @@
-"""A pool: one kind of node, as the platform names it and as it really is."""
+"""Pools: types of nodes with their nominal and allocatable sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def canonical_pool_name(name: str) -> str:
-    """The bare name of a pool, however it was written; ``-`` and ``_`` are one, as to Dask.
+    """Normalize the name of a pool: lower case, ``_`` for ``-``, without a prefix.
 
     Examples
     --------
@@ -28,20 +28,20 @@ def canonical_pool_name(name: str) -> str:
 
 
 class PoolSpec(CheckedModel):
-    """One kind of node: what its name promises and what a job can really have.
+    """A type of node with its nominal size and the size available to worker processes.
 
     Parameters
     ----------
     name : str
-        Bare name, ``"16_16"``.
+        Normalized name, such as ``"16_16"``.
     alias : str
-        T-shirt name, ``"hyperplane-med"``; may be empty.
+        T-shirt size, such as ``"hyperplane-med"``; may be empty.
     cores, ram_gb : float
         Nominal cores and memory (GB, 10**9 bytes) of a node.
     allocatable_cores, allocatable_ram_gb : float
-        What is left on a node for worker processes; one core at least.
+        Cores (at least 1) and memory of a node that worker processes can use.
     gpus : int
-        GPUs of a node.
+        Number of GPUs of a node.
     price_per_hour : float, optional
         Price of one node for an hour, in the currency of the site.
     note : str
@@ -78,7 +78,7 @@ class PoolSpec(CheckedModel):
     )
     @classmethod
     def _no_slip(cls, value: Any) -> Any:
-        """Refuse what pydantic takes for a number, as Python does, although it is a slip."""
+        """Refuse bools, bytes and text such as "1_6", which pydantic converts to numbers."""
         is_text = isinstance(value, str) and (not value.isascii() or "_" in value)
         if is_text or is_truth_value(value) or isinstance(value, bytes | bytearray | memoryview):
             raise ValueError("a number")
@@ -88,19 +88,19 @@ class PoolSpec(CheckedModel):
     @classmethod
     def _no_more_than_nominal(cls, value: float, info: ValidationInfo) -> float:
         name = str(info.field_name).removeprefix("allocatable_")
-        nominal = info.data.get(name)  # missing when it is faulty itself
+        nominal = info.data.get(name)  # missing if it is invalid
         if nominal is not None and value > nominal:
             raise ValueError(f"at most {name}, the nominal {format_number(nominal)}")
         return value
 
     @property
     def allocatable_ram(self) -> int:
-        """Bytes of memory that worker processes can have on a node."""
+        """Memory of a node that worker processes can use, in bytes."""
         return gb_to_bytes(self.allocatable_ram_gb)
 
     @property
     def whole_cores(self) -> int:
-        """Allocatable cores, rounded down: a thread needs a whole one."""
+        """Allocatable cores, rounded down because a thread needs a whole core."""
         return int(self.allocatable_cores)
 
     def __str__(self) -> str:
@@ -112,6 +112,6 @@ class PoolSpec(CheckedModel):
 
 
 def listing_order(pool: PoolSpec) -> tuple[float, ...]:
-    """Sort key of lists of pools: without GPUs first, then by what workers can have."""
-    # Not by the nominal size: pool 4_32 has 7 of its 32 GB, and 8_8 has 5.
+    """Sort key for lists of pools: number of GPUs, then allocatable memory and cores."""
+    # Nominal sizes would mislead: 7 GB of the 32 GB of pool 4_32 are allocatable.
     return pool.gpus, pool.allocatable_ram_gb, pool.allocatable_cores

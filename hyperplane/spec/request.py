@@ -1,8 +1,9 @@
-"""What a caller of ``initialize_cluster`` asks for, checked at the door."""
+"""Arguments of ``initialize_cluster`` and the checked request made from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,7 +18,7 @@ from pydantic import (
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.public_calls import nearest, unknown_name
-from hyperplane.spec.faults import CheckedModel, FaultsInside
+from hyperplane.spec.faults import CheckedModel, NestedFaults
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
@@ -30,61 +31,63 @@ from hyperplane.units import (
     whole_number,
 )
 
-LARGEST_PORT = 65_535
-#: Seconds, some thirty years: a longer time is a slip.
-LONGEST = 1e9
+MAX_PORT = 65_535
+#: Value of an argument that the caller left out.
+OMITTED: Any = object()
+#: Longest accepted duration: about 30 years.
+MAX_SECONDS = 1e9
 
 
-def _whole(value: object) -> object:
-    """Let NumPy integers through and keep truth values out."""
+def _check_integer(value: object) -> object:
+    """Accept integers of Python and NumPy and plain decimal text; refuse bools."""
     if is_truth_value(value):
         raise ValueError("a whole number")
     number = whole_number(value)
-    # Text with digits of other scripts and bytes are slips, though Python takes them for numbers.
-    if number is None and (isinstance(value, bytes) or not _is_plain(value)):
+    # int() also accepts bytes and text with "_" or non-ASCII digits, which are likely mistakes.
+    if number is None and (isinstance(value, bytes) or not _is_plain_number_text(value)):
         raise ValueError("a whole number")
     return value if number is None else number
 
 
-def _is_plain(value: object) -> bool:
-    """Whether a value is no text, or one of ASCII without ``_``, which Python reads in numbers."""
+def _is_plain_number_text(value: object) -> bool:
+    """Whether a value is not text, or is ASCII text without ``_``."""
     return not isinstance(value, str) or (value.isascii() and "_" not in value)
 
 
-def _number(value: object) -> object:
-    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
+def _check_number(value: object) -> object:
+    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
         raise ValueError("a number")
     return value
 
 
-def _gigabytes(value: object) -> object:
-    """``2.4`` is 2.4 GB; text may carry its own unit."""
+def _read_gigabytes(value: object) -> object:
+    """Read gigabytes: a number, or text that may have a unit."""
     allowed = "a number of GB, or text such as '2.4GB'"
-    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
+    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
         raise ValueError(allowed)
     if isinstance(value, str) and value.strip() and value.strip()[-1].isalpha():
-        return bytes_to_gb(_parsed(value, allowed))
+        return bytes_to_gb(_parse_memory(value, allowed))
     return value
 
 
-def _parsed(text: str, allowed: str) -> int:
+def _parse_memory(text: str, allowed: str) -> int:
     try:
         return parse_bytes(text)
     except ValueError:
         raise ValueError(allowed) from None
 
 
-def _port(value: object) -> str:
+def _check_port(value: object) -> str:
     text = str(value).strip().lower()
     if text == "random":
         return text
-    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or int(text) > LARGEST_PORT:
-        raise ValueError(f"'random' or a port number from 0 to {LARGEST_PORT}")
+    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or int(text) > MAX_PORT:
+        raise ValueError(f"'random' or a port number from 0 to {MAX_PORT}")
     return text
 
 
-def _duration(value: object) -> object:
-    """Seconds, or text such as "30 minutes"."""
+def _read_duration(value: object) -> object:
+    """Read seconds, or text such as "30 minutes"."""
     allowed = "seconds, more than 0, or text such as '30 minutes'"
     if is_truth_value(value):
         raise ValueError(allowed)
@@ -94,34 +97,97 @@ def _duration(value: object) -> object:
         raise ValueError(allowed) from None
 
 
-def _quantity(value: str | None) -> str | None:
+def _check_memory(value: str | None) -> str | None:
     if value is not None:
-        _parsed(value, "a quantity of memory such as '4Gi' or '4GB'")
+        _parse_memory(value, "a memory size such as '4Gi' or '4GB'")
     return value
 
 
-def _policy(value: object) -> object:
+def _read_policy(value: object) -> object:
     if not isinstance(value, Mapping):
         if value is None or isinstance(value, MemoryPolicy):
             return value
         raise ValueError("a MemoryPolicy, or a mapping such as {'pause': 0.85}")
     faults = policy_faults(value, "memory.")
     if faults:
-        raise FaultsInside(faults)
+        raise NestedFaults(faults)
     return MemoryPolicy(**value)
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(_check_integer)]
 Count = Annotated[Whole, Field(ge=1, le=1_000_000)]
-Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, le=1e12, allow_inf_nan=False)]
-Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, le=LONGEST, allow_inf_nan=False)]
+Gigabytes = Annotated[
+    float, BeforeValidator(_read_gigabytes), Field(gt=0, le=1e12, allow_inf_nan=False)
+]
+Seconds = Annotated[
+    float, BeforeValidator(_read_duration), Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)
+]
+
+
+@dataclass(frozen=True)
+class ClusterArguments:
+    """The arguments of one call as the caller passed them, before any check.
+
+    ``unknown`` holds the arguments that are not parameters of ``initialize_cluster``.
+    """
+
+    num_workers: Any = OMITTED
+    local_mode: Any = OMITTED
+    worker_spec_yaml: Any = OMITTED
+    timeout: Any = OMITTED
+    nthreads: Any = OMITTED
+    nprocs: Any = OMITTED
+    ram_gb_per_proc: Any = OMITTED
+    ram_gb_proc: Any = OMITTED
+    cores_per_worker: Any = OMITTED
+    scheduler_deploy_mode: Any = OMITTED
+    dashboard_port: Any = OMITTED
+    logging: Any = OMITTED
+    ngpus: Any = OMITTED
+    node_selector: Any = OMITTED
+    scheduler_ram: Any = OMITTED
+    scheduler_cpu: Any = OMITTED
+    engine: Any = OMITTED
+    engine_options: Any = OMITTED
+    pool: Any = OMITTED
+    memory: Any = OMITTED
+    idle_timeout: Any = OMITTED
+    name: Any = OMITTED
+    local_fit: Any = OMITTED
+    tuning: Any = OMITTED
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_mapping(cls, arguments: Mapping[str, Any]) -> Self:
+        """Arguments from names and values, such as those of a pipeline file."""
+        return cls().with_defaults(arguments)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Names and values of the known arguments that were not omitted."""
+        values = {name: getattr(self, name) for name in _ARGUMENT_NAMES}
+        return {name: value for name, value in values.items() if value is not OMITTED}
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+        """Fill in the arguments that were omitted."""
+        given = self.given
+        known = {n: v for n, v in defaults.items() if n in _ARGUMENT_NAMES and n not in given}
+        unknown = {n: v for n, v in defaults.items() if n not in _ARGUMENT_NAMES}
+        return replace(self, **known, unknown={**unknown, **self.unknown})
+
+    def without(self, names: Container[str]) -> Self:
+        """Omit some arguments."""
+        return replace(self, **{name: OMITTED for name in self.given if name in names})
+
+
+_ARGUMENT_NAMES = tuple(one.name for one in fields(ClusterArguments) if one.name != "unknown")
 
 
 class ClusterRequest(CheckedModel):
-    """The arguments of ``initialize_cluster``, each one checked.
+    """The checked arguments of ``initialize_cluster``, with the documented defaults.
 
-    The defaults are the documented ones. Sizes are per node: ``nprocs`` worker processes of
-    ``nthreads`` threads and ``ram_gb_per_proc`` GB on each of ``num_workers`` nodes.
+    Sizes are per node: ``nprocs`` worker processes of ``nthreads`` threads and ``ram_gb_per_proc``
+    GB on each of ``num_workers`` nodes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -136,30 +202,37 @@ class ClusterRequest(CheckedModel):
         0.7, validation_alias=AliasChoices("ram_gb_per_proc", "ram_gb_proc")
     )
     cores_per_worker: Annotated[
-        float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)
+        float, BeforeValidator(_check_number), Field(gt=0, allow_inf_nan=False)
     ] = 15
     scheduler_deploy_mode: Literal["remote", "local"] = "remote"
-    dashboard_port: Annotated[str, BeforeValidator(_port)] = "random"
+    dashboard_port: Annotated[str, BeforeValidator(_check_port)] = "random"
     logging: Literal["quiet", "verbose"] = "quiet"
     ngpus: Annotated[Whole, Field(ge=0, le=1_000_000)] = 0
     node_selector: dict[str, str] | str | None = None
-    scheduler_ram: Annotated[str | None, AfterValidator(_quantity)] = None
-    scheduler_cpu: Annotated[str | float | None, BeforeValidator(_number)] = None
+    scheduler_ram: Annotated[str | None, AfterValidator(_check_memory)] = None
+    scheduler_cpu: Annotated[str | float | None, BeforeValidator(_check_number)] = None
     engine: str = "auto"
     engine_options: dict[str, Any] | None = None
     pool: str | InstanceOf[PoolSpec] | None = None
-    memory: Annotated[MemoryPolicy | None, BeforeValidator(_policy)] = None
-    idle_timeout: Annotated[Seconds | None, BeforeValidator(_duration)] = None
+    memory: Annotated[MemoryPolicy | None, BeforeValidator(_read_policy)] = None
+    idle_timeout: Annotated[Seconds | None, BeforeValidator(_read_duration)] = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
     local_fit: Literal["fit", "exact"] | None = None
     tuning: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_omitted(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value is not OMITTED}
+
     @model_validator(mode="after")
     def _one_process_per_gpu(self) -> Self:
-        """Without ``nprocs``, one process runs on each GPU of a node.
+        """Set one process per GPU of a node if ``nprocs`` was omitted.
 
-        The default of 15 would multiply ``ram_gb_per_proc`` by processes that never run. Memory
-        that was not given either is that of the default node, shared by the processes.
+        The default of 15 would multiply ``ram_gb_per_proc`` by processes that never run. If
+        ``ram_gb_per_proc`` was omitted too, the processes share the memory of the default node.
         """
         given = self.model_fields_set
         if not self.ngpus or "nprocs" in given:
@@ -172,70 +245,82 @@ class ClusterRequest(CheckedModel):
         return self
 
     def _set(self, name: str, value: object) -> None:
-        # The model is frozen for all others.
+        # Bypasses the frozen model, which only its validators may do.
         self.__dict__[name] = value
         self.__pydantic_fields_set__.add(name)
 
     @property
     def worker(self) -> WorkerSpec:
-        """The layout of one node as asked."""
+        """Requested layout of one node."""
         return WorkerSpec.from_gb(
             self.nprocs, self.nthreads, self.ram_gb_per_proc, self.cores_per_worker, self.ngpus
         )
 
 
 def read_request(
-    arguments: Mapping[str, Any], function: str = "initialize_cluster", own: Sequence[str] = ()
+    arguments: ClusterArguments, function: str = "initialize_cluster", own: Sequence[str] = ()
 ) -> tuple[ClusterRequest, list[Fault]]:
-    """Check arguments one by one and against each other.
+    """Check arguments one by one and against each other; return the request and all faults.
 
-    Parameters
-    ----------
-    arguments : mapping of str to object
-        Names and values as the caller gave them.
-    function : str
-        The function that was called, for messages.
-    own : sequence of str
-        What the function has besides, for messages.
-
-    Returns
-    -------
-    request : ClusterRequest
-        The request, with the default in place of each faulty argument.
-    faults : list of Fault
-        Everything that is wrong; empty when the request can be planned.
+    The request has the default in place of each faulty argument. ``function``, and ``own``, its
+    parameters that are not part of a request, are named in messages.
     """
-    known = {key: value for key, value in arguments.items() if key in _argument_names()}
-    faults = [_unknown(key, arguments[key], function, own) for key in arguments if key not in known]
-    if "ram_gb_per_proc" in known and "ram_gb_proc" in known:
-        asked = f"{known.pop('ram_gb_proc')!r} beside ram_gb_per_proc"
+    faults = [
+        _unknown_argument(name, value, function, own) for name, value in arguments.unknown.items()
+    ]
+    if arguments.ram_gb_per_proc is not OMITTED and arguments.ram_gb_proc is not OMITTED:
+        asked = f"{arguments.ram_gb_proc!r} beside ram_gb_per_proc"
         faults.append(Fault("ram_gb_proc", asked, "one of the two names"))
+        arguments = arguments.without({"ram_gb_proc"})
+    faulty: set[str] = set()
     try:
-        request = ClusterRequest(**known)
+        request = _build_request(arguments)
     except RequestError as error:
-        found = error.faults
-        faults += found
-        faulty = {fault.where.partition(".")[0] for fault in found}
-        request = ClusterRequest(**{k: v for k, v in known.items() if k not in faulty})
-    else:
-        faulty = set()
+        faults += error.faults
+        faulty = {fault.where.partition(".")[0] for fault in error.faults}
+        request = _build_request(arguments.without(faulty))
     if not faulty & {"nprocs", "nthreads", "cores_per_worker", "ngpus"}:
-        faults += _threads_against_cores(request)
+        faults += _check_threads(request)
     return request, faults
 
 
-def _argument_names() -> set[str]:
-    return {*ClusterRequest.model_fields, "ram_gb_proc"}
+def _build_request(arguments: ClusterArguments) -> ClusterRequest:
+    return ClusterRequest(
+        num_workers=arguments.num_workers,
+        local_mode=arguments.local_mode,
+        worker_spec_yaml=arguments.worker_spec_yaml,
+        timeout=arguments.timeout,
+        nthreads=arguments.nthreads,
+        nprocs=arguments.nprocs,
+        ram_gb_per_proc=arguments.ram_gb_per_proc,
+        ram_gb_proc=arguments.ram_gb_proc,
+        cores_per_worker=arguments.cores_per_worker,
+        scheduler_deploy_mode=arguments.scheduler_deploy_mode,
+        dashboard_port=arguments.dashboard_port,
+        logging=arguments.logging,
+        ngpus=arguments.ngpus,
+        node_selector=arguments.node_selector,
+        scheduler_ram=arguments.scheduler_ram,
+        scheduler_cpu=arguments.scheduler_cpu,
+        engine=arguments.engine,
+        engine_options=arguments.engine_options,
+        pool=arguments.pool,
+        memory=arguments.memory,
+        idle_timeout=arguments.idle_timeout,
+        name=arguments.name,
+        local_fit=arguments.local_fit,
+        tuning=arguments.tuning,
+    )
 
 
-def _unknown(name: str, value: object, function: str, own: Sequence[str]) -> Fault:
-    near = nearest(name, [*sorted(_argument_names()), *own])
+def _unknown_argument(name: str, value: object, function: str, own: Sequence[str]) -> Fault:
+    near = nearest(name, [*sorted(_ARGUMENT_NAMES), *own])
     return unknown_name(name, value, [*ClusterRequest.model_fields, *own], function, near)
 
 
-def _threads_against_cores(request: ClusterRequest) -> list[Fault]:
-    # Published GPU examples run 8 threads on 2 cores: the GPU does the work there.
-    # A pool fills in what was not given; the pool is checked in the plan.
+def _check_threads(request: ClusterRequest) -> list[Fault]:
+    # Published GPU examples run 8 threads on 2 cores, because the GPU does the work.
+    # With a pool, the planner completes and checks the layout.
     threads = request.nprocs * request.nthreads
     both_sides = {"nprocs", "nthreads", "cores_per_worker"} <= request.model_fields_set
     of_pool = request.pool is not None and not both_sides

@@ -1,4 +1,4 @@
-"""Settings of Dask that make plain Dask code cheaper, under one name."""
+"""Tuning profiles: named sets of Dask settings that improve performance."""
 
 from __future__ import annotations
 
@@ -19,57 +19,51 @@ from hyperplane.errors import Fault, RequestError
 from hyperplane.tables import as_html, as_text
 from hyperplane.units import plural
 
-#: The profile that leaves everything as Dask ships it. It is always there and has no settings.
+#: The profile without settings, which keeps Dask's defaults; it always exists.
 AS_DASK = "dask"
-#: What stands in a variable for the threads of one worker process.
+#: Placeholder in environment variables for the number of threads of a worker process.
 NTHREADS = "{nthreads}"
 
 
-def _flat(value: object) -> object:
-    """Settings nested as in Dask's files, as dotted keys."""
-    return dict(_leaves(value)) if isinstance(value, Mapping) else value
+def _flatten(value: object) -> object:
+    """Convert nested settings to dotted keys."""
+    return dict(_flatten_section(value)) if isinstance(value, Mapping) else value
 
 
-def _leaves(section: Mapping[Any, Any], path: str = "") -> list[tuple[str, Any]]:
+def _flatten_section(section: Mapping[Any, Any], path: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in section.items():
         dotted = path + str(key).replace("_", "-")
         if isinstance(value, Mapping) and value:
-            found += _leaves(value, f"{dotted}.")
+            found += _flatten_section(value, f"{dotted}.")
         else:
             found.append((dotted, value))
     return found
 
 
-def _variables(value: object) -> object:
-    """Variables as texts; one that is null is left out."""
+def _read_variables(value: object) -> object:
+    """Convert the values of environment variables to text; omit null values."""
     if not isinstance(value, Mapping):
         return value
     return {str(name): str(content) for name, content in value.items() if content is not None}
 
 
-def _name(value: str) -> str:
-    """A name as the configuration has it, where ``-`` and ``_`` are one and the same."""
+def _normalize_name(value: str) -> str:
+    """Normalize the name of a profile; Dask treats ``-`` and ``_`` as equal."""
     return value.strip().lower().replace("-", "_")
 
 
-Dotted = Annotated[dict[str, Any], BeforeValidator(_flat)]
-Variables = Annotated[dict[str, str], BeforeValidator(_variables)]
+Dotted = Annotated[dict[str, Any], BeforeValidator(_flatten)]
+Variables = Annotated[dict[str, str], BeforeValidator(_read_variables)]
 
 
 class TuningProfile(BaseModel):
-    """A profile as ``config/tuning.yaml`` holds it, before it meets a layout.
+    """A profile of ``config/tuning.yaml``, independent of the layout of a cluster.
 
-    Parameters
-    ----------
-    server : dict
-        Settings of Dask for the scheduler, the nannies and the workers.
-    one_process : dict
-        Settings of Dask for clients and workers of a cluster of one worker process.
-    environ : dict of str to str
-        Variables of worker processes; ``{nthreads}`` is the number of their threads.
-    direct_to_workers : bool
-        Whether clients on the workers' machine ask them for results, and not the scheduler.
+    ``server`` has Dask settings for the scheduler, nannies and workers; ``one_process`` those for
+    clients and workers of a cluster with one worker process. In the values of ``environ``, the
+    environment variables of workers, ``{nthreads}`` is the number of threads of a worker.
+    ``direct_to_workers``: clients on the workers' machine fetch results from the workers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -80,25 +74,20 @@ class TuningProfile(BaseModel):
     environ: Variables = {}
 
 
-def _with_dask(profiles: dict[str, TuningProfile]) -> dict[str, TuningProfile]:
+def _add_dask_profile(profiles: dict[str, TuningProfile]) -> dict[str, TuningProfile]:
     return {**profiles, AS_DASK: TuningProfile()}
 
 
 class TuningSection(BaseModel):
-    """What ``config/tuning.yaml`` holds.
+    """The profiles of ``config/tuning.yaml`` and the name of the default profile.
 
-    Parameters
-    ----------
-    profiles : dict
-        The profiles by name; ``dask`` is added, without settings.
-    profile : str
-        The profile that holds when a call names none.
+    The profile ``dask``, without settings, is always added.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    profiles: Annotated[dict[str, TuningProfile], AfterValidator(_with_dask)] = {}
-    profile: Annotated[str, AfterValidator(_name)]
+    profiles: Annotated[dict[str, TuningProfile], AfterValidator(_add_dask_profile)] = {}
+    profile: Annotated[str, AfterValidator(_normalize_name)]
 
     @field_validator("profile")
     @classmethod
@@ -109,14 +98,14 @@ class TuningSection(BaseModel):
         return value
 
     def find(self, name: str | None) -> tuple[str, TuningProfile]:
-        """A profile and its name as the configuration has it.
+        """Find a profile, the default one for None; return its normalized name and settings.
 
         Raises
         ------
         RequestError
-            When there is none of that name, with the nearest names.
+            When there is no such profile, with the nearest names.
         """
-        wanted = self.profile if name is None else _name(name)
+        wanted = self.profile if name is None else _normalize_name(name)
         if wanted not in self.profiles:
             near = difflib.get_close_matches(wanted, self.profiles, n=2, cutoff=0.4)
             advice = f"did you mean {' or '.join(near)}?" if near else ""
@@ -126,23 +115,24 @@ class TuningSection(BaseModel):
 
 
 class Tuning(BaseModel):
-    """The settings of one cluster: plain data that any engine can apply.
+    """Performance settings of one cluster.
 
-    What the user has set otherwise in Dask's configuration or in the environment wins over all of
-    it; the engine looks when it starts.
+    Values that the user has set in Dask's configuration or in the environment take precedence;
+    the engine checks for them at the start.
 
     Parameters
     ----------
     name : str
         Name of the profile.
     server : dict
-        Dotted settings of Dask for the scheduler, the nannies and the workers.
+        Dask settings, with dotted keys, for the scheduler, nannies and workers.
     client : dict
-        Dotted settings of Dask for clients, and for tasks that are clients themselves.
+        Dask settings, with dotted keys, for clients, including those that tasks open.
     environ : dict of str to str
-        Variables of worker processes.
+        Environment variables of worker processes.
     direct_to_workers : bool
-        Whether clients on the workers' machine ask them for results, and not the scheduler.
+        Whether clients on the workers' machine fetch results from the workers instead of through
+        the scheduler.
 
     Examples
     --------
@@ -162,7 +152,7 @@ class Tuning(BaseModel):
 
     @classmethod
     def of(cls, name: str, profile: TuningProfile, processes: int, nthreads: int) -> Tuning:
-        """A profile for a cluster of so many worker processes of so many threads."""
+        """Settings of a profile for a number of worker processes and threads per process."""
         environ = {
             key: value.replace(NTHREADS, str(nthreads)) for key, value in profile.environ.items()
         }
@@ -176,14 +166,14 @@ class Tuning(BaseModel):
         )
 
     def summary(self) -> str:
-        """The name and what it amounts to, in one line."""
+        """Return the name and the number of settings in one line."""
         count = len(self.rows()) - 1
         if not count:
-            return f"{self.name}: all as Dask ships it"
+            return f"{self.name}: Dask's defaults"
         return f"{self.name}: {plural(count, 'setting')}; the profile {AS_DASK} has none"
 
     def rows(self) -> list[tuple[str, str]]:
-        """Every setting, as labels and texts."""
+        """Return all settings as rows of labels and texts."""
         return [
             ("tuning", self.name),
             *(("servers", f"{key}: {value}") for key, value in self.server.items()),

@@ -1,4 +1,4 @@
-"""The worker processes of one node."""
+"""Layout of the worker processes of one node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import GB, bytes_to_gb, format_number, gb_to_bytes, plural
 
-#: Of processes, threads, bytes, cores and GPUs; beyond it, floats have no exact whole numbers.
+#: Limit for processes, threads, bytes, cores and GPUs.
 _LARGEST = 2**60
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is a number of Python or NumPy, other than True and False."""
+    """Whether a value is a real number of Python or NumPy, but not a bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -27,20 +27,20 @@ def _allowed(value: Any, minimum: int) -> str:
 @check_call
 @dataclass(frozen=True)
 class WorkerSpec:
-    """How the worker processes of one node are laid out.
+    """Layout of the worker processes of one node.
 
     Parameters
     ----------
     nprocs : int
-        Worker processes on a node.
+        Number of worker processes on a node.
     nthreads : int
-        Threads of each process.
+        Number of threads of each process.
     ram_per_proc : int
         Memory of each process, in bytes.
     cores_per_worker : float
-        Cores that are reserved on the node for all its processes.
+        Cores reserved on the node for all its processes together.
     ngpus : int
-        GPUs of the node.
+        Number of GPUs of the node.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class WorkerSpec:
         cores_per_worker: float,
         ngpus: int = 0,
     ) -> WorkerSpec:
-        """The same with the memory of a process in GB (10**9 bytes)."""
+        """Create a layout from the memory of a process in GB (10**9 bytes)."""
         faults = []
         if not (_is_number(ram_gb_per_proc) and 0 < ram_gb_per_proc <= _LARGEST / GB):
             asked, allowed = repr(ram_gb_per_proc)[:80], f"more than 0, at most {_LARGEST / GB:g}"
@@ -108,16 +108,16 @@ class WorkerSpec:
 
     @property
     def total_threads(self) -> int:
-        """Threads of all processes of the node."""
+        """Number of threads of all processes of the node."""
         return self.nprocs * self.nthreads
 
     @property
     def total_ram(self) -> int:
-        """Bytes of all processes of the node."""
+        """Memory of all processes of the node, in bytes."""
         return self.nprocs * self.ram_per_proc
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers under the names of the arguments of ``initialize_cluster``."""
+        """Return the values by the names of the arguments of ``initialize_cluster``."""
         return {
             "nprocs": self.nprocs,
             "nthreads": self.nthreads,

@@ -1,13 +1,24 @@
-"""Saving that never loses or half-writes: what there is beside ``hyperplane.save`` and ``load``."""
+"""Atomic saving: what accompanies ``hyperplane.save`` and ``hyperplane.load``."""
 
 from __future__ import annotations
 
-from hyperplane.storage.cleaning import Cleaned, clean
-from hyperplane.storage.result import SaveResult
-from hyperplane.storage.shards import missing_shards
+import warnings
+from typing import Any
 
-__all__ = ["Cleaned", "SaveResult", "clean", "missing_shards"]
+from hyperplane.storage.cleanup import CleanupReport, clean
+from hyperplane.storage.result import SaveResult
+from hyperplane.storage.shard_saving import missing_shards
+
+__all__ = ["CleanupReport", "SaveResult", "clean", "missing_shards"]
 
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Cleaned":
+        text = "hyperplane.storage.Cleaned was renamed; use hyperplane.storage.CleanupReport"
+        warnings.warn(text, FutureWarning, stacklevel=2)
+        return CleanupReport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Saving arrays and data sets as Zarr, and loading them."""
+"""Save Dask arrays and xarray objects as Zarr, and load them."""
 
 from __future__ import annotations
 
@@ -8,127 +8,137 @@ from typing import Any
 
 from hyperplane.errors import Fault, ReadError, RequestError, StorageError
 from hyperplane.optional import need
-from hyperplane.storage.commits import Commits, State, conflict
-from hyperplane.storage.files import exists
-from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.parts import attempt_at, verify
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.progress import run
-from hyperplane.storage.request import Request
+from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState, conflict_error
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.part_saving import staging_folder, verify_listing
+from hyperplane.storage.progress import compute_with_progress
+from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
-from hyperplane.stores.secrets import said
+from hyperplane.storage.single_file import exists_error
+from hyperplane.stores.redaction import describe_error
 
-#: What Zarr and xarray raise of metadata that they do not understand.
-_OF_METADATA = (AttributeError, KeyError, TypeError, ValueError)
+#: Exceptions that Zarr and xarray raise for invalid metadata.
+_METADATA_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
 
 
-def save_array(obj: Any, request: Request) -> SaveResult:
-    """Save an array or a data set as a Zarr store, published whole.
+def save_array(obj: Any, request: SaveRequest) -> SaveResult:
+    """Save an array or data set as a Zarr store, published at once.
 
-    Chunks that are there already, by name, size and checksum, are not written again.
+    Files that exist with the same name, size, and checksum are not written again.
 
     Raises
     ------
     RequestError
-        When Zarr cannot hold it as it is, or it should be appended.
+        If Zarr does not support the object, or the mode is ``"append"``.
     OutputExists
-        When there is something else and it is not to be replaced.
+        If the URL holds something else that is not to be replaced.
     """
     target = request.target
-    commits = commits_of(target)
-    base = commits.state()
-    commits.settle(base)
+    commits = commit_protocol_for(target)
+    base = commits.read_state()
+    commits.finish_interrupted(base)
     old = base.manifest
     if old is not None and request.mode == "skip":
         return SaveResult(target.url, len(old.parts), None, old.size)
     if old is not None and request.mode == "append":
-        advice = "xarray's own to_zarr(append_dim=...) does, without the guarantees of this"
-        raise RequestError([Fault("mode", "'append'", "not for arrays", advice)])
-    with attempt_at(commits) as staged:
+        advice = "append with xarray's to_zarr(append_dim=...), which is not atomic"
+        raise RequestError([Fault("mode", "'append'", "another mode for arrays", advice)])
+    with staging_folder(commits) as staged:
         refuses = old is not None and request.mode == "error"
-        there = _there(commits, old, all_of_it=refuses)
-        parts = _written(obj, commits, staged, there, refuses=refuses)
-        manifest = Manifest("zarr", _kind(obj), parts)
+        there = _find_reusable_parts(commits, old, all_of_it=refuses)
+        parts = _write_files(obj, commits, staged, there, refuses=refuses)
+        manifest = Manifest("zarr", _array_kind(obj), parts)
         new = [part for part in parts if there.get(part.name) != part]
         same = old is not None and (old.kind, old.parts) == (manifest.kind, parts)
         if same and not new:
             return SaveResult(target.url, len(parts), None, manifest.size)
         if refuses:
-            raise exists(request)
-        verify(commits.shelf, staged, new)
+            raise exists_error(request)
+        verify_listing(commits.object_store, staged, new)
         if len(new) < len(parts):
-            _unchanged(commits, base)
+            _check_unchanged(commits, base)
         commits.publish(manifest, staged, base)
         return SaveResult(
             target.url, len(parts), None, manifest.size, written=len(new), published=True
         )
 
 
-def _kind(obj: Any) -> str:
+def _array_kind(obj: Any) -> str:
+    """Return the kind of object for the manifest."""
     if type(obj).__module__.startswith("dask"):
         return "array"
     return "dataset" if type(obj).__name__ == "Dataset" else "dataarray"
 
 
-def _there(commits: Commits, old: Manifest | None, *, all_of_it: bool) -> dict[str, Part]:
-    """Published files that need not be written again: those that are listed as they were saved."""
+def _find_reusable_parts(
+    commits: CommitProtocol, old: Manifest | None, *, all_of_it: bool
+) -> dict[str, ManifestEntry]:
+    """Return published files that need not be written again, by name: those of unchanged size."""
     if old is None or all_of_it:
         return {part.name: part for part in old.parts} if old else {}
-    listed = commits.shelf.listing(commits.target.path)
+    listed = commits.object_store.list_files(commits.target.path)
     sizes = {name: int(info["size"] or 0) for name, info in listed.items()}
     return {part.name: part for part in old.parts if sizes.get(part.name) == part.size}
 
 
-def _written(
-    obj: Any, commits: Commits, staged: str, there: dict[str, Part], *, refuses: bool
-) -> tuple[Part, ...]:
-    """Have all files written aside that are not there already; the metadata comes last."""
+def _write_files(
+    obj: Any,
+    commits: CommitProtocol,
+    staged: str,
+    there: dict[str, ManifestEntry],
+    *,
+    refuses: bool,
+) -> tuple[ManifestEntry, ...]:
+    """Write all new files to the staging folder, chunks before metadata; return all entries."""
     need("zarr", "array")
-    from hyperplane.storage import chunks
+    from hyperplane.storage import zarr_chunks
 
-    template, target = chunks.template_of(obj), commits.target
+    template, target = zarr_chunks.build_template(obj), commits.target
     refuse = target.url if refuses else ""
-    writing = chunks.Writing(target.store, staged, template.documents, there, refuse)
+    writing = zarr_chunks.ChunkWriter(target.store, staged, template.documents, there, refuse)
     for name, data in template.documents.items():
-        writing.part(name, data)  # refused before anything is computed
-    put_all = partial(commits.shelf.each, lambda item: writing.put(*item))
+        writing.make_entry(name, data)  # raises before anything is computed
+    put_all = partial(commits.object_store.map_concurrently, lambda item: writing.put(*item))
     parts = put_all(list(template.chunks.items()))
-    for some in run(chunks.tasks_of(template, writing), f"saving {target.url}"):
+    for some in compute_with_progress(
+        zarr_chunks.build_tasks(template, writing), f"saving {target.url}"
+    ):
         parts += some
     parts += put_all(list(template.documents.items()))
     return tuple(sorted(parts, key=lambda part: part.name))
 
 
-def _unchanged(commits: Commits, base: State) -> None:
-    """Make sure that published files which were compared are still those.
+def _check_unchanged(commits: CommitProtocol, base: PublishedState) -> None:
+    """Check that the published files that were compared are still published.
 
     Raises
     ------
     OutputConflict
-        When somebody has saved meanwhile. The number of a folder, by which publishing tells
-        versions apart, may be used again after two saves; the checksums tell.
+        If another process has saved meanwhile. The inode of a folder, which distinguishes its
+        versions, may be reused after two saves, so the checksums are compared, too.
     """
-    if commits.state() != base:
-        raise conflict(commits.target)
+    if commits.read_state() != base:
+        raise conflict_error(commits.target)
 
 
-def load_array(commits: Commits, manifest: Manifest) -> Any:
-    """What a manifest is of, lazily: as it is now, or an error when it is no longer that."""
-    target, folder = commits.target, commits.folder(manifest)
+def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
+    """Return the saved object lazily; reading fails if its files have changed since."""
+    target, folder = commits.target, commits.data_folder(manifest)
     need("zarr", "array")
     options: dict[str, Any] = {}
     if all(part.sha256 for part in manifest.parts):
         import zarr
 
-        from hyperplane.storage.zarrs import Reader
+        from hyperplane.storage.zarr_store import VerifiedZarrStore
 
         folders = list(dict.fromkeys((folder, target.path)))
-        place: Any = Reader(target.store, folders, manifest.parts)
+        place: Any = VerifiedZarrStore(target.store, folders, manifest.parts)
         if manifest.kind == "array":
             import dask.array as da
 
             return da.from_zarr(zarr.open_array(place, mode="r"))
-    else:  # of another program
+    else:  # written by another program
         place = target.address(folder)
         if not target.store.local:
             options["storage_options"] = dict(target.store.options)
@@ -136,17 +146,17 @@ def load_array(commits: Commits, manifest: Manifest) -> Any:
     if manifest.kind == "dataarray":
         return xarray.open_dataarray(place, engine="zarr", chunks={}, **options)
     try:
-        return _opened(place, options)
+        return _open_group(place, options)
     except FileNotFoundError as error:
-        wrong = "has files of Zarr in it, and is no Zarr group; load what is in it by its own name"
+        wrong = "contains Zarr files but is not a Zarr group; load the group or array inside it"
         raise StorageError(target.url, wrong) from error
-    except _OF_METADATA as error:
-        wrong = "is damaged, or a group without names of dimensions, which zarr.open_group opens"
-        raise ReadError(target.url, f"{wrong} ({said(error)})") from error
+    except _METADATA_ERRORS as error:
+        wrong = "is damaged, or has no dimension names; open such a group with zarr.open_group"
+        raise ReadError(target.url, f"{wrong} ({describe_error(error)})") from error
 
 
-def _opened(place: Any, options: Mapping[str, Any]) -> Any:
-    """A group of Zarr as a data set, or an array that another program has written alone."""
+def _open_group(place: Any, options: Mapping[str, Any]) -> Any:
+    """Open a Zarr group as a data set, or an array that is in no group as an array."""
     import dask.array as da
     import xarray
     from zarr.errors import ContainsArrayError

@@ -1,8 +1,8 @@
-"""Attempts at saving: named so that other processes see whether each of them still runs.
+"""Names of save attempts, by which other processes can tell whether an attempt still runs.
 
-A process that saves has a nameless file of memory open for each attempt, whose label Linux shows to
-the other processes of this user. So the parts of a save that has failed can be told from those of
-one that runs, also while the process goes on, and nothing is left when it is killed.
+For each attempt the saving process holds an anonymous memory file open, whose label Linux shows
+to the user's other processes. So leftovers of a failed save can be told from the files of a
+running one even within one process, and nothing remains when the process is killed.
 """
 
 from __future__ import annotations
@@ -21,61 +21,63 @@ import psutil
 from hyperplane.engines.running_system import running_system
 
 _NAME = re.compile(r"attempt-(.+)-([0-9]+)-([0-9a-f]{12})(?:\.old)?")
-#: How the label of an attempt begins.
+#: Prefix of the label of an attempt.
 _LABEL = "hyperplane-save-"
 
 
 @contextlib.contextmanager
-def attempt() -> Iterator[str]:
-    """A name for one attempt, which is seen to run for a block."""
+def running_attempt() -> Iterator[str]:
+    """Yield a name for an attempt that counts as running until the block ends."""
     token = secrets.token_hex(6)
-    number = os.memfd_create(f"{_LABEL}{token}") if _has_labels() else None
+    descriptor = os.memfd_create(f"{_LABEL}{token}") if _has_memfd_labels() else None
     try:
-        yield f"attempt-{these_processes()}-{os.getpid()}-{token}"
+        yield f"attempt-{process_namespace()}-{os.getpid()}-{token}"
     finally:
-        if number is not None:
-            os.close(number)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def is_attempt(name: str) -> bool:
-    """Whether this is the name of an attempt."""
+    """Return whether a name is that of an attempt."""
     return _NAME.fullmatch(name) is not None
 
 
-def is_of_here(name: str) -> bool:
-    """Whether an attempt is of a process that can be seen here."""
-    found = _NAME.fullmatch(name)
-    return found is not None and found[1] == these_processes()
+def is_local_attempt(name: str) -> bool:
+    """Return whether an attempt belongs to a process visible from this one."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match[1] == process_namespace()
 
 
-def runs(name: str) -> bool:
-    """Whether an attempt of a process that can be seen here still runs."""
-    found = _NAME.fullmatch(name)
-    if found is None or not psutil.pid_exists(int(found[2])):
+def is_running(name: str) -> bool:
+    """Return whether a local attempt is still running."""
+    match = _NAME.fullmatch(name)
+    if match is None or not psutil.pid_exists(int(match[2])):
         return False
-    if not _has_labels():
+    if not _has_memfd_labels():
         return True
-    descriptors = Path(f"/proc/{found[2]}/fd")
+    descriptors = Path(f"/proc/{match[2]}/fd")
     try:
         links = list(descriptors.iterdir())
     except FileNotFoundError:
         return False
-    except OSError:  # of another user
+    except OSError:  # the process belongs to another user
         return True
-    return any(f"{_LABEL}{found[3]}" in _label(link) for link in links)
+    return any(f"{_LABEL}{match[3]}" in _read_link(link) for link in links)
 
 
-def these_processes() -> str:
-    """Where a process number means the same as here; two containers may share a host name."""
+def process_namespace() -> str:
+    """Return the identity of the space of process ids; two containers may share a host name."""
     return f"{socket.gethostname()}-{hashlib.sha256(running_system().encode()).hexdigest()[:8]}"
 
 
-def _has_labels() -> bool:
+def _has_memfd_labels() -> bool:
+    """Return whether the system shows labels of anonymous memory files."""
     return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
 
 
-def _label(link: Path) -> str:
+def _read_link(link: Path) -> str:
+    """Return the target of a link; empty if the link is gone."""
     try:
         return str(link.readlink())
-    except OSError:  # closed meanwhile
+    except OSError:  # the descriptor was closed meanwhile
         return ""

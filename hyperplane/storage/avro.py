@@ -1,7 +1,7 @@
-"""Tables as Avro files, and back.
+"""Write tables as Avro files and read them back.
 
-The types of Arrow that a table had stand in the header beside Avro's own schema, as they do in
-Parquet: so the zone of a time, small numbers and the index come back. Other tools pass over them.
+The header holds the Arrow schema besides the Avro schema, as Parquet files do, so time zones,
+small integers, and the index are restored. Other programs ignore it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hyperplane.errors import DataError
 from hyperplane.optional import need
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLAIN = {
-    pa.null(): "string",  # which is what most columns hold that are empty in one part
+_AVRO_TYPES = {
+    pa.null(): "string",  # the usual type of a column without values in one part
     pa.bool_(): "boolean",
     pa.int32(): "int",
     pa.int64(): "long",
@@ -44,9 +44,9 @@ _PLAIN = {
 _PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000}
 _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((day - _EPOCH).days for day in (dt.date.min, dt.date.max))
-_TIMES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
-#: What Avro has no type for, as the type with room for it.
-_WIDER = {
+_TIMESTAMP_TYPES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
+#: Wider types for those that Avro lacks.
+_WIDER_TYPES = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
     pa.uint8(): pa.int32(),
@@ -64,29 +64,21 @@ _WIDER = {
 }
 
 
-class _NoForm(ValueError):
-    """A type that Avro has no form for."""
+class _UnsupportedType(ValueError):
+    """Avro does not support a type or name."""
 
 
 def write_avro(table: pa.Table) -> bytes:
-    """A table as an Avro file; the same table is the same bytes.
+    """Return a table as an Avro file with deflate compression; equal tables give equal bytes.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Its names are letters, digits and ``_``, as Avro's are. Categories are written as text.
-
-    Returns
-    -------
-    bytes
-        Packed with deflate, which every reader of Avro can undo.
+    Categories are written as text.
 
     Raises
     ------
     DataError
-        When a column has a name, a type or a value that Avro has no form for.
+        If Avro does not support the name, type, or a value of a column.
     MissingPackage
-        When fastavro is not installed.
+        If fastavro is not installed.
 
     Examples
     --------
@@ -98,35 +90,38 @@ def write_avro(table: pa.Table) -> bytes:
     rows, columns, kept = [], [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
-            held = _without_categories(column.type)
-            normal = _normal(held)
-            rows.append({"name": _named(name), "type": _nullable(normal, [name])})
-            values = column.cast(held).cast(normal).cast(_stored(normal))
+            value_kind = _without_categories(column.type)
+            normal = _supported_type(value_kind)
+            rows.append({"name": _check_name(name), "type": _nullable_schema(normal, [name])})
+            values = column.cast(value_kind).cast(normal).cast(_storage_type(normal))
             _check_years(values, normal)
             columns.append(values.to_pylist())
-        except (_NoForm, pa.ArrowException) as error:
-            said = " ".join(str(error).split())[:200]
-            raise DataError(name, f"Avro has no form for it ({said}); convert it first") from error
-        kept.append(pa.field(name, held))
+        except (_UnsupportedType, pa.ArrowException) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(
+                name, f"Avro does not support it ({reason}); convert it first"
+            ) from error
+        kept.append(pa.field(name, value_kind))
     schema = {"type": "record", "name": "row", "fields": rows}
     arrow = pa.schema(kept, table.schema.metadata)
     details = {ARROW_SCHEMA: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
     names = table.column_names
     records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-    # fastavro would draw it anew each time, and the same table would be another file.
-    mark = hashlib.sha256(json.dumps([schema, details]).encode()).digest()[:16]
+    # fastavro would choose a random marker, so equal tables would give different bytes.
+    marker = hashlib.sha256(json.dumps([schema, details]).encode()).digest()[:16]
     file = io.BytesIO()
     parsed = fastavro.parse_schema(schema)
-    fastavro.writer(file, parsed, records, "deflate", metadata=details, sync_marker=mark)
+    fastavro.writer(file, parsed, records, "deflate", metadata=details, sync_marker=marker)
     return file.getvalue()
 
 
 def _without_categories(kind: pa.DataType) -> pa.DataType:
+    """Return the value type of a dictionary type; other types as they are."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _normal(kind: pa.DataType) -> pa.DataType:
-    """The type among those of Avro that takes the values of another."""
+def _supported_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type supported by Avro that holds all values of another."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_duration(kind):
@@ -134,27 +129,27 @@ def _normal(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_normal(kind.value_type))
+        return pa.list_(_supported_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _normal(one.type)) for one in kind])
-    return _WIDER.get(kind, kind)
+        return pa.struct([(one.name, _supported_type(one.type)) for one in kind])
+    return _WIDER_TYPES.get(kind, kind)
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """Times as the numbers that they are stored as."""
+def _storage_type(kind: pa.DataType) -> pa.DataType:
+    """Return the integer type of temporal types; other types as they are."""
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         return pa.int64()
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return pa.int32()
     if pa.types.is_list(kind):
-        return pa.list_(_stored(kind.value_type))
+        return pa.list_(_storage_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _stored(one.type)) for one in kind])
+        return pa.struct([(one.name, _storage_type(one.type)) for one in kind])
     return kind
 
 
 def _check_years(values: Any, kind: pa.DataType) -> None:
-    """Readers of Avro make Python's times of these, which have four digits for the year."""
+    """Check that times have years 1 to 9999, as readers construct Python datetimes of them."""
     per_day = _PER_DAY.get("day" if pa.types.is_date32(kind) else getattr(kind, "unit", ""))
     if per_day is None or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
         return
@@ -162,62 +157,60 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
     if ends["min"] is not None and not (
         _FIRST_DAY * per_day <= ends["min"] and ends["max"] < (_LAST_DAY + 1) * per_day
     ):
-        raise _NoForm("it has times outside of the years 1 to 9999")
+        raise _UnsupportedType("it has times before the year 1 or after 9999")
 
 
-def _nullable(kind: pa.DataType, path: list[str]) -> Any:
-    """The type in a schema of Avro; all may be null, so that all parts have one schema."""
-    return ["null", _type(kind, path)]
+def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
+    """Return the Avro schema of a type; nullable, so that all parts have the same schema."""
+    return ["null", _avro_schema(kind, path)]
 
 
-def _type(kind: pa.DataType, path: list[str]) -> Any:
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+def _avro_schema(kind: pa.DataType, path: list[str]) -> Any:
+    if kind in _AVRO_TYPES:
+        return _AVRO_TYPES[kind]
     if pa.types.is_timestamp(kind):
-        return {"type": "long", "logicalType": ("" if kind.tz else "local-") + _TIMES[kind.unit]}
+        return {
+            "type": "long",
+            "logicalType": ("" if kind.tz else "local-") + _TIMESTAMP_TYPES[kind.unit],
+        }
     if pa.types.is_decimal128(kind) and kind.scale >= 0:
         digits = {"precision": kind.precision, "scale": kind.scale}
         return {"type": "bytes", "logicalType": "decimal", **digits}
     if pa.types.is_list(kind):
-        return {"type": "array", "items": _nullable(kind.value_type, [*path, "item"])}
+        return {"type": "array", "items": _nullable_schema(kind.value_type, [*path, "item"])}
     if pa.types.is_struct(kind):
         inside = [
-            {"name": _named(one.name), "type": _nullable(one.type, [*path, one.name])}
+            {"name": _check_name(one.name), "type": _nullable_schema(one.type, [*path, one.name])}
             for one in kind
         ]
-        # A name of its own for each record, as Avro wants it.
+        # Avro requires a distinct name for each record type.
         return {"type": "record", "name": "row_" + "_".join(path), "fields": inside}
-    raise _NoForm(f"the type {kind}")
+    raise _UnsupportedType(f"the type {kind}")
 
 
-def _named(name: str) -> str:
+def _check_name(name: str) -> str:
+    """Return a name that Avro supports, or raise."""
     if not _NAME.fullmatch(name):
-        raise _NoForm("names in Avro are letters of a to z, digits and _, and begin with no digit")
+        raise _UnsupportedType(
+            "Avro names consist of ASCII letters, digits and _, and do not begin with a digit"
+        )
     return name
 
 
 def read_avro(data: bytes) -> pa.Table:
-    """The table in an Avro file.
+    """Return the table in an Avro file.
 
-    Parameters
-    ----------
-    data : bytes
-        All of the file.
-
-    Returns
-    -------
-    pyarrow.Table
-        With the types that it was written with; of a file of another program with those that
-        :func:`hyperplane.dataframe.read` gives.
+    Its types are those it was written with, or, of a file of another program, those of
+    :func:`hyperplane.dataframe.read`.
 
     Raises
     ------
     ValueError
-        When it is damaged, or holds no records.
+        If the file is damaged or its schema is not that of records.
     DataError
-        When a value does not fit the type of its column without loss.
+        If a value does not fit the type of its column without loss.
     MissingPackage
-        When fastavro is not installed.
+        If fastavro is not installed.
     """
     fastavro = need("fastavro", "avro")
     try:
@@ -229,13 +222,15 @@ def read_avro(data: bytes) -> pa.Table:
             counts.check(block.num_records, block.bytes_.getbuffer().nbytes)
             records.extend(block)
     except UnsupportedAvroSchema as error:
-        raise ValueError(f"{error}; such Avro is no table") from error
+        raise ValueError(f"{error}; such Avro files cannot be loaded as a table") from error
     except (EOFError, IndexError, KeyError, OverflowError, TypeError, RecursionError) as error:
-        raise ValueError(f"no whole Avro file: {error!r}") from error
+        raise ValueError(f"not a complete Avro file: {error!r}") from error
     if ARROW_SCHEMA in reader.metadata:
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[ARROW_SCHEMA])))
         columns = [
-            pa.array([record[one.name] for record in records], _normal(one.type)).cast(one.type)
+            pa.array([record[one.name] for record in records], _supported_type(one.type)).cast(
+                one.type
+            )
             for one in arrow
         ]
         return pa.table(columns, schema=arrow)

@@ -1,4 +1,4 @@
-"""Columns of several levels, as ``agg`` with lists of functions makes them, with one name each."""
+"""Flatten columns of several levels, as ``agg`` with lists of functions returns them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from typing import Any
 from hyperplane.public_calls import warn_caller
 
 
-def with_flat_columns(obj: Any) -> Any:
-    """The same dataframe with columns of one level; what is none, or has one level, as it is.
+def flatten_columns(obj: Any) -> Any:
+    """Return a dataframe with its column levels joined by ``_``; any other object unchanged.
 
-    A column's name is that of its levels with ``_`` between them, empty ones left out: of the
-    formats only Parquet could hold several, and Dask, Polars and Arrow would read other names.
-
-    Parameters
-    ----------
-    obj : object
-        What is to be saved.
+    Empty levels are left out. Of the formats only Parquet could hold several levels, and Dask,
+    Polars, and Arrow would read other names.
 
     Examples
     --------
@@ -25,23 +20,23 @@ def with_flat_columns(obj: Any) -> Any:
     >>> import pandas as pd
     >>> columns = pd.MultiIndex.from_tuples([("t", ""), ("v", "sum"), ("v", "mean")])
     >>> with warnings.catch_warnings(action="ignore"):
-    ...     list(with_flat_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
+    ...     list(flatten_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
     ['t', 'v_sum', 'v_mean']
     """
     columns: Any = getattr(obj, "columns", None)
     if getattr(columns, "nlevels", 1) < 2:
         return obj
-    names = [flat_name(name) for name in columns]
+    names = [flatten_name(name) for name in columns]
     changed = [(old, new) for old, new in zip(columns, names, strict=True) if "" not in old]
     if changed:
-        some = ", ".join(f"{old!r} as {new!r}" for old, new in changed[:2])
+        examples = ", ".join(f"{old!r} as {new!r}" for old, new in changed[:2])
         more = f" and {len(changed) - 2} more" if len(changed) > 2 else ""
-        warn_caller(f"columns of several levels are saved with one: {some}{more}")
-    made = obj.copy(deep=False) if type(obj).__module__.startswith("pandas") else obj.copy()
-    made.columns = names
-    return made
+        warn_caller(f"columns of several levels are saved with joined names: {examples}{more}")
+    result = obj.copy(deep=False) if type(obj).__module__.startswith("pandas") else obj.copy()
+    result.columns = names
+    return result
 
 
-def flat_name(name: Sequence[Hashable]) -> str:
-    """The name of a column of several levels as one text."""
+def flatten_name(name: Sequence[Hashable]) -> str:
+    """Return the levels of a column's name as one string."""
     return "_".join(text for text in map(str, name) if text)

@@ -1,4 +1,4 @@
-"""From objects to the bytes of files."""
+"""Encode objects as the bytes of files."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any
 from hyperplane.errors import DataError
 from hyperplane.optional import need
 from hyperplane.storage.avro import write_avro
-from hyperplane.storage.object_columns import mixed_kinds
-from hyperplane.storage.part_schemas import recorded_schema
-from hyperplane.storage.plain import json_text, lines_of
-from hyperplane.storage.rows import check_like
+from hyperplane.storage.object_columns import find_mixed_kinds
+from hyperplane.storage.part_schemas import serialize_schema
+from hyperplane.storage.record_tables import build_table
+from hyperplane.storage.text_formats import encode_lines, to_json
 from hyperplane.storage.text_tables import to_csv, to_json_lines
-from hyperplane.storage.zones import check_zones
+from hyperplane.storage.time_zones import check_zones
 
-#: Any time that a zip file can hold, the same for all.
-_NO_TIME = (1980, 1, 1, 0, 0, 0)
+#: A fixed time stamp for zip members, so that equal models give equal bytes.
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 _ID = re.compile(r'("__id__": )([0-9]+)')
 _FILE = re.compile(r'("file": ")([0-9]+)(\.\w+")')
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedFile:
     """The bytes of one file.
 
     Parameters
     ----------
     data : bytes-like
-        All of it.
+        Content.
     rows : int or None
-        Rows, records or elements.
+        Rows, records, or elements.
     schema : str
-        Columns and types that come back, for the manifest; empty for what is no table.
+        Columns and types for the manifest; empty if the object is not a table.
     """
 
     data: Any
@@ -45,84 +45,87 @@ class Encoded:
     schema: str = ""
 
 
-def encoded(obj: Any, kind: str, format: str, suffix: str) -> Encoded:  # noqa: A002
-    """The bytes of a file that holds an object."""
+def encode(obj: Any, kind: str, format: str, suffix: str) -> EncodedFile:  # noqa: A002
+    """Return the bytes of a file that holds an object."""
     if kind == "table":
         return ENCODERS[format](obj)
     if kind == "bytes":
-        return Encoded(bytes(obj))
+        return EncodedFile(bytes(obj))
     if kind == "text":
-        return Encoded(obj.encode())
+        return EncodedFile(obj.encode())
     if kind == "json":
-        # Sorted, so that equal content is equal text.
-        text = json_text(obj, "obj", indent=1, sort_keys=True)
-        return Encoded(f"{text}\n".encode())
+        # Sorted, so that equal dicts give equal bytes.
+        text = to_json(obj, "obj", indent=1, sort_keys=True)
+        return EncodedFile(f"{text}\n".encode())
     if kind == "numpy":
         import numpy as np
 
         file = io.BytesIO()
         np.save(file, obj, allow_pickle=False)
-        return Encoded(file.getvalue(), int(obj.shape[0]) if obj.ndim else 1)
+        return EncodedFile(file.getvalue(), int(obj.shape[0]) if obj.ndim else 1)
     if kind == "figure":
-        return Encoded(_figure(obj, suffix))
-    return Encoded(_model(obj, format))
+        return EncodedFile(_encode_figure(obj, suffix))
+    return EncodedFile(_encode_model(obj, format))
 
 
-def _figure(figure: Any, suffix: str) -> bytes:
+def _encode_figure(figure: Any, suffix: str) -> bytes:
+    """Return a matplotlib figure as an image file."""
     from matplotlib import rc_context
 
     file = io.BytesIO()
-    # Without the time of day and drawn names in it, so that the same figure is the same file.
+    # Without creation date and random ids, so that equal figures give equal bytes.
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
     with rc_context({"svg.hashsalt": "hyperplane"}):
         figure.savefig(file, format=suffix.lstrip("."), metadata=metadata)
     return file.getvalue()
 
 
-def _model(model: Any, format: str) -> bytes:  # noqa: A002
+def _encode_model(model: Any, format: str) -> bytes:  # noqa: A002
+    """Return a fitted model as a skops or joblib file."""
     if format == "skops":
-        return _settled(need("skops.io", "ml").dumps(model))
+        return _normalize_skops(need("skops.io", "ml").dumps(model))
     file = io.BytesIO()
     need("joblib", "ml").dump(model, file)
     return file.getvalue()
 
 
-def _settled(made: bytes) -> bytes:
-    """A file of skops without the time of day and the places in memory that it names things by."""
+def _normalize_skops(made: bytes) -> bytes:
+    """Return a skops file without time stamps and memory addresses, for reproducible bytes."""
     numbers: dict[str, int] = {}
 
-    def numbered(found: re.Match[str]) -> str:
-        number = numbers.setdefault(found[2], len(numbers) + 1)
-        return "".join([found[1], str(number), *found.groups()[2:]])
+    def renumber(match: re.Match[str]) -> str:
+        number = numbers.setdefault(match[2], len(numbers) + 1)
+        return "".join([match[1], str(number), *match.groups()[2:]])
 
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(made)) as had, zipfile.ZipFile(out, "w") as settled:
-        schema = _FILE.sub(numbered, _ID.sub(numbered, had.read("schema.json").decode()))
-        files = {name: had.read(name) for name in had.namelist()}
+    with zipfile.ZipFile(io.BytesIO(made)) as original, zipfile.ZipFile(out, "w") as normalized:
+        schema = _FILE.sub(renumber, _ID.sub(renumber, original.read("schema.json").decode()))
+        files = {name: original.read(name) for name in original.namelist()}
         files["schema.json"] = schema.encode()
         for name, data in files.items():
             stem, dot, end = name.partition(".")
             known = f"{numbers[stem]}{dot}{end}" if stem in numbers else name
-            settled.writestr(zipfile.ZipInfo(known, _NO_TIME), data)
+            normalized.writestr(zipfile.ZipInfo(known, _FIXED_TIME), data)
     return out.getvalue()
 
 
-def _pandas(table: Any) -> Any:
-    if hasattr(table, "to_pandas"):  # of Polars or Arrow
+def _to_pandas(table: Any) -> Any:
+    """Return any table as a pandas dataframe."""
+    if hasattr(table, "to_pandas"):  # Polars and Arrow
         return table.to_pandas()
     return table.to_frame() if hasattr(table, "to_frame") else table
 
 
-def _arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
-    """A table of Arrow; the error of a column that it has no type for names it."""
+def _to_arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
+    """Return any table as an Arrow table; errors name the column."""
     import pandas as pd
     import pyarrow as pa
 
     if isinstance(table, pa.Table):
         return table
     if type(table).__module__.startswith("polars"):
-        return _of_polars(table, form)
-    frame = _pandas(table)
+        return _polars_to_arrow(table, form)
+    frame = _to_pandas(table)
     for place, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pd.SparseDtype):
             frame = frame.copy(deep=False)
@@ -130,12 +133,12 @@ def _arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
         elif dtype == "object":
             _check_kinds(frame.iloc[:, place], form)
     check_zones(frame, form)
-    with _naming(frame, form):
+    with _name_bad_column(frame, form):
         return pa.Table.from_pandas(frame, preserve_index=index)
 
 
-def _of_polars(table: Any, form: str) -> Any:
-    """A table of Polars, whose whole numbers of 128 bits Arrow lacks."""
+def _polars_to_arrow(table: Any, form: str) -> Any:
+    """Return a Polars table as an Arrow table, which has no 128-bit integers."""
     import pyarrow as pa
 
     columns = {}
@@ -143,21 +146,22 @@ def _of_polars(table: Any, form: str) -> Any:
         try:
             columns[name] = table.get_column(name).to_arrow()
         except pa.ArrowException as error:
-            wrong = f"{form} has no form for {table.schema[name]}; convert it first, as with cast"
+            wrong = f"{form} does not support {table.schema[name]}; convert it first with cast()"
             raise DataError(name, wrong) from error
     return pa.table(columns)
 
 
 def _check_kinds(column: Any, form: str) -> None:
-    found = mixed_kinds(column)
-    if found:
-        advice = f"convert them first, as with df[{column.name!r}].astype(str)"
-        said = f"{form} needs values of one type, and it holds {' and '.join(found)}"
-        raise DataError(str(column.name), f"{said}; {advice}")
+    """Raise DataError if a column of Python objects has values of several kinds."""
+    kinds = find_mixed_kinds(column)
+    if kinds:
+        advice = f"convert it first, for example with df[{column.name!r}].astype(str)"
+        wrong = f"{form} requires values of one type, and it holds {' and '.join(kinds)}"
+        raise DataError(str(column.name), f"{wrong}; {advice}")
 
 
-def _as_values(table: Any, kinds: Callable[[Any], bool]) -> Any:
-    """A table in which columns of categories are their values, if the values are of some type."""
+def _decode_categories(table: Any, kinds: Callable[[Any], bool]) -> Any:
+    """Replace categorical columns whose value type satisfies ``kinds`` by their values."""
     import pyarrow as pa
 
     for place, field in enumerate(table.schema):
@@ -168,8 +172,8 @@ def _as_values(table: Any, kinds: Callable[[Any], bool]) -> Any:
 
 
 @contextmanager
-def _naming(frame: Any, form: str) -> Iterator[None]:
-    """Have the error of a column that Arrow has no type for name it."""
+def _name_bad_column(frame: Any, form: str) -> Iterator[None]:
+    """Raise conversion errors of this block as a DataError that names the column."""
     import pyarrow as pa
 
     odd = (pa.ArrowException, OverflowError, TypeError, ValueError)
@@ -180,25 +184,26 @@ def _naming(frame: Any, form: str) -> Iterator[None]:
             try:
                 pa.array(frame[name], from_pandas=True)
             except odd as wrong:
-                said = f"{form} needs values of one type, as numbers, text and times"
-                advice = f"convert them first, as with df[{name!r}].astype(str) ({_last(wrong)})"
-                raise DataError(str(name), f"{said}; {advice}") from error
+                needs = f"{form} requires values of one type, such as numbers, text or times"
+                advice = f"convert it with df[{name!r}].astype(str) ({_one_line(wrong)})"
+                raise DataError(str(name), f"{needs}; {advice}") from error
         raise
 
 
-def _last(error: BaseException) -> str:
-    """What an error of Arrow says, on one line."""
+def _one_line(error: BaseException) -> str:
+    """Return the message of an Arrow error on one line, shortened."""
     return " ".join(str(error).split())[:200]
 
 
-def _parquet(table: Any) -> Encoded:
+def _encode_parquet(table: Any) -> EncodedFile:
+    """Return a table as a Parquet file with page checksums."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    # Of other categories than text Parquet gives back the values.
-    arrow = _as_values(_arrow(table, "Parquet"), lambda kind: not _is_text(kind))
+    # Parquet restores only categories of text; others come back as values.
+    arrow = _decode_categories(_to_arrow(table, "Parquet"), lambda kind: not _is_text(kind))
     out = pa.BufferOutputStream()
-    # A bit that flips on the way is an error for who reads with hyperplane.load, not other data.
+    # With page checksums hyperplane.load reports corrupted pages instead of wrong values.
     try:
         parquet.write_table(arrow, out, write_page_checksum=True)
     except pa.ArrowException as error:
@@ -206,10 +211,10 @@ def _parquet(table: Any) -> Encoded:
             try:
                 parquet.write_table(arrow.select([name]), pa.BufferOutputStream())
             except pa.ArrowException as wrong:
-                advice = f"Parquet has no form for it ({_last(wrong)}); convert or drop it"
-                raise DataError(name, advice) from error
+                message = f"Parquet does not support it ({_one_line(wrong)}); convert or drop it"
+                raise DataError(name, message) from error
         raise
-    return Encoded(memoryview(out.getvalue()), arrow.num_rows, recorded_schema(arrow))
+    return EncodedFile(memoryview(out.getvalue()), arrow.num_rows, serialize_schema(arrow))
 
 
 def _is_text(kind: Any) -> bool:
@@ -218,66 +223,70 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _avro(table: Any) -> Encoded:
-    arrow = _as_values(_arrow(table, "Avro"), lambda kind: True)
-    return Encoded(write_avro(arrow), arrow.num_rows, recorded_schema(arrow))
+def _encode_avro(table: Any) -> EncodedFile:
+    """Return a table as an Avro file."""
+    arrow = _decode_categories(_to_arrow(table, "Avro"), lambda kind: True)
+    return EncodedFile(write_avro(arrow), arrow.num_rows, serialize_schema(arrow))
 
 
-def _text_table(table: Any, form: str) -> Any:
-    """A table of Arrow for text; the index comes first, if it is more than numbers of rows."""
+def _to_text_table(table: Any, form: str) -> Any:
+    """Return an Arrow table for text formats, index first unless it is only row numbers."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table) or type(table).__module__.startswith("polars"):
-        return _as_values(_arrow(table, form), lambda kind: True)
-    frame = _pandas(table)
-    kept = _index_is_kept(frame)
-    arrow = _as_values(_arrow(frame, form, index=kept), lambda kind: True)
+        return _decode_categories(_to_arrow(table, form), lambda kind: True)
+    frame = _to_pandas(table)
+    kept = _is_index_kept(frame)
+    arrow = _decode_categories(_to_arrow(frame, form, index=kept), lambda kind: True)
     levels = frame.index.nlevels if kept else 0
     names = arrow.column_names
     return arrow.select([*names[len(names) - levels :], *names[: len(names) - levels]])
 
 
-def _separated(separator: str, form: str) -> Callable[[Any], Encoded]:
-    def write(table: Any) -> Encoded:
-        arrow = _text_table(table, form)
-        return Encoded(to_csv(arrow, separator), arrow.num_rows, recorded_schema(arrow))
+def _csv_encoder(separator: str, form: str) -> Callable[[Any], EncodedFile]:
+    """Return an encoder for CSV with a separator."""
+
+    def write(table: Any) -> EncodedFile:
+        arrow = _to_text_table(table, form)
+        return EncodedFile(to_csv(arrow, separator), arrow.num_rows, serialize_schema(arrow))
 
     return write
 
 
-def _index_is_kept(frame: Any) -> bool:
-    """Whether text is to hold the index: it has a name, or is more than the numbers of the rows."""
+def _is_index_kept(frame: Any) -> bool:
+    """Return whether text holds the index: it has a name, or is not integers."""
     from pandas.api.types import is_integer_dtype
 
     for name in frame.index.names:
         if name is not None and name in frame.columns:
-            raise DataError(str(name), "is a name of the index, too; rename one of them")
+            raise DataError(str(name), "is also a name of the index; rename one of them")
     return frame.index.name is not None or not is_integer_dtype(frame.index.dtype)
 
 
-def _lines(table: Any) -> Encoded:
-    arrow = _text_table(table, "JSON")
-    return Encoded(to_json_lines(arrow), arrow.num_rows, recorded_schema(arrow))
+def _encode_json_lines(table: Any) -> EncodedFile:
+    """Return a table as JSON lines."""
+    arrow = _to_text_table(table, "JSON")
+    return EncodedFile(to_json_lines(arrow), arrow.num_rows, serialize_schema(arrow))
 
 
-ENCODERS: Mapping[str, Callable[[Any], Encoded]] = {
-    "parquet": _parquet,
-    "avro": _avro,
-    "csv": _separated(",", "CSV"),
-    "tsv": _separated("\t", "TSV"),
-    "jsonl": _lines,
+ENCODERS: Mapping[str, Callable[[Any], EncodedFile]] = {
+    "parquet": _encode_parquet,
+    "avro": _encode_avro,
+    "csv": _csv_encoder(",", "CSV"),
+    "tsv": _csv_encoder("\t", "TSV"),
+    "jsonl": _encode_json_lines,
 }
 
 
-def records(items: Any, format: str) -> Encoded:  # noqa: A002
-    """The items of a partition of a bag.
+def encode_records(items: Any, format: str) -> EncodedFile:  # noqa: A002
+    """Return the items of a bag partition as a file.
 
     Raises
     ------
     WrongType
-        When the format has no form for an item; it names the item and what is wrong inside.
+        If the format does not support an item; the message names the item.
     """
-    held = list(items)
+    records = list(items)
     if format not in ("parquet", "avro"):
-        return Encoded(lines_of(held, format), len(held))
-    return replace(ENCODERS[format](check_like(held, format)), schema="")
+        return EncodedFile(encode_lines(records, format), len(records))
+    return replace(ENCODERS[format](build_table(records, format)), schema="")

@@ -1,4 +1,4 @@
-"""The formats of files, and what is saved in which."""
+"""File formats, and the formats that each kind of object can be saved in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 
-#: Suffixes and the formats that they stand for.
+#: Format by suffix.
 SUFFIXES = {
     ".parquet": "parquet", ".parq": "parquet", ".pq": "parquet",
     ".csv": "csv", ".tsv": "tsv",
@@ -21,13 +21,13 @@ SUFFIXES = {
     ".skops": "skops",
     ".bin": "bytes",
 }  # fmt: skip
-#: Formats of parts, by what is saved; the first is taken when nothing says another.
-PARTS = {
+#: Formats of folders of parts by kind of object; the first is the default.
+PART_FORMATS = {
     "dataframe": ("parquet", "csv", "tsv", "jsonl", "avro"),
     "bag": ("jsonl", "text", "parquet", "avro"),
 }
-#: Formats of one file, by what is saved.
-FILES = {
+#: Formats of single files by kind of object.
+FILE_FORMATS = {
     "table": ("parquet", "csv", "tsv", "jsonl", "avro"),
     "numpy": ("npy",),
     "json": ("json",),
@@ -38,20 +38,20 @@ FILES = {
     "figure": ("figure",),
     "model": ("skops", "joblib"),
 }  # fmt: skip
-#: The suffix of a part.
-SUFFIX_OF = {
+#: Suffix of part files.
+PART_SUFFIXES = {
     "parquet": ".parquet", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "text": ".txt",
     "avro": ".avro",
 }  # fmt: skip
 
 
-def kind_of(obj: Any) -> str:
-    """What an object is, among the kinds that can be saved.
+def detect_kind(obj: Any) -> str:
+    """Return the kind of an object, among those that can be saved.
 
     Raises
     ------
     RequestError
-        When it is none of them.
+        If its type cannot be saved.
     """
     names = {f"{base.__module__.split('.')[0]}.{base.__name__}" for base in type(obj).__mro__}
     if "dask.FrameBase" in names or "dask_expr.FrameBase" in names:

@@ -1,4 +1,4 @@
-"""``hyperplane.load``."""
+"""Load saved objects: ``hyperplane.load``."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from hyperplane.errors import (
 )
 from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import load_array
-from hyperplane.storage.commits import FOREIGN
-from hyperplane.storage.decoding import decoded
-from hyperplane.storage.formats import PARTS, SUFFIXES
+from hyperplane.storage.commit_protocol import FOREIGN
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.decoding import decode
+from hyperplane.storage.formats import PART_FORMATS, SUFFIXES
 from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.part_files import FrameReader, PartFile, read_records
-from hyperplane.storage.part_schemas import restored_schema, unified
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.request import suffix_of
-from hyperplane.storage.shelf import Shelf
-from hyperplane.storage.target import Target, check_options, target_of
-from hyperplane.stores.secrets import said
+from hyperplane.storage.part_schemas import deserialize_schema, unify_schemas
+from hyperplane.storage.request import target_suffix
+from hyperplane.storage.target import Target, check_options, resolve_target
+from hyperplane.stores.redaction import describe_error
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
-#: Looks at a place before it is said that nothing, or not all, is there.
-_LOOKS = 5
-#: What a file of a format is loaded as.
+#: Reads of the published state before the output counts as missing or incomplete.
+_STATE_READS = 5
+#: Kind of object that a file of each format holds.
 _KINDS = {
     "parquet": "table", "csv": "table", "tsv": "table", "jsonl": "table", "avro": "table",
     "json": "json", "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
@@ -60,33 +60,34 @@ def load(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Load what :func:`save` saved: one whole version of it.
+    """Load one complete version of what :func:`save` saved.
 
     Parameters
     ----------
     url : str or path
-        Where it was saved.
+        The saved output.
     trusted : bool
-        Whether a model saved with joblib may be opened: that runs code which whoever wrote the
-        file has chosen. Models saved with skops need no trust.
+        Whether to load a model saved with joblib, which runs code chosen by the author of the
+        file. Models saved with skops load without it.
     storage_options : mapping, optional
-        For the file system.
+        Options of the file system.
     **options
-        More of them.
+        More options of the file system.
 
     Returns
     -------
     object
-        A folder of parts is a lazy Dask dataframe or bag, which checks the size and the checksum
-        of what it reads; of Parquet those of the pages. One file is what it holds: a pandas
-        frame, a NumPy array, a dict, text, a model, or bytes.
+        A folder of parts is loaded as a lazy Dask dataframe or bag, which checks the size and
+        checksum of each part that it reads, or of each page for Parquet. A single file is loaded
+        as the object it holds: a pandas dataframe, a NumPy array, a dict, text, a model, or
+        bytes.
 
     Raises
     ------
     RequestError
-        When it is a pickle and ``trusted`` is not set.
+        If the file is a joblib model and ``trusted`` is not set.
     StorageError
-        When there is nothing, or parts of it are missing.
+        If nothing is saved there, or parts are missing.
 
     Examples
     --------
@@ -97,67 +98,67 @@ def load(
     np.int64(42)
     """
     check_options(url, options, load)
-    target = target_of(url, storage_options, options)
-    shelf = Shelf(target.store)
-    if shelf.is_file(target.path):
-        return _file(target, shelf, trusted)
-    if target.store.protocol in ("http", "https"):  # which has no folders
-        wrong = "there is no file, or nothing answers at that address; check the URL and its server"
+    target = resolve_target(url, storage_options, options)
+    object_store = ObjectStore(target.store)
+    if object_store.is_file(target.path):
+        return _load_file(target, object_store, trusted)
+    if target.store.protocol in ("http", "https"):  # HTTP has no folders
+        wrong = "the file does not exist, or its server does not answer; check the URL"
         raise StorageError(target.url, wrong)
-    commits = commits_of(target)
-    for _ in range(_LOOKS):
-        manifest = commits.state().manifest
+    commits = commit_protocol_for(target)
+    for _ in range(_STATE_READS):
+        manifest = commits.read_state().manifest
         if manifest is not None and not manifest.details.get("missing"):
             break
-        time.sleep(0.02)  # somebody may be replacing it just now
+        time.sleep(0.02)  # another process may be replacing it
     if manifest is None:
-        advice = "check the name, or save it first"
+        advice = "check the URL, or save it first"
         if "{" in target.path:
-            several = re.sub(r"{[^{}]*}", "*", target.url)
+            pattern = re.sub(r"{[^{}]*}", "*", target.url)
             advice = (
-                "of files saved under a template load each by its name, or all of them with "
-                f"hyperplane.dataframe.read({several!r})"
+                "load files saved with a template one by one, or all of them with "
+                f"hyperplane.dataframe.read({pattern!r})"
             )
-        raise StorageError(target.url, f"there is nothing; {advice}")
+        raise StorageError(target.url, f"nothing is saved there; {advice}")
     if manifest.format == FOREIGN:
-        manifest = _guessed(target, manifest)
+        manifest = _infer_foreign_format(target, manifest)
     if manifest.format == "files":
-        raise StorageError(target.url, "is a folder of files; load each by its own URL")
+        raise StorageError(target.url, "is a folder of files; load each file by its URL")
     if manifest.format == "zarr":
         return load_array(commits, manifest)
-    paths = commits.where(manifest)
+    paths = commits.part_paths(manifest)
     files = [
         PartFile(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
         for path, part in zip(paths, manifest.parts, strict=True)
     ]
     if manifest.kind == "bag":
         return db.from_delayed([delayed(read_records)(file) for file in files])
-    return _frame(target, manifest, files)
+    return _load_frame(target, manifest, files)
 
 
-def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
-    """A Dask dataframe of parts, of types that hold the values of all of them."""
+def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
+    """Return a Dask dataframe of the parts, with types that hold the values of all parts."""
     if manifest.format != "parquet" and not all(file.part.schema for file in files):
-        # Another program wrote some of them: the types are in the files, if anywhere.
+        # Another program wrote some parts, so their types are not recorded.
         urls = [target.address(file.path) for file in files]
         form: Any = "csv" if manifest.format == "tsv" else manifest.format
         separator = "\t" if manifest.format == "tsv" else None
         options = dict(target.store.options)
         return read(urls, format=form, schema="union", separator=separator, storage_options=options)
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
-        found = list(pool.map(_schema, files))
-    files, schemas = _with_keys(files, found)
+        part_schemas = list(pool.map(_part_schema, files))
+    files, schemas = _add_partition_keys(files, part_schemas)
     urls = [file.url for file in files]
-    like = unified(schemas, [file.part.rows for file in files], urls)
+    like = unify_schemas(schemas, [file.part.rows for file in files], urls)
     with config.set({"dataframe.convert-string": False}):
         meta = clear_known_categories(like)
         return dd.from_map(FrameReader(like), files, meta=meta, label="load")
 
 
-def _with_keys(
+def _add_partition_keys(
     files: Sequence[PartFile], schemas: Sequence[pa.Schema]
 ) -> tuple[Sequence[PartFile], Sequence[pa.Schema]]:
-    """Parts and their schemas with the columns that are in the names of folders."""
+    """Return files and schemas with the columns encoded in folder names, as ``key=value``."""
     columns = {name for schema in schemas for name in schema.names}
     keys, kinds, lacking = hive_partitions.parse_hive_keys(
         [file.part.name for file in files], columns
@@ -172,52 +173,54 @@ def _with_keys(
     )
 
 
-def _schema(file: PartFile) -> pa.Schema:
-    return restored_schema(file.part.schema) if file.part.schema else file.schema()
+def _part_schema(file: PartFile) -> pa.Schema:
+    """Return the recorded schema of a part, or that of its Parquet footer."""
+    return deserialize_schema(file.part.schema) if file.part.schema else file.read_schema()
 
 
-def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
-    form = SUFFIXES.get(suffix_of(target), "bytes")
+def _load_file(target: Target, object_store: ObjectStore, trusted: bool) -> Any:
+    """Return the object in a single file."""
+    form = SUFFIXES.get(target_suffix(target), "bytes")
     if form == "joblib" and not trusted:
-        allowed = "True, for a file from somebody whom you trust: to open it runs code in it"
-        raise RequestError([Fault("trusted", "False", allowed, "or save models as .skops")])
-    data = shelf.get(target.path)
+        allowed = "True if you trust the author of the file, as loading it runs code in it"
+        raise RequestError([Fault("trusted", "False", allowed, "or save the model as .skops")])
+    data = object_store.get(target.path)
     if data is None:
-        raise StorageError(target.url, "it was removed just now")
+        raise StorageError(target.url, "was removed while it was loaded")
     try:
-        return decoded(data, _KINDS.get(form, "bytes"), form)
+        return decode(data, _KINDS.get(form, "bytes"), form)
     except DataError as error:
         raise ReadError(target.url, str(error)) from error
     except (HyperplaneError, MemoryError):
         raise
-    except Exception as error:  # each library of a format has errors of its own for damage
-        raise ReadError(target.url, f"is damaged, or not what its name says ({said(error)})") from (
-            error
-        )
+    except Exception as error:  # each format's library raises its own exceptions
+        raise ReadError(
+            target.url, f"is damaged, or not of the format of its name ({describe_error(error)})"
+        ) from (error)
 
 
-def _guessed(target: Target, manifest: Manifest) -> Manifest:
-    """What another program wrote, by the ends of the names."""
+def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
+    """Return a manifest of files by another program with the format of their suffixes."""
     missing, added = (manifest.details.get(what, []) for what in ("missing", "added"))
     if missing or added:
         raise StorageError(
             target.url,
-            "is not as it was saved: "
+            "has changed since it was saved: "
             + "; ".join(
                 f"{len(names)} files {what} ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
                 for names, what in ((missing, "are missing"), (added, "were added"))
                 if names
             )
-            + ". Save it again, or read it with another tool",
+            + ". Save it again, or read its files with another tool",
         )
     if any(part.name.rpartition("/")[2] in _ZARR_MARKS for part in manifest.parts):
         return Manifest("zarr", "dataset", manifest.parts)
     forms = {SUFFIXES.get(_suffix(part.name), "") for part in manifest.parts}
-    if len(forms) != 1 or not forms <= set(PARTS["dataframe"]):
+    if len(forms) != 1 or not forms <= set(PART_FORMATS["dataframe"]):
         raise StorageError(
             target.url,
-            "is a folder that hyperplane did not save, with files of several kinds; read it with "
-            "hyperplane.dataframe.read or hyperplane.bag.read_records",
+            "is a folder that hyperplane did not save, with files of several formats; read them "
+            "with hyperplane.dataframe.read or hyperplane.bag.read_records",
         )
     return Manifest(forms.pop(), "dataframe", manifest.parts)
 

@@ -1,4 +1,4 @@
-"""What was saved: every part with its size, its rows and its checksum."""
+"""The manifest of a saved output: every part with its size, rows, and checksum."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Of the manifest's form; a newer one is not read.
-FORM = 1
+#: Version of the JSON document; other versions are rejected.
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Part:
-    """One file.
+class ManifestEntry:
+    """One part file of an output.
 
     Parameters
     ----------
     name : str
-        Below the folder.
+        Path relative to the output's folder.
     size : int
         Bytes.
     sha256 : str
-        Of its bytes; empty where another library wrote them.
+        Checksum of the bytes; empty if another library wrote them.
     rows : int or None
-        Rows, records or elements; None where that means nothing.
+        Rows, records, or elements; None if they are not counted.
     shard : int or None
-        The shard that wrote it.
+        Index of the shard that wrote the part.
     schema : str
-        Columns and types of a table, as :mod:`~hyperplane.storage.part_schemas` has them; empty
-        where they are not known.
+        Columns and types of a table, serialized by :mod:`~hyperplane.storage.part_schemas`; empty
+        if unknown.
     """
 
     name: str
@@ -42,37 +42,37 @@ class Part:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What two parts of the same content have in common."""
+        """The fields that are equal for parts of equal content."""
         return (self.size, self.sha256, self.rows, self.schema)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All parts of something that was saved.
+    """All parts of a saved output.
 
     Parameters
     ----------
     format : str
-        Of the parts.
+        Format of the parts.
     kind : str
-        What was saved, so that the same comes back.
-    parts : tuple of Part
+        Kind of the saved object, so that the same kind is loaded.
+    parts : tuple of ManifestEntry
         In order.
     shards : int or None
-        How many shards it was made of.
+        Number of shards that wrote it.
     details : dict
-        What the format has to know.
+        State of the commit protocol and of appends.
     """
 
     format: str
     kind: str
-    parts: tuple[Part, ...]
+    parts: tuple[ManifestEntry, ...]
     shards: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int | None:
-        """Rows of all parts, where all are known."""
+        """Rows of all parts; None if unknown for any part."""
         rows = [part.rows for part in self.parts]
         return None if None in rows else sum(row for row in rows if row is not None)
 
@@ -83,11 +83,11 @@ class Manifest:
 
     @property
     def key(self) -> str:
-        """Follows from the names of the parts: whoever lists them finds their manifest."""
-        return key_of(part.name for part in self.parts)
+        """Hash of the names of the parts, by which a folder's listing leads to its manifest."""
+        return hash_names(part.name for part in self.parts)
 
     def same_content(self, other: Manifest | None) -> bool:
-        """Whether other parts hold the same, byte for byte, in the same order."""
+        """Return whether another manifest has parts of equal bytes in the same order."""
         return (
             other is not None
             and self.format == other.format
@@ -96,36 +96,37 @@ class Manifest:
         )
 
     def to_json(self) -> str:
-        """As it is stored: each different schema once, and its number with the parts."""
+        """Return the manifest as JSON. Parts refer to their schema by its index."""
         fields = asdict(self)
         schemas = list(dict.fromkeys(part.schema for part in self.parts if part.schema))
         for part in fields["parts"]:
             part["schema"] = schemas.index(part["schema"]) if part["schema"] else None
-        return json.dumps({"form": FORM, **fields, "schemas": schemas}, indent=1)
+        return json.dumps({"form": FORMAT_VERSION, **fields, "schemas": schemas}, indent=1)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
-        """A stored manifest.
+        """Parse a manifest.
 
         Raises
         ------
         ValueError
-            When it is none, or one of a newer version of hyperplane.
+            If the text is not a manifest, or was written by a newer version of hyperplane.
         """
         fields = json.loads(text)
-        if not isinstance(fields, dict) or fields.pop("form", None) != FORM:
-            raise ValueError("no manifest that this version of hyperplane can read")
+        if not isinstance(fields, dict) or fields.pop("form", None) != FORMAT_VERSION:
+            raise ValueError("not a manifest that this version of hyperplane can read")
         schemas = fields.pop("schemas", ())
-        parts = tuple(_part(part, schemas) for part in fields.pop("parts"))
+        parts = tuple(_parse_entry(part, schemas) for part in fields.pop("parts"))
         return cls(parts=parts, **fields)
 
 
-def _part(fields: Mapping[str, Any], schemas: Sequence[str]) -> Part:
+def _parse_entry(fields: Mapping[str, Any], schemas: Sequence[str]) -> ManifestEntry:
+    """Return a manifest entry from its JSON fields."""
     number = fields.get("schema")
-    return Part(**{**fields, "schema": "" if number is None else schemas[number]})
+    return ManifestEntry(**{**fields, "schema": "" if number is None else schemas[number]})
 
 
-def key_of(names: Iterable[str]) -> str:
-    """A key of the names of parts, in whatever order they are listed."""
+def hash_names(names: Iterable[str]) -> str:
+    """Return a hash of the names of parts, independent of their order."""
     listed = "\n".join(sorted(names))
     return hashlib.sha256(listed.encode()).hexdigest()[:24]

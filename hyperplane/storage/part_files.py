@@ -1,4 +1,4 @@
-"""The parts of what was saved: their bytes checked, and made frames or records of."""
+"""Read the parts of a saved output, verify them, and convert them to dataframes or records."""
 
 from __future__ import annotations
 
@@ -15,84 +15,88 @@ from hyperplane.collections.frames.sources.footers import count_leaves
 from hyperplane.collections.frames.sources.hive_partitions import PartitionKeys
 from hyperplane.errors import ReadError
 from hyperplane.storage.avro import read_avro
-from hyperplane.storage.manifest import Part
+from hyperplane.storage.manifest import ManifestEntry
+from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.part_frames import to_frame
-from hyperplane.storage.part_schemas import fitted, restored_schema
-from hyperplane.storage.retrying import attempt, passes
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.part_schemas import convert_frame, deserialize_schema
+from hyperplane.storage.retrying import call_with_retries, is_transient
 from hyperplane.storage.target import Target
 from hyperplane.storage.text_tables import from_csv, from_json_lines
-from hyperplane.stores.places import Store
-from hyperplane.stores.secrets import said
+from hyperplane.stores.locations import Store
+from hyperplane.stores.redaction import describe_error
 
-GONE = "is gone: somebody has replaced it; load it again"
+REPLACED = "is gone: another process has replaced it; load it again"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PartFile:
-    """A part, where it lies, and columns of one value, which are in the names of its folders."""
+    """A part, its location, and the values of the columns that are encoded in its folder names."""
 
     store: Store
     path: str
-    part: Part
+    part: ManifestEntry
     format: str
     published: str
     keys: PartitionKeys = ()
 
     @property
     def url(self) -> str:
-        """The part, for messages."""
+        """The URL for messages."""
         return Target(self.store, self.path).url
 
-    def data(self) -> bytes:
-        """All bytes of it.
+    def read_bytes(self) -> bytes:
+        """Read the whole part and verify its size and checksum.
 
         Raises
         ------
         ReadError
-            When it is gone, or is not what was written, by its size and its checksum.
+            If the part is gone, or has another size or checksum.
         """
-        shelf = Shelf(self.store)
-        found = shelf.get(self.path)
-        if found is None and self.path != self.published:  # copied since, to where all look
-            found = shelf.get(self.published)
+        object_store = ObjectStore(self.store)
+        found = object_store.get(self.path)
+        if found is None and self.path != self.published:  # copied to the output meanwhile
+            found = object_store.get(self.published)
         if found is None:
-            raise ReadError(self.url, GONE)
+            raise ReadError(self.url, REPLACED)
         if len(found) != self.part.size:
-            raise ReadError(self.url, f"has {len(found)} bytes, and {self.part.size} were saved")
+            raise ReadError(self.url, f"has {len(found)} bytes, but {self.part.size} were saved")
         if self.part.sha256 and hashlib.sha256(found).hexdigest() != self.part.sha256:
-            raise ReadError(self.url, "is damaged: other bytes were saved; save it again")
+            raise ReadError(self.url, "is damaged: its checksum differs; save it again")
         return found
 
-    def _read(self, read: Callable[[Any], T]) -> T:
+    def _read_retrying(self, read: Callable[[Any], T]) -> T:
+        """Call ``read`` with the opened part; retry transient errors of the store."""
+
         def once() -> T:
             path = self.path
             if path != self.published and not self.store.system.exists(path):
-                path = self.published  # copied since, to where all look
+                path = self.published  # copied to the output meanwhile
             with self.store.system.open(path, "rb") as opened:
                 return read(opened)
 
         try:
-            return attempt(once, self.url, store=self.store)
+            return call_with_retries(once, self.url, store=self.store)
         except (OSError, pa.ArrowException) as error:
             cause = error.__cause__ or error
-            if passes(cause):
+            if is_transient(cause):
                 raise
             if isinstance(cause, FileNotFoundError):
-                raise ReadError(self.url, GONE) from error
-            raise ReadError(self.url, f"is damaged ({said(cause, self.store.options)})") from error
+                raise ReadError(self.url, REPLACED) from error
+            raise ReadError(
+                self.url, f"is damaged ({describe_error(cause, self.store.options)})"
+            ) from error
 
-    def table(self, columns: Sequence[str] | None) -> pa.Table:
-        """Some columns of Parquet, their checksums compared, and of the names of folders."""
+    def read_table(self, columns: Sequence[str] | None) -> pa.Table:
+        """Read Parquet columns with verified page checksums, and the columns of folder names."""
         keys = {name: value for name, value in self.keys if columns is None or name in columns}
         names = None if columns is None else [name for name in columns if name not in keys]
-        table = self._read(
+        table = self._read_retrying(
             lambda opened: parquet.read_table(
                 opened,
                 columns=names,
                 use_threads=False,
-                use_pandas_metadata=True,  # the index, too
+                use_pandas_metadata=True,  # includes the index columns
                 page_checksum_verification=True,
             )
         )
@@ -100,26 +104,28 @@ class PartFile:
             table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
         return table
 
-    def schema(self) -> pa.Schema:
-        """Columns and types of a part that are not recorded; of Parquet, from its footer."""
-        return self._read(_footer_schema)
+    def read_schema(self) -> pa.Schema:
+        """Read the schema of a Parquet part from its footer."""
+        return self._read_retrying(_read_footer_schema)
 
 
-def _footer_schema(opened: Any) -> pa.Schema:
-    """The schema of a Parquet file, with ``nullable`` for columns of numbers that lack values."""
+def _read_footer_schema(opened: Any) -> pa.Schema:
+    """Return the schema of a Parquet file; integers and booleans with nulls are ``nullable``."""
     metadata = parquet.read_metadata(opened)
     schema, start = metadata.schema.to_arrow_schema(), 0
     for place, field in enumerate(schema):
         if pa.types.is_integer(field.type) or pa.types.is_boolean(field.type):
             missing = any(
-                _lacks(metadata.row_group(n), start) for n in range(metadata.num_row_groups)
+                _may_have_nulls(metadata.row_group(n), start)
+                for n in range(metadata.num_row_groups)
             )
             schema = schema.set(place, field.with_nullable(missing))
         start += count_leaves(field.type)
     return schema
 
 
-def _lacks(group: Any, leaf: int) -> bool:
+def _may_have_nulls(group: Any, leaf: int) -> bool:
+    """Return whether a column of a row group may have nulls, by its statistics."""
     statistics = group.column(leaf).statistics
     known = statistics is not None and statistics.has_null_count
     return bool(group.num_rows) and not (known and statistics.null_count == 0)
@@ -127,12 +133,12 @@ def _lacks(group: Any, leaf: int) -> bool:
 
 @dataclass(frozen=True, repr=False)
 class FrameReader:
-    """Makes the frame of a part; Dask pushes the needed columns into it.
+    """Read a part as a dataframe; Dask passes the columns it needs.
 
     Parameters
     ----------
     like : pandas.DataFrame
-        No rows; the columns and types that hold the values of all parts.
+        Empty; its columns and types hold the values of all parts.
     """
 
     like: Any
@@ -141,35 +147,38 @@ class FrameReader:
         """Read a part."""
         like = self.like if columns is None else self.like[list(columns)]
         if file.format == "parquet":
-            table = file.table(columns)
+            table = file.read_table(columns)
         else:
-            data = file.data()
+            data = file.read_bytes()
             try:
-                table = _decoded(data, file)
+                table = _decode_table(data, file)
             except (ValueError, OverflowError, pa.ArrowException) as error:
-                raise ReadError(file.url, f"is not what was saved ({said(error)})") from error
+                raise ReadError(
+                    file.url, f"does not match its saved schema ({describe_error(error)})"
+                ) from error
             if columns is not None:
                 levels = [name for name in table.column_names if name not in self.like.columns]
                 table = table.select([*levels, *like.columns])
-        return fitted(to_frame(table), like, file.url)
+        return convert_frame(to_frame(table), like, file.url)
 
 
-def _decoded(data: bytes, file: PartFile) -> pa.Table:
+def _decode_table(data: bytes, file: PartFile) -> pa.Table:
+    """Return the Arrow table of an Avro, JSON lines, or CSV part."""
     if file.format == "avro":
         return read_avro(data)
-    schema = restored_schema(file.part.schema)
+    schema = deserialize_schema(file.part.schema)
     if file.format == "jsonl":
         return from_json_lines(data, schema)
     return from_csv(data, schema, "\t" if file.format == "tsv" else ",")
 
 
 def read_records(file: PartFile) -> list[Any]:
-    """The items of a part of a bag."""
+    """Read the items of a part of a bag."""
     if file.format == "parquet":
-        return list(file.table(None).to_pylist())
-    data = file.data()
+        return list(file.read_table(None).to_pylist())
+    data = file.read_bytes()
     if file.format == "avro":
         return list(read_avro(data).to_pylist())
-    # Not splitlines: JSON may hold other ends of lines as they are.
+    # Not splitlines, which also splits at line separators within JSON strings.
     lines = data.decode().split("\n")[:-1]
     return lines if file.format == "text" else [json.loads(line) for line in lines]

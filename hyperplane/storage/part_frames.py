@@ -1,6 +1,6 @@
-"""Arrow tables as pandas frames, without the loss that ``Table.to_pandas`` has.
+"""Convert Arrow tables to pandas without the losses of ``Table.to_pandas``.
 
-It makes floats of whole numbers where values are missing, and fails on types of Arrow that pandas
+That method converts integers with missing values to floats, and fails for Arrow types that pandas
 cannot parse from their names.
 """
 
@@ -15,81 +15,81 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import pandas as pd
 
-_PANDAS = b"pandas"
-#: What Dask calls an index without a name.
-_OF_DASK = "__null_dask_index__"
+_PANDAS_KEY = b"pandas"
+#: Dask's column name of an index without a name.
+_DASK_INDEX = "__null_dask_index__"
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """A table as a pandas frame with the types, names and index that its pandas metadata has.
+    """Convert a table to pandas with the dtypes, names, and index of its pandas metadata.
 
-    Whole numbers and truth values keep their values where some are missing: in a column of Python
-    objects, or in ``Int64`` and ``boolean``.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        With or without the metadata of pandas.
+    Integers and booleans keep their values if some are missing: as Python objects, or as ``Int64``
+    and ``boolean``.
 
     Examples
     --------
     >>> to_frame(pa.table({"n": [2**53 + 1, None]}))["n"].to_list()
     [9007199254740993, <NA>]
     """
-    return _frame(table, [column.null_count > 0 for column in table.columns])
+    return _build_frame(table, [column.null_count > 0 for column in table.columns])
 
 
 def empty_frame(schema: pa.Schema) -> pd.DataFrame:
-    """No rows; the columns and types of a table of which ``nullable`` says what values lack."""
-    return _frame(schema.empty_table(), [field.nullable for field in schema])
+    """Return an empty dataframe of a schema; ``nullable`` fields count as having nulls."""
+    return _build_frame(schema.empty_table(), [field.nullable for field in schema])
 
 
-def _frame(table: pa.Table, nullable: Sequence[bool]) -> pd.DataFrame:
+def _build_frame(table: pa.Table, nullable: Sequence[bool]) -> pd.DataFrame:
+    """Convert a table; ``nullable`` says for each column whether values may be missing."""
     import pandas as pd
 
-    details = _details(table.schema)
+    details = _pandas_metadata(table.schema)
     types = {one["field_name"]: one for one in details.get("columns", ())}
     levels = [one for one in details.get("index_columns", ()) if isinstance(one, str)]
     made = {
-        name: _column(column, types.get(name), missing)
+        name: _convert_column(column, types.get(name), missing)
         for name, column, missing in zip(table.column_names, table.columns, nullable, strict=True)
     }
-    labels = _labels(table.schema, set(levels))
+    labels = _column_labels(table.schema, set(levels))
     names = [name for name in table.column_names if name not in levels]
-    index = _index(details, {name: made[name] for name in levels if name in made}, table.num_rows)
+    index = _build_index(
+        details, {name: made[name] for name in levels if name in made}, table.num_rows
+    )
     frame = pd.DataFrame(dict(enumerate(made[name] for name in names)), index=range(table.num_rows))
     frame.columns, frame.index = labels, index
     return frame
 
 
-def _details(schema: pa.Schema) -> Mapping[str, Any]:
+def _pandas_metadata(schema: pa.Schema) -> Mapping[str, Any]:
+    """Return the pandas metadata of a schema; empty if it has none."""
     try:
-        found = json.loads((schema.metadata or {}).get(_PANDAS, b"{}"))
+        found = json.loads((schema.metadata or {}).get(_PANDAS_KEY, b"{}"))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _labels(schema: pa.Schema, levels: set[str]) -> Any:
-    """The names of the columns, which pandas may have had as numbers."""
+def _column_labels(schema: pa.Schema, levels: set[str]) -> Any:
+    """Return the column names, which pandas may have had as numbers."""
     import pandas as pd
 
     plain = pa.schema([(one.name, pa.null()) for one in schema if one.name not in levels])
-    details = dict(_details(schema))
+    details = dict(_pandas_metadata(schema))
     if not details:
         return pd.Index(plain.names, dtype="str")
     details["columns"] = [one for one in details["columns"] if one["field_name"] not in levels]
     details["columns"] = [{**one, "numpy_type": "object"} for one in details["columns"]]
     details["index_columns"] = []
-    named = plain.with_metadata({_PANDAS: json.dumps(details).encode()})
+    named = plain.with_metadata({_PANDAS_KEY: json.dumps(details).encode()})
     return named.empty_table().to_pandas().columns
 
 
-def _index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: int) -> Any:
+def _build_index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: int) -> Any:
+    """Return the index from its columns or from its recorded range."""
     import pandas as pd
 
     names = {one["field_name"]: one["name"] for one in details.get("columns", ())}
-    names[_OF_DASK] = None
+    names[_DASK_INDEX] = None
     if len(levels) == 1:
         ((name, values),) = levels.items()
         return pd.Index(values).rename(names.get(name, name))
@@ -99,16 +99,16 @@ def _index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: int) -> 
         )
     for one in details.get("index_columns", ()):
         if isinstance(one, dict) and one.get("kind") == "range":
-            held = range(one["start"], one["stop"], one["step"])
-            # Of a whole file; of some of its rows, or of a part without them, it is not known.
-            if len(held) == rows:
-                return pd.RangeIndex(held, name=one["name"])
+            index = range(one["start"], one["stop"], one["step"])
+            # The recorded range only fits all rows of a file.
+            if len(index) == rows:
+                return pd.RangeIndex(index, name=one["name"])
             return pd.RangeIndex(rows, name=one["name"])
     return pd.RangeIndex(rows)
 
 
-def _column(column: pa.ChunkedArray, entry: Any, missing: bool) -> Any:
-    """One column as an array of pandas or NumPy."""
+def _convert_column(column: pa.ChunkedArray, entry: Any, missing: bool) -> Any:
+    """Convert one column to a pandas or NumPy array."""
     import numpy as np
     import pandas as pd
 
@@ -118,38 +118,38 @@ def _column(column: pa.ChunkedArray, entry: Any, missing: bool) -> Any:
         arrow: Any = pd.ArrowDtype(kind)
         return arrow.__from_arrow__(column)
     if pa.types.is_dictionary(kind):
-        return _categories(column)
-    if wanted == "object" or nested or _as_objects(kind):
-        if nested and _is_regular(column):
+        return _convert_categories(column)
+    if wanted == "object" or nested or _is_object_type(kind):
+        if nested and _is_numeric_list(column):
             return column.to_pandas()
         values = np.empty(len(column), dtype=object)
         values[:] = column.to_pylist()
-        return pd.Series(values, dtype=object)  # of an array alone pandas would make text
-    dtype = _extension(wanted, kind)
+        return pd.Series(values, dtype=object)  # without dtype pandas would infer text
+    dtype = _extension_dtype(wanted, kind)
     if dtype is None and missing and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        dtype = _nullable(kind)
+        dtype = _nullable_dtype(kind)
     if dtype is None and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         dtype = pd.StringDtype(na_value=np.nan)
     return column.to_pandas() if dtype is None else dtype.__from_arrow__(column)
 
 
-def _categories(column: pa.ChunkedArray) -> Any:
-    """Categories whose words have a type also where there are none."""
+def _convert_categories(column: pa.ChunkedArray) -> Any:
+    """Convert a categorical column; its categories keep their dtype even if there are none."""
     import numpy as np
     import pandas as pd
 
-    made, words = column.to_pandas().array, column.type.value_type
-    if pa.types.is_string(words) or pa.types.is_large_string(words):
-        held = pd.Index(made.categories, dtype=pd.StringDtype(na_value=np.nan))
-    elif len(made.categories) or pa.types.is_null(words):
+    made, category_type = column.to_pandas().array, column.type.value_type
+    if pa.types.is_string(category_type) or pa.types.is_large_string(category_type):
+        categories = pd.Index(made.categories, dtype=pd.StringDtype(na_value=np.nan))
+    elif len(made.categories) or pa.types.is_null(category_type):
         return made
     else:
-        held = pd.Index(pa.chunked_array([], words).to_pandas())
-    return pd.Categorical.from_codes(made.codes, held, ordered=made.ordered)
+        categories = pd.Index(pa.chunked_array([], category_type).to_pandas())
+    return pd.Categorical.from_codes(made.codes, categories, ordered=made.ordered)
 
 
-def _extension(wanted: str, kind: pa.DataType) -> Any:
-    """The extension type of pandas that a column had, if it is one that takes these values."""
+def _extension_dtype(wanted: str, kind: pa.DataType) -> Any:
+    """Return the extension dtype that a column had in pandas, if it fits the Arrow type."""
     import pandas as pd
 
     try:
@@ -168,15 +168,16 @@ def _extension(wanted: str, kind: pa.DataType) -> Any:
     return None
 
 
-def _nullable(kind: pa.DataType) -> Any:
+def _nullable_dtype(kind: pa.DataType) -> Any:
+    """Return the pandas dtype of integers or booleans with missing values."""
     import pandas as pd
 
     name = "boolean" if pa.types.is_boolean(kind) else str(kind).title().replace("Ui", "UI")
     return pd.api.types.pandas_dtype(name)
 
 
-def _as_objects(kind: pa.DataType) -> bool:
-    """Types for which pandas has objects of Python only."""
+def _is_object_type(kind: pa.DataType) -> bool:
+    """Return whether pandas can only hold a type as Python objects."""
     return bool(
         pa.types.is_date(kind)
         or pa.types.is_time(kind)
@@ -187,8 +188,8 @@ def _as_objects(kind: pa.DataType) -> bool:
     )
 
 
-def _is_regular(column: pa.ChunkedArray) -> bool:
-    """Whether all are lists of numbers without missing ones, which arrays of NumPy hold."""
+def _is_numeric_list(column: pa.ChunkedArray) -> bool:
+    """Return whether all values are lists of numbers without nulls, which fit NumPy arrays."""
     kind = column.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         return False

@@ -1,8 +1,8 @@
-"""The types of parts: recorded where they are written, unified where they are loaded.
+"""Record the schema of each part when it is written, and unify them when parts are loaded.
 
-Parts of one folder may have different types: a shard without missing values, rows that were
-appended later. The types of a loaded collection hold the values of all parts, and each part is
-converted to them without loss or with an error that names the value.
+Parts of one folder may have different types, for example if only some have missing values. A
+loaded collection has types that hold the values of all parts. Each part is converted to them
+without loss, or with an error that names the value.
 """
 
 from __future__ import annotations
@@ -14,48 +14,44 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import ReadError
 from hyperplane.storage.part_frames import empty_frame
-from hyperplane.storage.plain import shortened
 from hyperplane.storage.text_columns import value_type
+from hyperplane.storage.text_formats import shorten
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: In the metadata of a field, the categories of an ordered column.
+#: Key of the field metadata that holds the categories of an ordered column.
 _CATEGORIES = b"hyperplane.categories"
-_PANDAS = b"pandas"
+_PANDAS_KEY = b"pandas"
 
 
-def recorded_schema(table: pa.Table) -> str:
-    """The schema of a table as text, with ``nullable`` for columns that lack values.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        As it is written.
-    """
-    found = []
+def serialize_schema(table: pa.Table) -> str:
+    """Return the schema of a table as text, with ``nullable`` set for columns that have nulls."""
+    fields = []
     for field, column in zip(table.schema, table.columns, strict=True):
         kept = field.with_nullable(column.null_count > 0 or pa.types.is_null(field.type))
         if pa.types.is_dictionary(field.type) and field.type.ordered and column.num_chunks:
-            # Of a part without rows, or with few words, Parquet does not give all of them back.
-            words = pa.table({"words": column.chunk(0).dictionary})
-            kept = kept.with_metadata({_CATEGORIES: _bytes(words)})
-        found.append(kept)
-    schema = pa.schema(found, _details(table.schema.metadata or {}))
+            # Parquet restores only the categories that occur in a part.
+            categories = pa.table({"words": column.chunk(0).dictionary})
+            kept = kept.with_metadata({_CATEGORIES: _to_ipc_bytes(categories)})
+        fields.append(kept)
+    schema = pa.schema(fields, _strip_versions(table.schema.metadata or {}))
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
-def _bytes(table: pa.Table) -> bytes:
+def _to_ipc_bytes(table: pa.Table) -> bytes:
+    """Return a table in the Arrow IPC format."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)
     return bytes(out.getvalue())
 
 
-def _words(field: pa.Field) -> Any:
-    """The words of an ordered column, where they are recorded."""
+def _read_categories(field: pa.Field) -> Any:
+    """Return the recorded categories of an ordered column; None if there are none."""
     import pandas as pd
 
     found = (field.metadata or {}).get(_CATEGORIES)
@@ -64,41 +60,43 @@ def _words(field: pa.Field) -> Any:
     return pd.Index(pa.ipc.open_stream(found).read_all().column(0).to_pandas())
 
 
-def _details(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Metadata without the versions of libraries, after whose upgrade the types are the same."""
-    if _PANDAS not in metadata:
+def _strip_versions(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return metadata without library versions, so that an upgrade does not change the schema."""
+    if _PANDAS_KEY not in metadata:
         return dict(metadata)
-    details = json.loads(metadata[_PANDAS])
+    details = json.loads(metadata[_PANDAS_KEY])
     kept = {name: one for name, one in details.items() if name not in ("creator", "pandas_version")}
-    return {**metadata, _PANDAS: json.dumps(kept).encode()}
+    return {**metadata, _PANDAS_KEY: json.dumps(kept).encode()}
 
 
-def restored_schema(text: str) -> pa.Schema:
-    """The schema that :func:`recorded_schema` has made text of."""
+def deserialize_schema(text: str) -> pa.Schema:
+    """Return the schema that :func:`serialize_schema` has serialized."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
-def unified(schemas: Sequence[pa.Schema], rows: Sequence[int | None], urls: Sequence[str]) -> Any:
-    """A frame without rows, of the columns and types that hold the values of all parts.
+def unify_schemas(
+    schemas: Sequence[pa.Schema], rows: Sequence[int | None], urls: Sequence[str]
+) -> Any:
+    """Return an empty dataframe with columns and types that hold the values of all parts.
 
     Parameters
     ----------
     schemas : sequence of pyarrow.Schema
         Of each part; at least one.
     rows : sequence of int or None
-        Rows of each part, where they are known: the types of a part without rows do not count.
+        Rows of each part if known; types of empty parts are ignored.
     urls : sequence of str
-        Of each part, for errors.
+        Of each part, for messages.
 
     Raises
     ------
     ReadError
-        When a part has other columns than the first one.
+        If a part has other columns than the first one.
 
     Examples
     --------
     >>> schemas = [pa.schema([pa.field("n", one, False)]) for one in (pa.int64(), pa.float64())]
-    >>> unified(schemas, [1, 1], ["a", "b"]).dtypes.to_dict()
+    >>> unify_schemas(schemas, [1, 1], ["a", "b"]).dtypes.to_dict()
     {'n': dtype('float64')}
     """
     shapes: dict[bytes, tuple[pa.Schema, Any, str]] = {}
@@ -115,8 +113,8 @@ def unified(schemas: Sequence[pa.Schema], rows: Sequence[int | None], urls: Sequ
     made = first[1].copy()
     for place, label in enumerate(made.columns):
         dtypes = [frame[label].dtype for _, frame, _ in counted]
-        fields = [_field(schema, label) for schema, _, _ in counted]
-        made.isetitem(place, _empty(_common(dtypes, fields), made.index))
+        fields = [_schema_field(schema, label) for schema, _, _ in counted]
+        made.isetitem(place, _empty_column(_common_dtype(dtypes, fields), made.index))
     if len(counted) > 1 and any(
         frame.index.nlevels != made.index.nlevels for _, frame, _ in counted
     ):
@@ -125,59 +123,64 @@ def unified(schemas: Sequence[pa.Schema], rows: Sequence[int | None], urls: Sequ
 
 
 def _check_columns(frame: Any, like: Any, url: str, other: str) -> None:
+    """Raise ReadError if a part has not the columns of another one."""
     gone = [name for name in like.columns if name not in frame.columns]
     more = [name for name in frame.columns if name not in like.columns]
     if gone or more:
         said = " and ".join(
             f"{what} {', '.join(map(repr, names[:3]))}{', ...' * (len(names) > 3)}"
-            for names, what in ((gone, "lacks the columns"), (more, "has also the columns"))
+            for names, what in ((gone, "lacks the columns"), (more, "has the additional columns"))
             if names
         )
         raise ReadError(
             url,
-            f"{said}, compared with {other}; save parts with the same columns, or read the files "
-            "with hyperplane.dataframe.read(..., schema='union')",
+            f"{said} compared with {other}; save all parts with the same columns, or read the "
+            "files with hyperplane.dataframe.read(..., schema='union')",
         )
 
 
-def _field(schema: pa.Schema, label: Any) -> pa.Field:
+def _schema_field(schema: pa.Schema, label: Any) -> pa.Field:
+    """Return the field of a column; one of type null if the schema lacks it."""
     place = schema.get_field_index(str(label))
     return schema.field(place) if place >= 0 else pa.field(str(label), pa.null())
 
 
-def _empty(dtype: Any, index: pd.Index) -> Any:
+def _empty_column(dtype: Any, index: pd.Index) -> Any:
+    """Return an empty column of a dtype."""
     import pandas as pd
 
     return pd.Series(pd.Series([], dtype=dtype).array, index=index)
 
 
-def _common(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
-    """The type of pandas that holds the values of columns of several types."""
+def _common_dtype(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
+    """Return the pandas dtype that holds the values of columns of several types."""
     import numpy as np
     import pandas as pd
 
-    held = [
+    typed = [
         (dtype, field)
         for dtype, field in zip(dtypes, fields, strict=True)
         if not pa.types.is_null(value_type(field.type))
     ]
-    nothing = len(held) < len(dtypes)
-    if not held:
+    has_nulls_only = len(typed) < len(dtypes)
+    if not typed:
         return dtypes[0]
-    if all(isinstance(dtype, pd.CategoricalDtype) for dtype, _ in held) and _alike(held):
-        words = _words(held[0][1])
-        return held[0][0] if words is None else pd.CategoricalDtype(words, ordered=True)
+    if all(
+        isinstance(dtype, pd.CategoricalDtype) for dtype, _ in typed
+    ) and _can_combine_categories(typed):
+        categories = _read_categories(typed[0][1])
+        return typed[0][0] if categories is None else pd.CategoricalDtype(categories, ordered=True)
     kinds = [
         dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-        for dtype, _ in held
+        for dtype, _ in typed
     ]
     truth = {pd.api.types.is_bool_dtype(kind) for kind in kinds}
     if len(truth) > 1:
         return np.dtype(object)  # pandas makes 1 of True beside Int64
     found = pd.concat([pd.Series([], dtype=kind) for kind in kinds]).dtype
-    if nothing and isinstance(found, pd.IntervalDtype):
-        return np.dtype(object)  # of which those of whole numbers have no missing value
-    if nothing and found.kind in "iub" and isinstance(found, np.dtype):
+    if has_nulls_only and isinstance(found, pd.IntervalDtype):
+        return np.dtype(object)  # intervals of integers have no missing value
+    if has_nulls_only and found.kind in "iub" and isinstance(found, np.dtype):
         name = str(found).replace("bool", "boolean")
         return pd.api.types.pandas_dtype(
             name if name == "boolean" else name.title().replace("Ui", "UI")
@@ -185,49 +188,44 @@ def _common(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
     return found
 
 
-def _alike(held: Sequence[tuple[Any, pa.Field]]) -> bool:
-    """Whether columns of categories can be put together as such, with the order that they have."""
-    if len({field.type.value_type for _, field in held}) > 1:
+def _can_combine_categories(typed: Sequence[tuple[Any, pa.Field]]) -> bool:
+    """Return whether categorical columns can be combined and keep their order."""
+    if len({field.type.value_type for _, field in typed}) > 1:
         return False
-    if not any(field.type.ordered for _, field in held):
+    if not any(field.type.ordered for _, field in typed):
         return True
-    orders = {(field.metadata or {}).get(_CATEGORIES) for _, field in held}
-    return len(held) == 1 or (len(orders) == 1 and None not in orders)
+    orders = {(field.metadata or {}).get(_CATEGORIES) for _, field in typed}
+    return len(typed) == 1 or (len(orders) == 1 and None not in orders)
 
 
-def fitted(frame: Any, like: Any, url: str) -> Any:
-    """A part with the columns and types of the collection.
+def convert_frame(frame: Any, like: Any, url: str) -> Any:
+    """Return a part with the columns and types of the collection.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The part.
-    like : pandas.DataFrame
-        What :func:`unified` made; some of its columns perhaps.
-    url : str
-        The part, for errors.
+    ``like`` is the result of :func:`unify_schemas`, or some columns of it.
 
     Raises
     ------
     ReadError
-        When a column is not there, or a value does not fit its type without loss.
+        If a column is missing, or a value does not fit its type without loss.
     """
     _check_columns(frame, like, url, "the other parts")
     made = frame if list(frame.columns) == list(like.columns) else frame[list(like.columns)]
     for place, (name, dtype) in enumerate(like.dtypes.items()):
         column = made.iloc[:, place]
-        if _is_like(column.dtype, dtype):
+        if _has_dtype(column.dtype, dtype):
             continue
         if made is frame:
             made = frame.copy(deep=False)
-        made.isetitem(place, _converted(column, dtype, name, url))
+        made.isetitem(place, _convert_column(column, dtype, name, url))
     if like.index.nlevels != made.index.nlevels:
-        raise ReadError(url, "has an index of other levels than the other parts; save it again")
+        raise ReadError(
+            url, "has another number of index levels than the other parts; save it again"
+        )
     return made
 
 
-def _is_like(had: Any, dtype: Any) -> bool:
-    """Whether a column has the type already; of categories, that of the words."""
+def _has_dtype(had: Any, dtype: Any) -> bool:
+    """Return whether a column already has a dtype; of categories only their dtype is compared."""
     import pandas as pd
 
     if isinstance(had, pd.CategoricalDtype) and isinstance(dtype, pd.CategoricalDtype):
@@ -237,7 +235,8 @@ def _is_like(had: Any, dtype: Any) -> bool:
     return bool(had == dtype)
 
 
-def _converted(column: Any, dtype: Any, name: Any, url: str) -> Any:
+def _convert_column(column: Any, dtype: Any, name: Any, url: str) -> Any:
+    """Convert a column of a part without loss, or raise ReadError."""
     import numpy as np
     import pandas as pd
 
@@ -246,28 +245,28 @@ def _converted(column: Any, dtype: Any, name: Any, url: str) -> Any:
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype if len(column) else object)
     if isinstance(dtype, pd.CategoricalDtype):
-        words = pd.Index(column.dropna().unique(), dtype=dtype.categories.dtype)
-        return column.astype(pd.CategoricalDtype(words, ordered=dtype.ordered))
+        categories = pd.Index(column.dropna().unique(), dtype=dtype.categories.dtype)
+        return column.astype(pd.CategoricalDtype(categories, ordered=dtype.ordered))
     if not len(column):
-        return pd.Series(_empty(dtype, column.index), index=column.index)
-    had = column.astype(object)
+        return pd.Series(_empty_column(dtype, column.index), index=column.index)
+    originals = column.astype(object)
     if dtype == np.dtype(object):
-        return had
+        return originals
     try:
         with np.errstate(all="raise"):
-            made = column.astype(dtype)
+            made = cast_column(column, dtype)
     except (ArithmeticError, TypeError, ValueError) as error:
-        bad = next((value for value in had if not _fits(value, dtype)), None)
-        raise _misfit(url, name, bad, dtype) from error
-    if not _surely_exact(column.dtype, dtype):
-        for value, other in zip(had, made.astype(object), strict=True):
-            if not _same(value, other):
-                raise _misfit(url, name, value, dtype)
+        bad = next((value for value in originals if not _is_castable(value, dtype)), None)
+        raise _misfit_error(url, name, bad, dtype) from error
+    if not _is_exact_cast(column.dtype, dtype):
+        for value, other in zip(originals, made.astype(object), strict=True):
+            if not _is_equal(value, other):
+                raise _misfit_error(url, name, value, dtype)
     return made
 
 
-def _surely_exact(had: Any, dtype: Any) -> bool:
-    """Whether NumPy holds every value of one type in the other."""
+def _is_exact_cast(had: Any, dtype: Any) -> bool:
+    """Return whether NumPy converts every value between two dtypes exactly."""
     import numpy as np
 
     if not (isinstance(had, np.dtype) and isinstance(dtype, np.dtype)):
@@ -275,23 +274,25 @@ def _surely_exact(had: Any, dtype: Any) -> bool:
     return np.can_cast(had, dtype, "safe") and not (had.kind in "iu" and had.itemsize == 8)
 
 
-def _same(value: Any, other: Any) -> bool:
+def _is_equal(value: Any, other: Any) -> bool:
+    """Return whether two values are equal; missing values are equal to each other."""
     import numpy as np
     import pandas as pd
 
     value, other = (one.tolist() if isinstance(one, np.ndarray) else one for one in (value, other))
     if isinstance(value, list):
         alike = isinstance(other, list) and len(value) == len(other)
-        return alike and all(map(_same, value, other))
+        return alike and all(map(_is_equal, value, other))
     if isinstance(value, dict):
         alike = isinstance(other, dict) and value.keys() == other.keys()
-        return alike and all(_same(one, other[name]) for name, one in value.items())
+        return alike and all(_is_equal(one, other[name]) for name, one in value.items())
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return bool(pd.isna(other))
     return bool(value == other)
 
 
-def _fits(value: Any, dtype: Any) -> bool:
+def _is_castable(value: Any, dtype: Any) -> bool:
+    """Return whether a value can be converted to a dtype."""
     import pandas as pd
 
     try:
@@ -301,9 +302,10 @@ def _fits(value: Any, dtype: Any) -> bool:
     return True
 
 
-def _misfit(url: str, name: Any, value: Any, dtype: Any) -> ReadError:
+def _misfit_error(url: str, name: Any, value: Any, dtype: Any) -> ReadError:
+    """Return the error of a value that does not fit a dtype."""
     return ReadError(
         url,
-        f"column {name!r} holds {shortened(value)}, which does not fit {dtype}, the type that the "
-        "parts have in common; save them with one type, as with df.astype",
+        f"column {name!r} holds {shorten(value)}, which does not fit {dtype}, the common type of "
+        "the parts; save all parts with one type, for example with df.astype",
     )

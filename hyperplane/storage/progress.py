@@ -1,4 +1,4 @@
-"""Tasks with a bar, when they take long and somebody looks."""
+"""Compute tasks with a progress bar."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from dask import threaded
 from dask.base import get_scheduler
 from dask.callbacks import Callback
 
-from hyperplane.collections.in_use import active_client
+from hyperplane.collections.active_cluster import get_active_client
 
-#: Seconds after which a bar appears.
-AFTER = 2.0
+#: Seconds before the bar appears.
+BAR_DELAY = 2.0
 
 
-def run(tasks: Sequence[Any], what: str) -> list[Any]:
-    """The results of tasks of one graph, in their order.
+def compute_with_progress(tasks: Sequence[Any], what: str) -> list[Any]:
+    """Compute tasks of one graph and return their results in order.
 
-    When one fails, the others are not waited for.
+    When one task fails, the others are not waited for.
     """
     if not tasks:
         return []
-    client = active_client()
-    # One graph holds all tasks; to compute them as so many objects would merge it with itself.
+    client = get_active_client()
+    # All tasks share one graph; computing them as separate objects would merge it repeatedly.
     graph, keys = tasks[0].dask, [task.key for task in tasks]
-    with bar(what, len(tasks)) as advance:
+    with show_progress(what, len(tasks)) as advance:
         if client is None:
             get = get_scheduler() or threaded.get
-            with _Counter(set(keys), advance):
+            with _TaskCounter(set(keys), advance):
                 return list(get(graph, keys))
         from distributed import as_completed
 
@@ -47,7 +47,9 @@ def run(tasks: Sequence[Any], what: str) -> list[Any]:
         return results
 
 
-class _Counter(Callback):
+class _TaskCounter(Callback):
+    """Call ``advance`` for each finished task among the given keys."""
+
     def __init__(self, keys: set[Any], advance: Any) -> None:
         def posttask(key: Any, *rest: object) -> None:
             if key in keys:
@@ -57,8 +59,8 @@ class _Counter(Callback):
 
 
 @contextmanager
-def bar(what: str, total: int) -> Iterator[Any]:
-    """A way to count, shown on a terminal or in a notebook once it takes long."""
+def show_progress(what: str, total: int) -> Iterator[Any]:
+    """Yield a function that advances a bar, shown on a terminal or in a notebook after a delay."""
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda: None
         return
@@ -70,12 +72,12 @@ def bar(what: str, total: int) -> Iterator[Any]:
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     task = progress.add_task(what, total=total)
-    begin = threading.Timer(AFTER, progress.start)
+    begin = threading.Timer(BAR_DELAY, progress.start)
     begin.daemon = True
     begin.start()
     try:
         yield lambda: progress.advance(task)
     finally:
         begin.cancel()
-        begin.join()  # a bar that starts just now would stay after it is stopped
+        begin.join()  # a bar that starts concurrently would remain after stop()
         progress.stop()

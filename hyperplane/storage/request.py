@@ -1,4 +1,4 @@
-"""What a call of ``save`` asks for, checked whole."""
+"""Validate the arguments of ``save``."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeGuard, get_args
 
 from hyperplane.errors import Fault, check
-from hyperplane.storage.formats import FILES, PARTS, SUFFIXES, kind_of
-from hyperplane.storage.objects import object_faults
-from hyperplane.storage.target import Target, place_faults
+from hyperplane.storage.formats import FILE_FORMATS, PART_FORMATS, SUFFIXES, detect_kind
+from hyperplane.storage.object_checks import object_faults
+from hyperplane.storage.target import Target, location_faults
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Mode = Literal["error", "overwrite", "append", "skip"]
 
 
 @dataclass(frozen=True)
-class Request:
-    """What to save where, and how.
+class SaveRequest:
+    """The validated arguments of one save.
 
     Parameters
     ----------
     target : Target
-        Where.
+        Where to save.
     kind, format : str
-        What it is, and in what form it is written.
+        Kind of the object, and format to write.
     mode : {"error", "overwrite", "append", "skip"}
-        What to do when there is something else already.
+        What to do if something else is saved there.
     shard : (int, int) or None
-        Which shard this is, and of how many.
+        Index of the shard and number of shards.
     run : str
-        The run that the shard is of; empty when there is only one.
+        Name of the run that the shard belongs to; may be empty.
     """
 
     target: Target
@@ -44,88 +44,94 @@ class Request:
 
     @property
     def suffix(self) -> str:
-        """What the name ends in."""
-        return suffix_of(self.target)
+        """Suffix of the target's name."""
+        return target_suffix(self.target)
 
     @property
     def in_parts(self) -> bool:
-        """Whether it becomes a folder of parts, and not one file."""
-        return self.kind in PARTS or self.shard is not None
+        """Whether the object is saved as a folder of parts instead of one file."""
+        return self.kind in PART_FORMATS or self.shard is not None
 
 
-def suffix_of(target: Target) -> str:
-    """What a name ends in, in small letters."""
+def target_suffix(target: Target) -> str:
+    """Return the suffix of a target's name in lower case."""
     return PurePosixPath(target.path).suffix.lower()
 
 
-def understood(
+def parse_request(
     obj: Any,
     target: Target,
     format: str | None,  # noqa: A002
     mode: Any,
     shard: Any,
     run: str | None = None,
-) -> Request:
-    """A request, or all that is wrong with it.
+) -> SaveRequest:
+    """Return a validated request.
 
     Raises
     ------
     RequestError
         With every fault.
     """
-    kind = kind_of(obj)
-    faults = [*object_faults(obj, kind), *place_faults(target)]
+    kind = detect_kind(obj)
+    faults = [*object_faults(obj, kind), *location_faults(target)]
     if not isinstance(mode, str) or mode not in get_args(Mode):
         faults.append(Fault("mode", repr(mode)[:80], "one of " + ", ".join(get_args(Mode))))
         mode = "error"
     if format is not None and not (isinstance(format, str) and format):
-        faults.append(Fault("format", repr(format)[:80], "the name of a format, as text"))
+        faults.append(Fault("format", repr(format)[:80], "the name of a format, as a string"))
         format = None  # noqa: A001
     if shard is not None and not is_shard(shard):
-        allowed = "(index, count) with 0 <= index < count, as hyperplane.shard() gives it"
+        allowed = "(index, count) with 0 <= index < count, as hyperplane.shard() returns it"
         faults.append(Fault("shard", repr(shard), allowed))
     if run is not None and not (isinstance(run, str) and _RUN.fullmatch(run)):
-        faults.append(Fault("run", repr(run), "a name of letters, digits and . _ -"))
+        faults.append(Fault("run", repr(run), "a name of up to 64 letters, digits and . _ -"))
     if run is not None and shard is None and mode != "append":
-        faults.append(Fault("run", repr(run), "only with shard, or with mode='append'"))
+        faults.append(Fault("run", repr(run), "None, except with shard= or mode='append'"))
     if shard is not None and mode == "overwrite" and run is None:
-        allowed = "a name that all shards of this run share, when they replace those of another"
-        advice = "a job's own id will do; hyperplane.shard() does not know it"
+        allowed = "a name shared by all shards of this run, as they replace those of another run"
+        advice = "pass for example the id of the job"
         faults.append(Fault("run", "None", allowed, advice))
     if shard is not None and mode == "append":
-        faults.append(Fault("mode", "'append'", "not with shard", "save to a URL of its own"))
+        faults.append(Fault("mode", "'append'", "another mode with shard=", "save to another URL"))
     if kind == "series":
         faults.append(Fault("obj", "a Dask series", "a dataframe", "write series.to_frame()"))
-    if kind == "text" and len(obj) < 4096 and "\n" not in obj and _names_a_file(obj):
-        advice = f"for the file write pathlib.Path({obj!r}), for the text itself obj.encode()"
-        faults.append(Fault("obj", repr(obj), "text that is not the name of a file here", advice))
-    many = kind in PARTS or (shard is not None and kind == "table")
-    known = PARTS["dataframe" if kind == "table" else kind] if many else FILES.get(kind, ())
+    if kind == "text" and len(obj) < 4096 and "\n" not in obj and _is_file_name(obj):
+        advice = f"to save the file, pass pathlib.Path({obj!r}); for the text itself, obj.encode()"
+        faults.append(Fault("obj", repr(obj), "text that is not the name of a local file", advice))
+    many = kind in PART_FORMATS or (shard is not None and kind == "table")
+    known = (
+        PART_FORMATS["dataframe" if kind == "table" else kind]
+        if many
+        else FILE_FORMATS.get(kind, ())
+    )
     if shard is not None and not many and kind not in ("series",):
         allowed = "a dataframe, table or bag"
-        faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "leave shard out"))
+        faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "omit shard="))
     if mode == "append" and not many:
-        advice = "use a Dask collection, or overwrite"
-        faults.append(Fault("mode", "'append'", "for folders of parts only", advice))
-    wanted = format or SUFFIXES.get(suffix_of(target), known[0] if many and known else "")
+        advice = "save a Dask collection, or pass mode='overwrite'"
+        faults.append(Fault("mode", "'append'", "another mode for a single file", advice))
+    wanted = format or SUFFIXES.get(target_suffix(target), known[0] if many and known else "")
     if kind == "bytes" and format is None:
         wanted = "bytes"
     if kind == "text" and wanted not in known:
         wanted = "text"
     if kind not in ("path", "array", "series") and wanted not in known:
-        asked = repr(format) if format else f"{target.name!r}, which ends in {suffix_of(target)!r}"
+        asked = (
+            repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
+        )
         near = difflib.get_close_matches(str(format or ""), known, 1)
-        advice = f"did you mean {near[0]!r}?" if near else "say it with format="
+        advice = f"did you mean {near[0]!r}?" if near else "pass format="
         endings = [end for end, name in SUFFIXES.items() if name in known]
         allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({', '.join(endings)})"
         faults.append(Fault("format" if format else "url", asked, allowed, advice))
     check(faults)
     of = None if shard is None else (shard[0], shard[1])
-    return Request(target, kind, wanted, mode, of, run or "")
+    return SaveRequest(target, kind, wanted, mode, of, run or "")
 
 
 def is_shard(shard: Any) -> TypeGuard[tuple[int, int]]:
-    """Whether it is the number of a shard and how many there are."""
+    """Return whether a value is an index of a shard and a number of shards."""
     return (
         isinstance(shard, tuple)
         and len(shard) == 2
@@ -134,7 +140,8 @@ def is_shard(shard: Any) -> TypeGuard[tuple[int, int]]:
     )
 
 
-def _names_a_file(text: str) -> bool:
+def _is_file_name(text: str) -> bool:
+    """Return whether a text is the name of an existing file."""
     try:
         return Path(text).is_file()
     except (OSError, ValueError):

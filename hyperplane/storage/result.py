@@ -1,4 +1,4 @@
-"""What a save did."""
+"""The result of a save."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from hyperplane.units import format_bytes, plural
 
 @dataclass(frozen=True)
 class SaveResult:
-    """What was saved.
+    """The result of :func:`hyperplane.save`.
 
     Parameters
     ----------
     url : str
-        Where; without what may be secret in it.
+        The saved output, without secrets.
     files : int
-        Files that hold it.
+        Files of the output.
     rows : int or None
-        Rows, records or elements in them; None where that means nothing.
+        Rows, records, or elements in them; None if they are not counted.
     nbytes : int
         Bytes of the files.
     written : int
-        Files among them that were written; the others were there with the same content.
+        Files that were written; the others existed with the same content.
     complete : bool
-        Whether all shards are there, so that others see it.
+        Whether all shards are saved, so that the output is visible.
     published : bool
-        Whether others see something else now, as also when files were only left out.
+        Whether the visible output has changed, for example by files that were removed.
     seconds : float
-        How long it took.
+        Duration of the save.
     """
 
     url: str
@@ -43,13 +43,13 @@ class SaveResult:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was written, or others see something else."""
+        """Whether files were written, or the visible output has changed."""
         return self.written > 0 or self.published
 
     def as_rows(self) -> list[tuple[str, str]]:
-        """Labels and texts."""
+        """Return labels and values for display."""
         rows = "" if self.rows is None else f"{self.rows:,} rows in "
-        how = "nothing was written: it was there already"
+        how = "nothing was written: the same content was already saved"
         if self.changed:
             how = f"{self.written:,} of them written in {self.seconds:.1f} s"
         found = [
@@ -58,7 +58,7 @@ class SaveResult:
             ("done", how),
         ]
         if not self.complete:
-            found.append(("waits", "for other shards; others see it when all are there"))
+            found.append(("waits", "for other shards; readers see the output when all are saved"))
         return found
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which faults of a store pass by themselves, and how long to wait for that."""
+"""Retry transient errors of stores, and translate lasting ones to errors with advice."""
 
 from __future__ import annotations
 
@@ -14,123 +14,132 @@ from typing import Any, TypeVar
 import tenacity
 
 from hyperplane.errors import HyperplaneError, StorageError
-from hyperplane.stores.contact import STARTING, StoreUnreachable, has_answered, waiting
-from hyperplane.stores.places import Store
-from hyperplane.stores.secrets import said
+from hyperplane.stores.locations import Store
+from hyperplane.stores.reachability import (
+    STARTUP_SECONDS,
+    StoreUnreachable,
+    has_answered,
+    monitor_request,
+)
+from hyperplane.stores.redaction import describe_error
 
 T = TypeVar("T")
-#: Seconds for all attempts together.
-BUDGET = 300.0
-#: The same for a store that refuses connections and has never answered this process.
-UNANSWERED = STARTING
-#: Seconds before the second attempt, and at most between two.
-FIRST, LONGEST = 0.25, 30.0
+#: Seconds after which no further attempt is made.
+RETRY_SECONDS = 300.0
+#: The same for a store that refuses connections and has not answered this process before.
+FIRST_CONTACT_SECONDS = STARTUP_SECONDS
+#: Seconds before the second attempt, and the longest wait between attempts.
+FIRST_WAIT, MAX_WAIT = 0.25, 30.0
 
-_PASSING_CODES = {408, 429, 500, 502, 503, 504}
-_PASSING_NAMES = {
+_TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
+_TRANSIENT_CODES = {
     "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling",
     "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "OperationAborted",
     "ConditionalRequestConflict",
 }  # fmt: skip
-_PASSING_ERRNO = {
+_TRANSIENT_ERRNO = {
     errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED, errno.EPIPE, errno.ETIMEDOUT,
     errno.EAGAIN, errno.EBUSY, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ESTALE,
     errno.EINTR,
 }  # fmt: skip
-#: Classes of libraries for connections that broke; some are no OSError.
-_BROKEN = {
+#: Exception classes of client libraries for broken connections; some are not OSErrors.
+_CONNECTION_ERRORS = {
     "ClientConnectionError", "ClientConnectorError", "ClientOSError", "ClientPayloadError",
     "ConnectionClosedError", "ConnectTimeoutError", "EndpointConnectionError", "ProxyError",
     "ProxyConnectionError", "ReadTimeoutError", "ServerDisconnectedError", "ServerTimeoutError",
     "HTTPClientError", "ResponseStreamingError", "IncompleteReadError",
 }  # fmt: skip
-#: In the text of an OSError that carries nothing else.
-_PASSING_TEXT = re.compile(
+#: Transient errors by the text of an OSError without further attributes.
+_TRANSIENT_TEXT = re.compile(
     r"too many requests|slow ?down|service ?unavailable|timed? ?out|connection (reset|aborted)|"
     r"internal (server )?error|temporarily unavailable|rate ?limit|reduce your request rate",
     re.IGNORECASE,
 )
 _FORBIDDEN = re.compile(r"\b(forbidden|access ?denied|unauthorized)\b", re.IGNORECASE)
 _ADVICE = {
-    errno.ENOSPC: "no space is left there; free some, or save elsewhere",
-    errno.EDQUOT: "the quota is used up; free some space, or save elsewhere",
-    errno.EFBIG: "the file is larger than this disk, or the limits of this process, allow",
-    errno.EACCES: "not allowed; check the rights of the folder, or the credentials",
-    errno.EPERM: "not allowed; check the rights of the folder, or the credentials",
-    errno.EROFS: "the disk is read-only; save elsewhere",
-    errno.ENOENT: "the bucket or folder is not there; create it, or check its name",
-    errno.ENOTDIR: "a part of the path is a file; save elsewhere",
+    errno.ENOSPC: "no space left on the disk; free some space, or save to another disk",
+    errno.EDQUOT: "the disk quota is exceeded; free some space, or save to another disk",
+    errno.EFBIG: "the file exceeds the size limit of the disk or of this process",
+    errno.EACCES: "permission denied; check the permissions of the folder, or the credentials",
+    errno.EPERM: "permission denied; check the permissions of the folder, or the credentials",
+    errno.EROFS: "the disk is read-only; save to another disk",
+    errno.ENOENT: "the bucket or folder does not exist; create it, or check its name",
+    errno.ENOTDIR: "a parent of the path is a file; save to another path",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
 }
 
 
 NO_CONNECTION = "no connection; check the endpoint, and that its server runs and can be reached"
-#: Names of errors for a connection that was not made at all.
+#: Exception classes for connections that could not be opened.
 _NOT_CONNECTED = {"ClientConnectorError", "ClientConnectorDNSError", "EndpointConnectionError"}
 
 
-def _is_refused(error: BaseException) -> bool:
-    """Whether nothing listens at the address of a store, or its name is not known."""
+def _is_connection_refused(error: BaseException) -> bool:
+    """Return whether nothing listens at the server's address, or its host name is unknown."""
     kinds = (ConnectionRefusedError, socket.gaierror)
     return any(
-        isinstance(one, kinds) or type(one).__name__ in _NOT_CONNECTED for one in _chain(error)
+        isinstance(one, kinds) or type(one).__name__ in _NOT_CONNECTED
+        for one in _iterate_causes(error)
     )
 
 
-def passes(error: BaseException) -> bool:
-    """Whether a fault may be gone at the next attempt."""
-    chain = list(_chain(error))
-    # What the store answered says most; libraries wrap it in errors that say less.
+def is_transient(error: BaseException) -> bool:
+    """Return whether an error may not occur at the next attempt."""
+    chain = list(_iterate_causes(error))
+    # The store's answer is most specific; libraries wrap it in less specific exceptions.
     for one in chain:
-        code = _code(one)
-        if code in _PASSING_CODES or _name(one) in _PASSING_NAMES:
+        code = _http_status(one)
+        if code in _TRANSIENT_STATUSES or _error_code(one) in _TRANSIENT_CODES:
             return True
         if code is not None and 400 <= code < 500:
             return False
     for one in chain:
-        if isinstance(one, (TimeoutError, ConnectionError)) or type(one).__name__ in _BROKEN:
+        if (
+            isinstance(one, (TimeoutError, ConnectionError))
+            or type(one).__name__ in _CONNECTION_ERRORS
+        ):
             return True
         if isinstance(one, OSError) and one.errno is not None:
-            return one.errno in _PASSING_ERRNO
-    return isinstance(error, OSError) and bool(_PASSING_TEXT.search(str(error)))
+            return one.errno in _TRANSIENT_ERRNO
+    return isinstance(error, OSError) and bool(_TRANSIENT_TEXT.search(str(error)))
 
 
-def asked_to_wait(error: BaseException) -> float:
-    """Seconds that the store asks for in ``Retry-After``; 0 where it asks for none."""
-    for one in _chain(error):
+def parse_retry_after(error: BaseException) -> float:
+    """Return the seconds of the store's ``Retry-After`` header; 0 if it sent none."""
+    for one in _iterate_causes(error):
         response = getattr(one, "response", None)
         headers: Any = getattr(one, "headers", None)
         if isinstance(response, dict):
             headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", headers)
         elif response is not None:
             headers = getattr(response, "headers", headers)
-        with _ignoring():
+        with _ignore_lookup_errors():
             found = {str(key).lower(): value for key, value in dict(headers or {}).items()}
             return max(0.0, float(found["retry-after"]))
     return 0.0
 
 
-def attempt(
+def call_with_retries(
     work: Callable[[], T],
     url: str,
     *,
     store: Store,
     throttled: Callable[[], None] = lambda: None,
 ) -> T:
-    """Do something with a store, again and again while faults may pass.
+    """Call a function that uses a store, and repeat it while its errors are transient.
 
     Raises
     ------
     StorageError
-        When a fault does not pass; it says what to do.
+        With advice, if an error is not transient or lasts too long.
     """
 
     def wait(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        longest: float = min(LONGEST, FIRST * 2.0 ** (state.attempt_number - 1))
-        # Between half and all of it, so that those who were refused together part.
+        longest: float = min(MAX_WAIT, FIRST_WAIT * 2.0 ** (state.attempt_number - 1))
+        # Jitter, so that processes that failed together do not retry together.
         jittered = longest * random.uniform(0.5, 1.0)  # noqa: S311
-        return max(jittered, asked_to_wait(error) if error else 0.0)
+        return max(jittered, parse_retry_after(error) if error else 0.0)
 
     def before(state: tenacity.RetryCallState) -> None:
         throttled()
@@ -139,32 +148,32 @@ def attempt(
 
     def stop(state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
-        if isinstance(error, StoreUnreachable):  # the first contact has waited already
+        if isinstance(error, StoreUnreachable):  # the probe has already retried
             return True
-        # A store that has answered this process comes back; one that never did is not there.
-        never = error is not None and _is_refused(error) and not has_answered(store, url)
-        return time.monotonic() - began > (UNANSWERED if never else BUDGET)
+        # A store that never answered this process probably has a wrong address.
+        never = error is not None and _is_connection_refused(error) and not has_answered(store, url)
+        return time.monotonic() - began > (FIRST_CONTACT_SECONDS if never else RETRY_SECONDS)
 
     def once() -> T:
-        with waiting(store, url):
+        with monitor_request(store, url):
             return work()
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(passes),
+        retry=tenacity.retry_if_exception(is_transient),
         wait=wait,
         stop=stop,
         before_sleep=before,
         reraise=True,
     )
-    with told(url, store.options):
+    with translate_errors(url, store.options):
         return retrying(once)
 
 
 @contextmanager
-def told(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Make of what a store raises an error that says where it was and what to do.
+def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Raise errors of a store in this block as a StorageError with the URL and advice.
 
-    That something is not there, or is there already, is an answer and stays as it is.
+    FileNotFoundError and FileExistsError from a check of existence are answers and stay unchanged.
     """
     try:
         yield
@@ -174,20 +183,21 @@ def told(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
         advice = _advice(error)
         if advice is None:
             raise
-        raise StorageError(url, f"{advice} ({said(error, options)})") from error
+        raise StorageError(url, f"{advice} ({describe_error(error, options)})") from error
 
 
 def _advice(error: BaseException) -> str | None:
-    if _is_refused(error):
+    """Return what is wrong and what to do; None if the error does not come from a store."""
+    if _is_connection_refused(error):
         return NO_CONNECTION
-    if passes(error):
-        return "the store did not answer as it should, however often it was asked; try later"
-    for one in _chain(error):
-        code, name = _code(one), _name(one)
+    if is_transient(error):
+        return "the store kept failing in all attempts; try again later"
+    for one in _iterate_causes(error):
+        code, name = _http_status(one), _error_code(one)
         if code in (401, 403) or name in ("AccessDenied", "Forbidden", "InvalidAccessKeyId"):
-            return "not allowed; check the credentials and their rights on the bucket"
+            return "permission denied; check the credentials and their permissions on the bucket"
         if code == 404 or name in ("NoSuchBucket", "NoSuchKey"):
-            return "the bucket is not there; create it, or check its name"
+            return "the bucket does not exist; create it, or check its name"
         if type(one) is OSError and one.errno is None and _FORBIDDEN.search(str(one)):
             return _ADVICE[errno.EACCES]
         if isinstance(one, FileNotFoundError):
@@ -195,11 +205,12 @@ def _advice(error: BaseException) -> str | None:
         if isinstance(one, PermissionError):
             return _ADVICE[errno.EACCES]
         if isinstance(one, OSError):
-            return _ADVICE.get(one.errno or 0, "it failed")
+            return _ADVICE.get(one.errno or 0, "the operation failed")
     return None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes or contexts."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
@@ -208,25 +219,27 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         one = one.__cause__ or one.__context__
 
 
-def _code(error: BaseException) -> int | None:
-    """The status of HTTP that an error carries, in the ways of the libraries below."""
+def _http_status(error: BaseException) -> int | None:
+    """Return the HTTP status of an error, from the attributes of the various libraries."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return int(found) if found is not None else None
     for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
-        with _ignoring():
+        with _ignore_lookup_errors():
             return int(getattr(holder, name))
     return None
 
 
-def _name(error: BaseException) -> str:
+def _error_code(error: BaseException) -> str:
+    """Return the S3 error code of an error; empty if it has none."""
     response = getattr(error, "response", None)
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
 
 
 @contextmanager
-def _ignoring() -> Iterator[None]:
+def _ignore_lookup_errors() -> Iterator[None]:
+    """Ignore errors of missing or malformed attributes in this block."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""``hyperplane.save``."""
+"""Save objects: ``hyperplane.save``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from hyperplane.errors import check
 from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import save_array
-from hyperplane.storage.column_levels import with_flat_columns
-from hyperplane.storage.copies import save_path
-from hyperplane.storage.files import save_file
-from hyperplane.storage.parts import save_parts
-from hyperplane.storage.request import Mode, is_shard, understood
+from hyperplane.storage.column_levels import flatten_columns
+from hyperplane.storage.local_files import save_path
+from hyperplane.storage.part_saving import save_parts
+from hyperplane.storage.request import Mode, is_shard, parse_request
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.shards import save_shard
-from hyperplane.storage.target import check_options, check_partitioned, has_field, target_of
+from hyperplane.storage.shard_saving import save_shard
+from hyperplane.storage.single_file import save_file
+from hyperplane.storage.target import (
+    check_options,
+    check_partition_options,
+    has_field,
+    resolve_target,
+)
 from hyperplane.stores.templates import fill_template
 
 
@@ -35,55 +40,57 @@ def save(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> SaveResult:
-    """Save an object so that whoever looks sees all of it, or what was there before.
+    """Save an object atomically: readers see either all of it or the previous version.
 
-    Nothing is written when the same is there already, byte for byte: to save twice is to save
-    once, and a repeated job changes nothing.
+    If the same content is already saved, byte for byte, nothing is written. So a repeated job
+    changes nothing.
 
     Parameters
     ----------
     obj : object
-        A Dask dataframe or bag becomes a folder with a file for each partition, a Dask array or
-        an xarray object a Zarr store; a pandas, Polars or Arrow table, a NumPy array, a dict or
-        list, text, bytes, a matplotlib figure or a fitted scikit-learn model becomes one file. A
-        ``pathlib.Path`` is the file or folder of this machine of that name. Columns of several
+        A Dask dataframe or bag is saved as a folder with a file for each partition, a Dask array
+        or an xarray object as a Zarr store. A pandas, Polars or Arrow table, a NumPy array, a
+        dict or list, text, bytes, a matplotlib figure or a fitted scikit-learn model is saved as
+        one file. A ``pathlib.Path`` is the local file or folder of that name. Columns of several
         levels, such as ``("v", "sum")``, get one name, ``v_sum``, with a warning.
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
         ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"json"``, ``"npy"``,
-        ``"text"``, ``"skops"``, ``"joblib"``; by the end of the name when not given.
+        ``"text"``, ``"skops"``, ``"joblib"``; by the suffix of the URL if omitted.
     mode : {"error", "overwrite", "append", "skip"}
-        When there is something else: raise, replace it, add parts to it (folders only), or keep
-        it and write nothing.
+        If something else is saved there: raise an error, replace it, add parts to it (folders
+        only), or keep it and write nothing.
     shard : (int, int), optional
-        Which shard ``obj`` is, and of how many, as :func:`hyperplane.shard` says. Each shard
-        commits for itself, once; others see the whole when all are there. With ``{}`` or
-        ``{idx}`` in ``url``, as in ``output_{}.csv``, each shard saves to its own name instead.
+        Index of the shard that ``obj`` is, and number of shards, as :func:`hyperplane.shard`
+        returns them. Each shard commits once; readers see the output when all shards are saved.
+        With ``{}`` or ``{idx}`` in ``url``, as in ``output_{}.csv``, each shard saves to a
+        separate file instead.
     run : str, optional
-        A name of the run. All shards of one run share it, and need it when they replace those of
-        another with ``mode="overwrite"``: so that no whole is ever of two runs. With
-        ``mode="append"`` a run that is repeated appends its rows once.
+        Name of the run, shared by all its shards. Shards need it with ``mode="overwrite"``, so
+        that no output ever mixes shards of two runs. With ``mode="append"`` a repeated run
+        appends its rows only once.
     storage_options : mapping, optional
-        For the file system.
+        Options of the file system.
     **options
-        More of them, as ``project=`` and ``token=`` for Google Cloud Storage.
+        More options of the file system, such as ``project=`` and ``token=`` for Google Cloud
+        Storage.
 
     Returns
     -------
     SaveResult
-        Files, rows, bytes and seconds.
+        Number of files, rows, bytes, and seconds.
 
     Raises
     ------
     RequestError
-        With all that is wrong with the call.
+        With every fault of the call.
     OutputExists
-        When there is something else and ``mode`` is ``"error"``.
+        If something else is saved there and ``mode`` is ``"error"``.
     OutputConflict
-        When somebody else has saved there meanwhile; what they saved stands.
+        If another process has saved there meanwhile; its version remains.
     StorageError
-        When the store refuses, or lists something else than what was written.
+        If the store refuses a request, or its listing differs from what was written.
 
     Examples
     --------
@@ -99,13 +106,13 @@ def save(
     if is_shard(shard) and run is None and has_field(str(url)):
         url, faults = fill_template(str(url), *shard)
         check(replace(fault, where="url") for fault in faults)
-        shard = None  # each has a place of its own
-    check_partitioned(options)
+        shard = None  # each shard saves to a separate URL
+    check_partition_options(options)
     check_options(url, options, save)
     check_index(obj, "obj")
-    obj = with_flat_columns(obj)
-    target = target_of(url, storage_options, options)
-    request = understood(obj, target, format, mode, shard, run)
+    obj = flatten_columns(obj)
+    target = resolve_target(url, storage_options, options)
+    request = parse_request(obj, target, format, mode, shard, run)
     if request.kind == "array":
         result = save_array(obj, request)
     elif request.kind == "path":

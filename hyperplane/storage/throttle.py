@@ -1,4 +1,4 @@
-"""How many writers a process lets at a store at once: few at first, more while all goes well."""
+"""Limit the concurrent requests of a process to a store."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Writers at first, and at most.
-FEW, MANY = 4, 64
+#: Initial and maximum number of concurrent requests.
+INITIAL_LIMIT, MAX_LIMIT = 4, 64
 
 
 class Throttle:
-    """A limit that grows by one for each round without a refusal, and halves after one.
+    """Adaptive concurrency limit (additive increase, multiplicative decrease).
 
     Examples
     --------
     >>> limit = Throttle()
-    >>> with limit.turn():
+    >>> with limit.acquire():
     ...     limit.limit
     4
     """
 
     def __init__(self) -> None:
-        self.limit = FEW
+        self.limit = INITIAL_LIMIT
         self._busy = 0
-        self._went_well = 0
+        self._successes = 0
         self._changed = threading.Condition()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for a turn, and have it for a block."""
+    def acquire(self) -> Iterator[None]:
+        """Wait until a request may start, and count it as running in this block."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy < self.limit)
             self._busy += 1
@@ -38,12 +38,12 @@ class Throttle:
         finally:
             with self._changed:
                 self._busy -= 1
-                self._went_well += 1
-                if self._went_well >= self.limit:
-                    self.limit, self._went_well = min(MANY, self.limit + 1), 0
+                self._successes += 1
+                if self._successes >= self.limit:
+                    self.limit, self._successes = min(MAX_LIMIT, self.limit + 1), 0
                 self._changed.notify_all()
 
-    def refused(self) -> None:
-        """The store asks for fewer."""
+    def reduce(self) -> None:
+        """Halve the limit, as the store has refused a request."""
         with self._changed:
-            self.limit, self._went_well = max(1, self.limit // 2), 0
+            self.limit, self._successes = max(1, self.limit // 2), 0

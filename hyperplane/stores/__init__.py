@@ -1,1 +1,1 @@
-"""From what a caller names to files, on this machine's disk or any other store."""
+"""Resolve paths, globs, folders, and URLs to files on local disk or any fsspec store."""

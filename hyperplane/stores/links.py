@@ -1,4 +1,4 @@
-"""Links on this machine's disk, as what they lead to."""
+"""Symbolic links on local disk, resolved to the files and folders that they lead to."""
 
 from __future__ import annotations
 
@@ -9,53 +9,55 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-#: Types of entries, beside ``file`` and ``directory``: a link that leads nowhere, and one that
-#: leads to a folder in which it is itself.
+#: Types of entries besides ``file`` and ``directory``: a dangling link, and a link to one of the
+#: folders that contain it.
 BROKEN, LOOP = "broken", "loop"
 
 
-#: In a thread that lists folders for another one: ``stopped``, an event once that one has gone.
-asking = threading.local()
+#: ``stopped``: in a worker thread, the event that its caller sets to end the listing.
+listing_thread = threading.local()
 
 
-class Followed(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Files of this machine in which a link is what it leads to.
+class ResolvedLinks(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Local file system whose listings show the target of each link.
 
-    fsspec itself lists a link as neither file nor folder, and looks into no folder behind one.
+    fsspec itself lists a link as neither file nor folder and does not descend into linked folders.
 
     Parameters
     ----------
-    endless : bool
-        Whether what is asked for goes to any depth; links that lead in a circle end it.
+    recursive : bool
+        Whether listings descend to any depth, so that circular links must end them.
     """
 
     cachable = False
 
-    def __init__(self, endless: bool) -> None:
+    def __init__(self, recursive: bool) -> None:
         super().__init__()
-        self.endless = endless
+        self.recursive = recursive
 
     def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:
-        """What is in a folder."""
-        if getattr(asking, "stopped", None) is not None and asking.stopped.is_set():
-            raise InterruptedError("the caller waits no longer")
+        """List a folder."""
+        if getattr(listing_thread, "stopped", None) is not None and listing_thread.stopped.is_set():
+            raise InterruptedError("the caller has stopped waiting")
         entries: list[Any] = super().ls(path, detail=detail, **options)
         return (
-            [self._target(one) if one["islink"] else one for one in entries] if detail else entries
+            [self._resolve(entry) if entry["islink"] else entry for entry in entries]
+            if detail
+            else entries
         )
 
-    def _target(self, link: dict[str, Any]) -> dict[str, Any]:
+    def _resolve(self, link: dict[str, Any]) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = self.info(link["name"])
+            target: dict[str, Any] = self.info(link["name"])
         except OSError:
             return {**link, "type": BROKEN}
-        if found["type"] == "directory" and self.endless and _circular(link["name"]):
-            return {**found, "type": LOOP}
-        return found
+        if target["type"] == "directory" and self.recursive and _is_circular(link["name"]):
+            return {**target, "type": LOOP}
+        return target
 
 
-def _circular(link: str) -> bool:
-    """Whether a link leads to a folder from which one comes to the link again."""
+def _is_circular(link: str) -> bool:
+    """Return whether a link leads to one of the folders that contain it."""
     target = os.path.realpath(link)
     folders = {os.path.realpath(folder) for folder in PurePath(link).parents}
     return any(os.path.commonpath([target, folder]) == target for folder in folders)

@@ -1,4 +1,4 @@
-"""From what a caller names to files: paths, globs, folders and URLs."""
+"""Find the files that paths, globs, folders, and URLs name."""
 
 from __future__ import annotations
 
@@ -15,38 +15,49 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.stores.contact import StoreUnreachable, opening, waiting
-from hyperplane.stores.links import BROKEN, Followed, asking
-from hyperplane.stores.places import File, Folder, Place, Store
-from hyperplane.stores.secrets import given, said
+from hyperplane.stores.links import BROKEN, ResolvedLinks, listing_thread
+from hyperplane.stores.locations import File, Folder, Location, Store
+from hyperplane.stores.reachability import StoreUnreachable, monitor_open, monitor_request
+from hyperplane.stores.redaction import describe_error, describe_url
 from hyperplane.units import is_iterable
 
-#: Questions to a store at once.
-AT_ONCE = 16
-_STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "updated", "created")
+#: Concurrent requests to stores.
+MAX_THREADS = 16
+_VERSION_KEYS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "generation",
+    "mtime",
+    "LastModified",
+    "updated",
+    "created",
+)
 _ALLOWED = "a path, glob or URL, or a list of them"
-_NOTHING = "a path, glob or URL where there are files; none were found"
-_CHECK = "check the URL and the options of its store"
+_NO_FILES = "a path, glob or URL that matches at least one file; none were found"
+_CHECK_URL = "check the URL and the options of its store"
 
-#: Statuses of HTTP for what is not there.
-_GONE = (404, 410)
+#: HTTP statuses of missing files.
+_MISSING_STATUSES = (404, 410)
 
-#: Folders of files that the kernel makes up.
-_MADE_UP = ("/proc", "/sys")
+#: Virtual file systems of the kernel.
+_KERNEL_FOLDERS = ("/proc", "/sys")
 
-_One = TypeVar("_One")
-_Found = list[File | Folder | Fault]
-_Look = Callable[[Any, Place], _Found]
+_Result = TypeVar("_Result")
+_Entries = list[File | Folder | Fault]
+_Finder = Callable[[Any, Location], _Entries]
 
 
-def natural(path: str) -> list[Any]:
-    """The key by which ``part-2`` comes before ``part-10``."""
+def natural_sort_key(path: str) -> list[Any]:
+    """Return a sort key by which ``part-2`` comes before ``part-10``."""
     parts = re.split(r"(\d+)", path)
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def is_glob(path: str) -> bool:
-    """Whether a path or URL, or one in a chain, has the marks of a glob; over HTTP a query is none.
+    """Return whether a path, or any URL of a chain, is a glob.
+
+    In HTTP URLs ``?`` begins a query and is no wildcard.
 
     Examples
     --------
@@ -62,21 +73,22 @@ def is_glob(path: str) -> bool:
     )
 
 
-def find(urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = True) -> list[File]:
-    """All files of paths, globs, folders and URLs, each once, in natural order within each.
+def find_files(
+    urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = True
+) -> list[File]:
+    """List all files of paths, globs, folders, and URLs, each once, in natural order.
 
     Parameters
     ----------
     urls : str, path or iterable of these
-        A folder stands for all files in it and in its folders. Files and folders whose names
-        begin with ``_`` or ``.`` are left out, unless they are named so. A name that is there is
-        no glob, whatever marks it has. On this machine's disk links are followed: a link is a
-        file or a folder of its own, even if what it leads to is found as well. Only a link to a
-        folder in which it is itself is left out of folders and of ``**``.
+        A folder means all files in it and in its subfolders. Files and folders whose names begin
+        with ``_`` or ``.`` are skipped unless a URL names them. An existing name is never taken
+        for a glob. On local disk links are followed, and a link and its target are two files. A
+        link to a folder that contains the link is skipped in folders and ``**``.
     options : mapping, optional
-        For the file system.
+        Options of the file system.
     sized : bool
-        Whether files are refused whose length the store does not say.
+        Whether a file of unknown length is an error.
 
     Returns
     -------
@@ -86,120 +98,126 @@ def find(urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = T
     Raises
     ------
     RequestError
-        With everything that is not there or cannot be opened, and links that lead nowhere.
+        With every name that does not exist or cannot be opened, and every dangling link.
     """
-    files: list[File] = _asked(urls, options, _files)
+    files: list[File] = _find_all(urls, options, _list_files)
     lacking = [number for number, file in enumerate(files) if not file.sized]
-    # A list of a folder may say less of a file than the store does when it is asked for it.
-    again = _at_once(_asked_again, [files[number] for number in lacking])
+    # A folder listing may lack the length that a request for the file itself returns.
+    again = _map_threads(_refresh_info, [files[number] for number in lacking])
     for number, file in zip(lacking, again, strict=True):
         files[number] = file
     if sized:
-        allowed, advice = "a file whose store says how long it is", "copy it to another store"
-        check(_fault(file.url, allowed, advice) for file in again if not file.sized)
+        allowed, advice = "a file whose server sends its length", "copy it to another store"
+        check(_url_fault(file.url, allowed, advice) for file in again if not file.sized)
     return files
 
 
-def named(urls: Any, options: Mapping[str, Any] | None = None) -> list[File | Folder]:
-    """What paths, globs and URLs name, in natural order within each; folders stay folders.
+def find_entries(urls: Any, options: Mapping[str, Any] | None = None) -> list[File | Folder]:
+    """List the files and folders that paths, globs, and URLs name, in natural order.
 
     Raises
     ------
     RequestError
-        With everything that is not there or cannot be opened, and links that lead nowhere.
+        With every name that does not exist or cannot be opened, and every dangling link.
     """
-    return _asked(urls, options, _matched)
+    return _find_all(urls, options, _match_url)
 
 
-def place_of(url: str, options: Mapping[str, Any] | None = None) -> Place:
-    """Where a path or URL leads, whether something is there or not.
+def resolve_location(url: str, options: Mapping[str, Any] | None = None) -> Location:
+    """Return the location of a path or URL, whether it exists or not.
 
     Raises
     ------
     RequestError
-        When fsspec cannot open it, or its store cannot be reached.
+        If fsspec cannot open the URL, or its store cannot be reached.
     """
-    place = _opened(url, dict(options or {}), {})
+    place = _open_location(url, dict(options or {}), {})
     if isinstance(place, Fault):
         raise RequestError([place])
     return place
 
 
-def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
-    """What ``look`` finds for each URL, all asked at once; or everything that is wrong."""
+def _find_all(urls: Any, options: Any, look: _Finder) -> list[Any]:
+    """Return what ``look`` finds for each URL, concurrently; raise the faults of all URLs."""
     if not isinstance(options, Mapping | None):
-        asked = f"a {type(options).__name__}"  # not shown: it may be a secret
+        asked = f"a {type(options).__name__}"  # its value may be a secret
         raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
-    several = [urls] if isinstance(urls, str | os.PathLike) else urls
-    if not is_iterable(several) or isinstance(several, Mapping | bytes):
-        raise RequestError([_fault(urls, _ALLOWED)])
+    names = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if not is_iterable(names) or isinstance(names, Mapping | bytes):
+        raise RequestError([_url_fault(urls, _ALLOWED)])
     try:
-        several = list(several)
-    except TypeError:  # an array of no dimension says that it can be gone through
-        raise RequestError([_fault(urls, _ALLOWED)]) from None
-    if not several:
-        raise RequestError([Fault("urls", "[]", f"{_ALLOWED}; here is none")])
+        names = list(names)
+    except TypeError:  # a zero-dimensional NumPy array has __iter__, which fails
+        raise RequestError([_url_fault(urls, _ALLOWED)]) from None
+    if not names:
+        raise RequestError([Fault("urls", "[]", f"{_ALLOWED}; the list is empty")])
     stores: dict[Any, Store] = {}
-    opened = [(url, _opened(url, dict(options or {}), stores)) for url in several]
+    opened = [(url, _open_location(url, dict(options or {}), stores)) for url in names]
 
-    def answer(one: tuple[Any, Place | Fault]) -> _Found:
-        url, place = one
+    def answer(pair: tuple[Any, Location | Fault]) -> _Entries:
+        url, place = pair
         if isinstance(place, Fault):
             return [place]
         try:
-            with waiting(place.store, os.fspath(url)):
+            with monitor_request(place.store, os.fspath(url)):
                 return look(url, place)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
-            return [_unread(url, error, options)]
+            return [_unreadable_fault(url, error, options)]
 
-    found = [one for answers in _at_once(answer, opened) for one in answers]
-    check(dict.fromkeys(one for one in found if isinstance(one, Fault)))
-    places = [one for one in found if not isinstance(one, Fault)]
+    results = [pair for answers in _map_threads(answer, opened) for pair in answers]
+    check(dict.fromkeys(pair for pair in results if isinstance(pair, Fault)))
+    places = [pair for pair in results if not isinstance(pair, Fault)]
     return list({(id(place.store), place.path): place for place in places}.values())
 
 
-def _at_once(function: Callable[[Any], _One], given: Sequence[Any]) -> list[_One]:
-    """What a function makes of each; every thread takes one in so many."""
-    if len(given) < 2:  # in this thread, which Ctrl-C interrupts
-        return list(map(function, given))
-    shares = [given[first::AT_ONCE] for first in range(min(AT_ONCE, len(given)))]
+def _map_threads(function: Callable[[Any], _Result], items: Sequence[Any]) -> list[_Result]:
+    """Apply a function to each item in up to ``MAX_THREADS`` threads; results keep the order."""
+    if len(items) < 2:  # the calling thread can be interrupted by Ctrl-C
+        return list(map(function, items))
+    shares = [items[first::MAX_THREADS] for first in range(min(MAX_THREADS, len(items)))]
     stopped = threading.Event()
 
-    def work(share: Sequence[Any]) -> list[_One]:
-        asking.stopped = stopped
+    def work(share: Sequence[Any]) -> list[_Result]:
+        listing_thread.stopped = stopped
         return list(map(function, share))
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
         try:
             done = list(pool.map(work, shares))
-        except BaseException:  # the threads would go on to the end of the disk
+        except BaseException:  # otherwise the threads would list the whole disk
             stopped.set()
             raise
-    return [done[place % AT_ONCE][place // AT_ONCE] for place in range(len(given))]
+    return [done[place % MAX_THREADS][place // MAX_THREADS] for place in range(len(items))]
 
 
-def _fault(url: object, allowed: str, advice: str = "") -> Fault:
-    return Fault("urls", given(url), allowed, advice)
+def _url_fault(url: object, allowed: str, advice: str = "") -> Fault:
+    return Fault("urls", describe_url(url), allowed, advice)
 
 
-def _unread(url: Any, error: Exception, options: Mapping[str, Any] | None) -> Fault:
-    return _fault(url, f"a place that can be read ({said(error, options, url)})", _CHECK)
+def _unreadable_fault(url: Any, error: Exception, options: Mapping[str, Any] | None) -> Fault:
+    return _url_fault(url, f"a readable URL ({describe_error(error, options, url)})", _CHECK_URL)
 
 
-def _opened(url: Any, options: Mapping[str, Any], stores: dict[Any, Store]) -> Place | Fault:
-    """Where a URL leads; those on one store share it, so that it is made and sent only once."""
+def _open_location(
+    url: Any, options: Mapping[str, Any], stores: dict[Any, Store]
+) -> Location | Fault:
+    """Return the location of a URL. URLs on the same file system share one ``Store`` object."""
     if not isinstance(url, str | os.PathLike) or not str(os.fspath(url)).strip():
-        return _fault(url, _ALLOWED)
+        return _url_fault(url, _ALLOWED)
     text = os.fspath(url)
     try:
-        with opening(text, options):
+        with monitor_open(text, options):
             system, path = fsspec.url_to_fs(text, **options)
     except StoreUnreachable as error:
-        return _unread(url, error, options)
+        return _unreadable_fault(url, error, options)
     except ImportError as error:
-        return _fault(url, f"a URL that fsspec can open ({said(error, options, url)})")
+        return _url_fault(
+            url, f"a URL that fsspec can open ({describe_error(error, options, url)})"
+        )
     except Exception as error:  # noqa: BLE001 - each file system raises its own
-        return _fault(url, f"a URL that fsspec can open ({said(error, options, url)})", _CHECK)
+        return _url_fault(
+            url, f"a URL that fsspec can open ({describe_error(error, options, url)})", _CHECK_URL
+        )
     if system not in stores:
         if isinstance(system, LocalFileSystem):
             store = Store("file", "file:///", options)
@@ -208,123 +226,141 @@ def _opened(url: Any, options: Mapping[str, Any], stores: dict[Any, Store]) -> P
             store = Store(protocol, text, options)
         store.__dict__["system"] = system
         stores[system] = store
-    return Place(stores[system], path)
+    return Location(stores[system], path)
 
 
-def _matched(url: Any, place: Place) -> _Found:
-    """What one URL names."""
+def _match_url(url: Any, place: Location) -> _Entries:
+    """List the files and folders that one URL names."""
     system, path = place.store.system, place.path
     glob = is_glob(path)
     try:
-        entries = [system.info(path)]  # first: a name that is there is no glob
+        entries = [system.info(path)]  # an existing name is not a glob
     except Exception as error:
         if place.store.local and Path(path).is_symlink():
             entries = [{"name": path, "type": BROKEN, "destination": str(Path(path).readlink())}]
         elif glob:
-            entries = _matches(_followed(place.store, endless="**" in path), path)
+            entries = _glob(_system_with_links(place.store, recursive="**" in path), path)
         elif isinstance(error, FileNotFoundError):
             cause = error.__cause__
-            if _is_of_http(cause, place.store):
+            if _is_http_error(cause, place.store):
                 raise cause from None
             entries = []
         else:
             raise
-    found = [made for entry in entries for made in _made(place.store, entry)]
-    return _sorted(found) or [_fault(url, _NOTHING, _advice(system, path))]
+    results = [parsed for entry in entries for parsed in _parse_entry(place.store, entry)]
+    return _sort_entries(results) or [_url_fault(url, _NO_FILES, _suggest_names(system, path))]
 
 
-def _is_of_http(cause: BaseException | None, store: Store) -> TypeGuard[BaseException]:
-    """Whether fsspec says that a file is missing where the server said something else."""
+def _is_http_error(cause: BaseException | None, store: Store) -> TypeGuard[BaseException]:
+    """Return whether fsspec hides another error of the server behind FileNotFoundError."""
     if store.protocol not in ("http", "https") or cause is None:
         return False
-    return not isinstance(cause, FileNotFoundError) and getattr(cause, "status", 0) not in _GONE
+    return (
+        not isinstance(cause, FileNotFoundError)
+        and getattr(cause, "status", 0) not in _MISSING_STATUSES
+    )
 
 
-def _is_of_system(folder: str) -> bool:
-    """Whether a folder is the whole disk or of the kernel, also as ``/tmp/..`` or behind a link."""
+def _is_system_folder(folder: str) -> bool:
+    """Return whether a folder is the disk's root or the kernel's, also through ``..`` or links."""
     try:
         found = Path(folder).resolve()
-    except (OSError, RuntimeError):  # links in a circle are a fault of their own
+    except (OSError, RuntimeError):  # circular links are reported separately
         return False
-    made_up = any(str(parent) in _MADE_UP for parent in (found, *found.parents))
+    made_up = any(str(parent) in _KERNEL_FOLDERS for parent in (found, *found.parents))
     return made_up or str(found) in ("/", "/dev")
 
 
-def _files(url: Any, place: Place) -> _Found:
-    """The files of what one URL names."""
-    whole = "a folder with the files, not the whole disk, nor /proc, /sys or /dev"
+def _list_files(url: Any, place: Location) -> _Entries:
+    """List the files that one URL names, including those in folders."""
+    allowed = "a folder with the files, not the whole disk, nor /proc, /sys or /dev"
     begin = place.path.partition("**")[0]
-    if place.store.local and begin != place.path and _is_of_system(begin.rpartition("/")[0] or "/"):
-        return [_fault(url, whole, "name the folder")]  # before all of it is listed
-    matched = _matched(url, place)
-    folders = [one for one in matched if isinstance(one, Folder) and one.store.local]
-    if any(_is_of_system(one.path) for one in folders):
-        return [_fault(url, whole, "name the folder")]
-    found: _Found = []
-    for one in matched:
-        if isinstance(one, Folder):
-            inside = _followed(one.store, endless=True).find(one.path, detail=True).values()
-            visible = [entry for entry in inside if not _hidden(_below(entry["name"], one.path))]
-            made = [made for entry in visible for made in _made(one.store, entry)]
-            found += [inner for inner in made if not isinstance(inner, Folder)]
+    if (
+        place.store.local
+        and begin != place.path
+        and _is_system_folder(begin.rpartition("/")[0] or "/")
+    ):
+        return [_url_fault(url, allowed, "name the folder")]  # before the glob lists the whole disk
+    matches = _match_url(url, place)
+    folders = [match for match in matches if isinstance(match, Folder) and match.store.local]
+    if any(_is_system_folder(match.path) for match in folders):
+        return [_url_fault(url, allowed, "name the folder")]
+    results: _Entries = []
+    for match in matches:
+        if isinstance(match, Folder):
+            inside = (
+                _system_with_links(match.store, recursive=True)
+                .find(match.path, detail=True)
+                .values()
+            )
+            visible = [
+                entry
+                for entry in inside
+                if not _is_hidden(_relative_path(entry["name"], match.path))
+            ]
+            parsed = [parsed for entry in visible for parsed in _parse_entry(match.store, entry)]
+            results += [inner for inner in parsed if not isinstance(inner, Folder)]
         else:
-            found.append(one)
-    return _sorted(found) or [_fault(url, _NOTHING)]
+            results.append(match)
+    return _sort_entries(results) or [_url_fault(url, _NO_FILES)]
 
 
-def _followed(store: Store, *, endless: bool) -> Any:
-    """The file system of a store, for lists in which links are what they lead to."""
-    return Followed(endless) if store.local else store.system
+def _system_with_links(store: Store, *, recursive: bool) -> Any:
+    """Return the file system of a store, with resolved links on local disk."""
+    return ResolvedLinks(recursive) if store.local else store.system
 
 
-def _matches(system: Any, path: str) -> list[Any]:
-    """What a glob matches; not what is hidden, unless the glob names such."""
+def _glob(system: Any, path: str) -> list[Any]:
+    """Return the entries that a glob matches, hidden ones only if the glob names them."""
     entries = list(system.glob(path, detail=True).values())
     fixed = re.split(r"[*?\[]", path, maxsplit=1)[0].rpartition("/")[0]
-    if _hidden(_below(path, fixed)):
+    if _is_hidden(_relative_path(path, fixed)):
         return entries
-    return [entry for entry in entries if not _hidden(_below(entry["name"], fixed))]
+    return [entry for entry in entries if not _is_hidden(_relative_path(entry["name"], fixed))]
 
 
-def _below(path: str, folder: str) -> str:
-    """A path from a folder on; its name alone if it is elsewhere."""
+def _relative_path(path: str, folder: str) -> str:
+    """Return a path relative to a folder, or its last part if it is not in the folder."""
     path, root = path.rstrip("/"), f"{folder.rstrip('/')}/" if folder else ""
     return path.removeprefix(root) if path.startswith(root) else path.rpartition("/")[2]
 
 
-def _hidden(path: str) -> bool:
-    """Whether a file is a mark or a leftover of what wrote the data, or in a folder of such."""
+def _is_hidden(path: str) -> bool:
+    """Return whether any part of a path begins with ``_`` or ``.``, as markers of writers do."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
-def _made(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder | Fault]:
-    """The file or folder that a store tells of; what is neither makes none."""
+def _parse_entry(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder | Fault]:
+    """Yield the file, folder, or fault of a listing entry; nothing for sockets and the like."""
     path, kind, size = entry["name"], entry["type"], entry.get("size")
     if kind == "directory":
         yield Folder(store, path)
     elif kind == "file":
-        stamp = next((f"{name}={entry[name]}" for name in _STAMPS if entry.get(name)), "")
+        stamp = next((f"{name}={entry[name]}" for name in _VERSION_KEYS if entry.get(name)), "")
         yield File(store, path, int(size or 0), stamp, size is not None)
     elif kind == BROKEN:
-        leads = f"a link to what can be read; it leads to {entry['destination']!r}"
-        yield _fault(path, leads, "mend the link or remove it")
+        allowed = f"a link to an existing file; it leads to {entry['destination']!r}"
+        yield _url_fault(path, allowed, "fix or remove the link")
 
 
-def _sorted(found: _Found) -> _Found:
-    """Places in natural order, after what is wrong."""
-    return sorted(found, key=lambda one: [] if isinstance(one, Fault) else natural(one.path))
+def _sort_entries(found: _Entries) -> _Entries:
+    """Return faults first, then files and folders in natural order."""
+    return sorted(
+        found, key=lambda one: [] if isinstance(one, Fault) else natural_sort_key(one.path)
+    )
 
 
-def _asked_again(file: File) -> File:
+def _refresh_info(file: File) -> File:
+    """Return a file with the length that a request for the file itself returns."""
     try:
-        found = list(_made(file.store, file.store.system.info(file.path)))
+        found = list(_parse_entry(file.store, file.store.system.info(file.path)))
     except Exception:  # noqa: BLE001 - each file system raises its own
         return file
     return found[0] if found and isinstance(found[0], File) else file
 
 
-def _advice(system: Any, path: str) -> str:
-    """Names files beside the one that is missing."""
+def _suggest_names(system: Any, path: str) -> str:
+    """Return advice with similar names in the folder of a missing file."""
     if is_glob(path):
         return "check the folder and the pattern"
     folder, _, name = path.rstrip("/").rpartition("/")
@@ -332,5 +368,5 @@ def _advice(system: Any, path: str) -> str:
         beside = [entry.rstrip("/").rpartition("/")[2] for entry in system.ls(folder, detail=False)]
     except Exception:  # noqa: BLE001 - each file system raises its own
         return ""
-    close = difflib.get_close_matches(name, [one for one in beside if one != name], n=3)
+    close = difflib.get_close_matches(name, [other for other in beside if other != name], n=3)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""

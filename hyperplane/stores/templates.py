@@ -1,11 +1,11 @@
-"""Paths with fields for the number of a shard."""
+"""Output paths with fields for the index and number of shards."""
 
 from __future__ import annotations
 
 import re
 
 from hyperplane.errors import Fault
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.redaction import redact_url
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FIELD = re.compile(r"(idx|n|)(?::(0?[0-9]{0,2})d?)?", re.ASCII)
@@ -13,16 +13,16 @@ _ALLOWED = "{}, {idx} and {n}, with digits such as {:05d} or {idx:05d}; {{ and }
 
 
 def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fault]]:
-    """The template with its fields replaced, and what is wrong with it.
+    """Return the template with its fields replaced, and its faults.
 
     Parameters
     ----------
     template : str
         A path or URL. ``{}`` is ``{idx}``, as in ``template.format(idx)``.
     idx : int
-        The number of the shard.
+        The index of the shard.
     n : int or None
-        The number of shards; None where it is not known.
+        The number of shards; None if unknown.
 
     Examples
     --------
@@ -44,30 +44,32 @@ def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fau
         value = values[field[1] or "idx"]
         return "" if value is None else format(value, f"{field[2] or ''}d")
 
-    made = _TOKEN.sub(replaced, template)
-    asked = repr(shown(template))[:200]
+    filled = _TOKEN.sub(replaced, template)
+    asked = repr(redact_url(template))[:200]
     if used.count("") > 1:
-        allowed = "{} once, which is the number of the shard"
+        allowed = "{} once, which is the index of the shard"
         faults.append(Fault("template", asked, allowed, "write {idx} and {n}"))
     if "n" in used and n is None:
-        faults.append(Fault("n", "None", "how many shards there are, as {n} is in the template"))
+        faults.append(Fault("n", "None", "the number of shards, as the template has {n}"))
     if not {"", "idx"}.intersection(used) and n != 1:
-        allowed = "a template with {} or {idx}, so that no shard writes over another's file"
+        allowed = "a template with {} or {idx}, so that no shard overwrites the file of another"
         faults.append(Fault("template", asked, allowed))
-    return made, [*faults, *_misleading(template, asked)]
+    return filled, [*faults, *_unsafe_path_faults(template, asked)]
 
 
-def _misleading(template: str, asked: str) -> list[Fault]:
-    """Parts of a template by which a file could be written to an unexpected place."""
+def _unsafe_path_faults(template: str, asked: str) -> list[Fault]:
+    """Return faults for parts of a template that could write a file to an unexpected location."""
     faults = []
     scheme, mark, rest = template.rpartition("://")
     if ".." in re.split(r"[/\\]", rest):
         allowed = "a path without '..', which leads out of its folder"
-        faults.append(Fault("template", asked, allowed, "write the folder out"))
+        faults.append(Fault("template", asked, allowed, "write the folder's own path"))
     if mark and scheme != "file":
         host = rest.partition("/")[0]
         if not host:
-            faults.append(Fault("template", asked, f"{scheme}://, a bucket or host, and a path"))
+            faults.append(
+                Fault("template", asked, f"{scheme}:// with a bucket or host, and a path")
+            )
         if "{" in scheme + host:
             allowed = "one bucket or host for all shards"
             faults.append(Fault("template", asked, allowed, "put {idx} into the path after it"))

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from test_asl_paths import JSON
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.functions import COUNTS, FUNCTIONS
+from hyperplane.asl.intrinsic_functions import COUNTS, FUNCTIONS
 from hyperplane.asl.intrinsics import (
-    Call,
+    FunctionCall,
     IntrinsicSyntax,
-    Number,
-    Text,
+    JsonLiteral,
+    TextLiteral,
     evaluate,
     parse_intrinsic,
 )
-from hyperplane.asl.paths import Path, parse_path
-from hyperplane.asl.templates import fill, problem
+from hyperplane.asl.paths import JsonPath, parse_path
+from hyperplane.asl.templates import fill_template, find_syntax_error
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 
@@ -33,34 +33,34 @@ def escaped(text):
     return text
 
 
-TEXTS = st.text().map(lambda text: Text(escaped(text)))
+TEXTS = st.text().map(lambda text: TextLiteral(escaped(text)))
 LEAVES = (
     TEXTS
-    | st.builds(Number, NUMBERS | st.booleans() | st.none())
+    | st.builds(JsonLiteral, NUMBERS | st.booleans() | st.none())
     | st.sampled_from(["$", "$.a", "$$.State['x)']", "$.l[?(@.a == 'b,')]", "$.l[0,1]"]).map(
         parse_path
     )
 )
 CALLS = st.recursive(
-    st.just(Call("UUID", ())),
+    st.just(FunctionCall("UUID", ())),
     lambda inner: st.builds(
-        Call, st.just("Array"), st.lists(LEAVES | inner, max_size=3).map(tuple)
+        FunctionCall, st.just("Array"), st.lists(LEAVES | inner, max_size=3).map(tuple)
     ),
     max_leaves=3,
 )
 
 
 def count(call):
-    return 1 + sum(count(one) for one in call.arguments if isinstance(one, Call))
+    return 1 + sum(count(one) for one in call.arguments if isinstance(one, FunctionCall))
 
 
 def written(argument, blank):
     """An expression as text."""
-    if isinstance(argument, Path):
+    if isinstance(argument, JsonPath):
         return argument.text
-    if isinstance(argument, Text):
+    if isinstance(argument, TextLiteral):
         return f"'{argument.raw}'"
-    if isinstance(argument, Number):
+    if isinstance(argument, JsonLiteral):
         return json.dumps(argument.value)
     inside = f"{blank},{blank}".join(written(one, blank) for one in argument.arguments)
     return f"States.{argument.name}({blank}{inside}{blank})"
@@ -77,7 +77,7 @@ def test_any_text_is_an_expression_or_is_refused(text):
         call = outcome(parse_intrinsic, IntrinsicSyntax, one)
         if isinstance(call, IntrinsicSyntax):
             assert str(call)
-            assert problem(one) or one.startswith("$")
+            assert find_syntax_error(one) or one.startswith("$")
             continue
         found = outcome(evaluate, StateError, call, {}, {})
         assert getattr(found, "name", "States.IntrinsicFailure") == "States.IntrinsicFailure"
@@ -169,6 +169,6 @@ def test_what_functions_refuse(text, cause):
 
 def test_a_template_leaves_its_input_and_itself_alone():
     template, data = {"a.$": "$.l", "b": [{"c.$": "$"}]}, {"l": [1]}
-    filled = fill(template, data, {})
+    filled = fill_template(template, data, {})
     assert filled == {"a": [1], "b": [{"c": {"l": [1]}}]}
     assert (template, data) == ({"a.$": "$.l", "b": [{"c.$": "$"}]}, {"l": [1]})

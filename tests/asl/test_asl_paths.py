@@ -10,11 +10,11 @@ from asl_corpus import outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperplane.asl.choosing import matches
+from hyperplane.asl.choice_rules import matches_pattern
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, find, put, same
+from hyperplane.asl.path_lookup import PathNotFound, find_value, json_equal, put_value
 from hyperplane.asl.paths import PathSyntax, parse_path
-from hyperplane.asl.times import format_timestamp, parse_timestamp
+from hyperplane.asl.timestamps import format_timestamp, parse_timestamp
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text(max_size=3)
 JSON = st.recursive(
@@ -52,13 +52,13 @@ def test_every_value_is_found_at_its_place(document):
     for place, value in places(document):
         path = parse_path(quoted(place))
         assert path.reference
-        assert find(path, document) is value
+        assert find_value(path, document) is value
 
 
 @given(JSON)
 def test_deep_steps_find_every_value_once(document):
     below = [value for place, value in places(document) if place]
-    found = find(parse_path("$..*"), document)
+    found = find_value(parse_path("$..*"), document)
     assert sorted(map(repr, found)) == sorted(map(repr, below))
 
 
@@ -67,20 +67,20 @@ def test_what_is_put_is_found_and_nothing_else_changes(document, names, value):
     before = copy.deepcopy(document)
     path = parse_path(quoted(names))
     try:
-        after = put(path, document, value)
-    except NotFound:
+        after = put_value(path, document, value)
+    except PathNotFound:
         holders = [document]
         for name in names[:-1]:
             if isinstance(holders[-1], dict) and name in holders[-1]:
                 holders.append(holders[-1][name])
         assert any(not isinstance(one, dict) for one in holders)
         return
-    assert find(path, after) is value
+    assert find_value(path, after) is value
     assert document == before
     for place, old in places(before):
         inside = place[: len(names)] == tuple(names[: len(place)])
         if not inside:
-            assert same(find(parse_path(quoted(place)), after), old)
+            assert json_equal(find_value(parse_path(quoted(place)), after), old)
 
 
 @given(JSON, st.data())
@@ -90,10 +90,10 @@ def test_an_item_of_a_list_is_replaced_in_place(document, data):
         index = data.draw(st.integers(0, 5))
         path = parse_path(quoted((*place, index)))
         if index >= len(value):
-            with pytest.raises(NotFound):
-                put(path, document, "new")
+            with pytest.raises(PathNotFound):
+                put_value(path, document, "new")
             continue
-        after = find(parse_path(quoted(place)), put(path, document, "new"))
+        after = find_value(parse_path(quoted(place)), put_value(path, document, "new"))
         assert after == [*value[:index], "new", *value[index + 1 :]]
 
 
@@ -105,8 +105,8 @@ def test_any_text_is_a_path_or_is_refused(text):
             assert str(path)
             continue
         assert path.text == one
-        found = outcome(find, NotFound, path, {"a": [1, {"b": None}], "b": "x"})
-        assert path.definite or isinstance(found, (list, NotFound))
+        found = outcome(find_value, PathNotFound, path, {"a": [1, {"b": None}], "b": "x"})
+        assert path.definite or isinstance(found, (list, PathNotFound))
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ def test_which_paths_are_definite_and_which_are_references(text, definite, refer
 
 
 def test_an_indefinite_path_of_nothing_is_a_list_and_a_definite_part_must_be_there():
-    assert find(parse_path("$.l[*].x"), {"l": [{"y": 1}]}) == []
+    assert find_value(parse_path("$.l[*].x"), {"l": [{"y": 1}]}) == []
     for text in ("$.m[*]", "$.l.x[*]", "$.l[5].x[*]", "$.s[0:1]", "$.s[?(@.x)]"):
-        with pytest.raises(NotFound):
-            find(parse_path(text), {"l": [], "s": "text"})
+        with pytest.raises(PathNotFound):
+            find_value(parse_path(text), {"l": [], "s": "text"})
 
 
 def test_a_filter_takes_an_object_as_a_whole():
     document = {"o": {"n": 1, "m": {"n": 2}}}
-    assert find(parse_path("$.o[?(@.n == 1)]"), document) == [document["o"]]
-    assert find(parse_path("$.o[?(@.n == 2)]"), document) == []
+    assert find_value(parse_path("$.o[?(@.n == 1)]"), document) == [document["o"]]
+    assert find_value(parse_path("$.o[?(@.n == 2)]"), document) == []
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_filter_takes_an_object_as_a_whole():
 )  # fmt: skip
 def test_conditions_of_filters(condition, count):
     items = [{"n": 1}, {"n": 2}, {"n": True}, {"s": "it's"}]
-    assert len(find(parse_path(f"$[?({condition})]"), items)) == count
+    assert len(find_value(parse_path(f"$[?({condition})]"), items)) == count
 
 
 @given(st.text(alphabet="ab*\\", max_size=8), st.text(alphabet="ab*\\", max_size=10))
@@ -172,20 +172,20 @@ def test_patterns_match_as_a_slow_matcher_says(pattern, text):
 
     if any(piece[0] == "\\" and piece[1:] not in ("*", "\\") for piece in pieces):
         with pytest.raises(StateError, match=r"States\.Runtime"):
-            matches(pattern, text)
+            matches_pattern(pattern, text)
     else:
-        assert matches(pattern, text) is slow(pieces, text)
+        assert matches_pattern(pattern, text) is slow(pieces, text)
 
 
 @pytest.mark.parametrize(
     ("pattern", "text"), [("ab*ba", "aba"), ("a*b*b", "ab"), ("a*b*bc", "abc"), ("**a", "b")]
 )
 def test_no_character_counts_for_two_parts_of_a_pattern(pattern, text):
-    assert not matches(pattern, text)
+    assert not matches_pattern(pattern, text)
 
 
 def test_a_pattern_of_many_stars_takes_no_time():
-    assert not matches("*a" * 2000 + "*b", "a" * 20_000)
+    assert not matches_pattern("*a" * 2000 + "*b", "a" * 20_000)
 
 
 @pytest.mark.parametrize(

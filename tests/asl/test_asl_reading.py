@@ -14,8 +14,8 @@ from scale import scaled
 from test_asl_paths import JSON, places
 
 from hyperplane.asl.checking import check_machine
-from hyperplane.asl.reading import LARGEST, read_machine
-from hyperplane.asl.scanning import NotJson, scan
+from hyperplane.asl.json_parser import JsonSyntaxError, parse_with_lines
+from hyperplane.asl.reading import MAX_FILE_BYTES, read_machine
 from hyperplane.errors import RequestError
 
 ALL = [(folder, name) for folder in ("valid", "invalid") for name in asl_corpus.names(folder)]
@@ -28,7 +28,7 @@ FUZZ = settings(
 @given(JSON, st.sampled_from([None, 1, 3]))
 def test_text_is_read_as_json_reads_it(value, indent):
     text = json.dumps(value, indent=indent, ensure_ascii=indent is None)
-    scanned = scan(f"\n {text}\n")
+    scanned = parse_with_lines(f"\n {text}\n")
     assert repr(scanned.value) == repr(value)
     assert set(scanned.lines) == {place for place, _ in places(value)}
     lines = f"\n {text}\n".split("\n")
@@ -40,8 +40,8 @@ def test_text_is_read_as_json_reads_it(value, indent):
 @given(st.text(alphabet='{}[]:,"ab0-.e \n\\u') | st.text())
 def test_any_text_is_json_for_both_readers_or_for_neither(text):
     wanted = outcome(partial(json.loads, parse_constant=int), ValueError, text)  # int("NaN") fails
-    found = outcome(scan, NotJson, text)
-    if isinstance(found, NotJson):
+    found = outcome(parse_with_lines, JsonSyntaxError, text)
+    if isinstance(found, JsonSyntaxError):
         assert 1 <= found.line <= text.count("\n") + 1
         assert isinstance(wanted, ValueError)
     else:
@@ -96,10 +96,10 @@ def test_checking_anything_finds_faults_and_nothing_else(value):
 
 def test_a_large_file_is_refused_without_reading_all_of_it(tmp_path):
     file = tmp_path / "large.asl.json"
-    file.write_text(json.dumps({**TINY, "Comment": "x" * LARGEST}))
+    file.write_text(json.dumps({**TINY, "Comment": "x" * MAX_FILE_BYTES}))
     with pytest.raises(RequestError, match="more than 1 MiB"):
         read_machine(file)
-    file.write_text(json.dumps({**TINY, "Comment": "x" * (LARGEST - 200)}))
+    file.write_text(json.dumps({**TINY, "Comment": "x" * (MAX_FILE_BYTES - 200)}))
     assert read_machine(file).document["StartAt"] == "A"
 
 

@@ -10,10 +10,10 @@ import asl_corpus
 import pytest
 from asl_corpus import each, one, parallel, task
 
-from hyperplane.asl.errors import MachineFailed, Stopped
+from hyperplane.asl.errors import BranchStopped, MachineFailed
+from hyperplane.asl.execution_scope import ExecutionScope, run_concurrently
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
-from hyperplane.asl.scope import Scope, together
 from hyperplane.errors import HyperplaneError
 
 #: Seconds for which a task stays that is waited for, though it should not be.
@@ -188,14 +188,14 @@ def test_no_thread_is_left_when_a_run_has_ended():
 
 
 def test_what_begins_in_a_part_that_is_stopped_is_stopped_at_once():
-    calls, scope = [], Scope()
+    calls, scope = [], ExecutionScope()
     scope.stop()
     with scope.on_stop(lambda: calls.append("called")), scope.inner() as inner:
         assert calls == ["called"]
         assert inner.stopped
-        with pytest.raises(Stopped):
+        with pytest.raises(BranchStopped):
             inner.wait(LONG)
-    assert together(Scope(), [], 1) == []
+    assert run_concurrently(ExecutionScope(), [], 1) == []
 
 
 def test_the_failure_pickles_with_its_fields():

@@ -15,7 +15,7 @@ from hyperplane.cli import app
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in this process, 80 columns wide, and never a traceback."""
+    """Run a command in this process, 80 columns wide; re-raise its exceptions."""
     monkeypatch.setenv("COLUMNS", "80")
 
     def command(*arguments: str) -> Answer:
@@ -31,11 +31,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 def place(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """A temporary directory of its own: clusters of other programs are not its affair."""
-    # Multiprocessing and pytest keep theirs for as long as the process lives: not in this one.
+    """A separate temporary directory, without the clusters of other programs."""
+    # multiprocessing and pytest keep their folders until the process ends, so not in this one.
     multiprocessing.util.get_temp_dir()
     tmp_path_factory.getbasetemp()
-    # Short, because the path of a socket may have a hundred characters and no more.
+    # Short, because the path of a socket may have at most about a hundred characters.
     folder = tempfile.mkdtemp(prefix="hp-")
     monkeypatch.setattr(tempfile, "tempdir", folder)
     monkeypatch.setenv("TMPDIR", folder)
@@ -45,7 +45,7 @@ def place(
 
 @pytest.fixture
 def begin() -> Iterator[Begin]:
-    """Start commands in the foreground of another session; all are gone after the test."""
+    """Start commands in the foreground of another session; all end with the test."""
     begun: list[Foreground] = []
 
     def command(*arguments: str) -> Foreground:

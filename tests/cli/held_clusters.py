@@ -1,4 +1,4 @@
-"""Clusters that a command holds: how one is started, and how it ends."""
+"""Helpers for clusters that ``hyperplane cluster start`` keeps running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def wait_until(condition: Callable[[], object], seconds: float) -> None:
 
 
 def ended_well(held: Foreground, place: Path) -> None:
-    """The command has ended with 0 and without a word, and nothing of it is left."""
+    """Assert that the command ended with 0 and no output, and left nothing behind."""
     answer = held.end()
     assert without_notices(answer.err) == ""
     assert answer.code == 0

@@ -1,4 +1,4 @@
-"""Commands as a terminal sees them: in this process, or in a session of their own."""
+"""Commands as a terminal runs them: in this process, or in a separate session."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any
 
 import psutil
 
-#: What most of the time of a cluster's start is, and no test of a command needs.
+#: Skips the imports that take most of a cluster's start; no test of a command needs them.
 FEW_IMPORTS = {"DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD": "[]"}
 
 
 class Answer:
-    """What a command gave back."""
+    """Exit code and output of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
 
     @property
     def json(self) -> Any:
-        """The one document; anything else beside it on standard output is an error here."""
+        """The JSON document; other text on standard output is an error."""
         return json.loads(self.out)
 
     @property
     def text(self) -> str:
-        """Both outputs in one line, without frames and colours: as wide as may be."""
+        """Both outputs in one line, without frames and colors."""
         plain = re.sub(r"\x1b\[[0-9;]*m", "", self.out + self.err)
         return " ".join(re.sub("[│╭╮╰╯─]", " ", plain).split())
 
 
 class Foreground:
-    """A command that runs in a session of its own, as in another terminal."""
+    """A command in a separate session, as in another terminal."""
 
     def __init__(self, *arguments: str) -> None:
         script = "from hyperplane.cli import main; main()"
@@ -51,7 +51,7 @@ class Foreground:
         )
 
     def read_until(self, last: str) -> str:
-        """What it has written, once a line that starts so is there."""
+        """Return the output up to the first line that starts with ``last``."""
         assert self.process.stdout is not None
         watchdog = threading.Timer(200, self.process.kill)
         watchdog.start()
@@ -66,7 +66,7 @@ class Foreground:
         return "".join(lines)
 
     def family(self) -> list[psutil.Process]:
-        """The processes of its session that live."""
+        """Return the running processes of its session."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -85,7 +85,7 @@ class Foreground:
             self.process.send_signal(number)
 
     def end(self) -> Answer:
-        """Wait for its end; what it wrote since it was last read."""
+        """Wait for its end; return the output that was not read yet."""
         out, err = self.process.communicate(timeout=120)
         return Answer(self.process.returncode, out, err)
 

@@ -1,4 +1,4 @@
-"""The commands put together: help, version, exit codes, errors for people and for programs."""
+"""The application: help, version, exit codes, errors as text and as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_help_names_every_command_and_the_exit_codes(run: Run) -> None:
     assert answer.code == 0
     for command in COMMANDS:
         assert f" {command} " in answer.text
-    assert "0 good, 1 failed, 2" in answer.text
+    assert "0 success, 1 failure, 2" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_entry_point_runs_the_commands(monkeypatch: pytest.MonkeyPatch) -> N
     assert "Usage: hyperplane pools" in done.stderr
 
 
-def test_all_faults_of_the_configuration_are_told_and_end_with_2(run: Run) -> None:
+def test_all_faults_of_the_configuration_are_reported_with_exit_code_2(run: Run) -> None:
     faulty = {"hyperplane.memory.pause": 2, "hyperplane.memory.spill": "much"}
     with dask.config.set(faulty):
         answer = run("plan")
@@ -136,7 +136,7 @@ def test_an_error_that_is_no_fault_of_the_request_ends_with_1(
     }
 
 
-def test_a_fault_of_this_package_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**request: object) -> None:
         raise ZeroDivisionError("a slip of ours")
 

@@ -1,4 +1,4 @@
-"""``hyperplane cluster``: what it answers, and how a cluster that it holds ends."""
+"""``hyperplane cluster``: its output, and how a cluster in the foreground ends."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from hyperplane.errors import EngineError
 
 
 def test_no_cluster_runs(run: Run) -> None:
-    assert run("cluster", "list").out == "no cluster runs on this machine\n"
+    assert run("cluster", "list").out == "no cluster is running on this machine\n"
     assert run("cluster", "list", "--json").json == []
-    assert run("cluster", "stop", "--all").out == "no cluster runs on this machine\n"
+    assert run("cluster", "stop", "--all").out == "no cluster is running on this machine\n"
     assert run("cluster", "stop", "--all", "--json").json == {"stopped": []}
 
 
 def test_a_name_that_does_not_run_is_a_bad_request(run: Run) -> None:
-    answer = run("cluster", "stop", "nobody", "--json")
+    answer = run("cluster", "stop", "absent", "--json")
     assert answer.code == 2
     assert "nothing was stopped" in answer.err
     (fault,) = answer.json["faults"]
     assert fault["where"] == "name"
-    assert fault["asked"] == "'nobody'"
-    assert "no cluster runs" in fault["allowed"]
+    assert fault["asked"] == "'absent'"
+    assert "no cluster is running" in fault["allowed"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["some", "--all"]])
 def test_stop_wants_a_name_or_all(arguments: list[str], run: Run) -> None:
     answer = run("cluster", "stop", *arguments)
     assert answer.code == 2
-    assert "the name of a cluster, or --all" in answer.err
+    assert "the name of a cluster or --all" in answer.err
 
 
 def test_start_refuses_with_all_faults_and_starts_nothing(run: Run, place: Path) -> None:
@@ -80,13 +80,13 @@ def test_a_cluster_that_does_not_end_is_a_failure(
     monkeypatch.setattr(hyperplane, "get_cluster", unreachable)
     for name in ("one", "two"):
         records.write(
-            records.Record(
+            records.ClusterRecord(
                 name=name,
                 engine="local",
                 scheduler="tcp://127.0.0.1:1",
                 dashboard="",
                 pid=os.getpid(),
-                started=records.own_start(),
+                started=records.own_start_time(),
                 workers=1,
                 threads=1,
                 ram_gb=1.0,
@@ -95,7 +95,7 @@ def test_a_cluster_that_does_not_end_is_a_failure(
     answer = run("cluster", "stop", "--all")
     assert answer.code == 1
     for name in ("one", "two"):
-        assert f"{name} still runs, in process {os.getpid()}: no answer from it" in answer.err
+        assert f"{name} is still running, in process {os.getpid()}: no answer from it" in answer.err
 
 
 @pytest.mark.cluster
@@ -108,7 +108,7 @@ def test_list_sees_it_and_stop_from_another_terminal_ends_it(
     assert started["name"] == "held"
     assert (started["workers"], started["threads"], started["ram_gb"]) == (2, 2, 1.0)
 
-    # It runs in a process of its own: this one sees what another terminal would.
+    # It runs in a separate process: this one sees what another terminal would see.
     (listed,) = run("cluster", "list", "--json").json
     assert listed["pid"] == held.process.pid
     for key in ("name", "engine", "scheduler", "dashboard", "workers", "threads", "ram_gb"):
@@ -118,7 +118,7 @@ def test_list_sees_it_and_stop_from_another_terminal_ends_it(
 
     unknown = run("cluster", "stop", "helt")
     assert unknown.code == 2
-    assert "one that runs: held; did you mean held?" in unknown.err
+    assert "a running cluster: held; did you mean held?" in unknown.err
 
     assert _done("cluster", "stop", "held") == "held is closed\n"
     assert not (place / "held").exists()
@@ -127,7 +127,7 @@ def test_list_sees_it_and_stop_from_another_terminal_ends_it(
 
 
 def _done(*arguments: str) -> str:
-    """The output of a command of another process, which ends well and without a word."""
+    """The output of a command in another process, which succeeds without errors."""
     program = [sys.executable, "-c", "from hyperplane.cli import main; main()", *arguments]
     done = subprocess.run(program, capture_output=True, text=True, timeout=200)
     assert (done.returncode, without_notices(done.stderr)) == (0, "")
@@ -141,7 +141,7 @@ def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None
 
     second = begin(*START, "--name=held", "--json").end()
     assert second.code == 1
-    assert "a cluster named 'held' runs already" in second.json["error"]
+    assert "a cluster named 'held' is already running" in second.json["error"]
     assert "Traceback" not in second.err
     assert [record.name for record in records.read_all()] == ["held"]
 

@@ -1,4 +1,4 @@
-"""``hyperplane doctor``: what it finds, and what of that is bad enough for an exit code."""
+"""``hyperplane doctor``: its checks and exit codes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_machine_where_all_is_well(run: Run, place: Path) -> None:
     assert finding(answer, "hyperplane")["text"] == hyperplane.__version__
     assert finding(answer, "cores")["text"].startswith(f"{machine.cores()} of ")
     assert finding(answer, "memory policy")["text"] == str(hyperplane.MemoryPolicy())
-    assert finding(answer, "clusters")["text"] == "none runs"
+    assert finding(answer, "clusters")["text"] == "no cluster is running"
     assert list(place.iterdir()) == [], "looking has left something behind"
 
 
@@ -99,7 +99,7 @@ def test_a_package_that_is_missing_is_wrong(run: Run, monkeypatch: pytest.Monkey
     assert finding(answer, "pyarrow")["text"] == "not installed"
 
 
-def test_every_fault_of_the_configuration_is_told_and_ends_with_2(run: Run) -> None:
+def test_every_fault_of_the_configuration_is_reported_with_exit_code_2(run: Run) -> None:
     faulty = {"hyperplane.memory.pause": 2, "hyperplane.engines.local.reserve_fraction": -1}
     with dask.config.set(faulty):
         answer, shown = run("doctor", "--json"), run("doctor")
@@ -124,7 +124,7 @@ def test_spilling_into_memory_is_a_warning(run: Run) -> None:
     assert answer.code == 0
     found = finding(answer, "spill folder")
     assert found["state"] == "warning"
-    assert "tmpfs, which is memory" in found["text"]
+    assert "tmpfs, which is in memory" in found["text"]
     assert "temporary-directory" in found["advice"]
 
 
@@ -136,15 +136,13 @@ def test_the_file_system_is_that_of_the_innermost_mount(
         return [SimpleNamespace(mountpoint=where, fstype=kind) for where, kind in mounts]
 
     monkeypatch.setattr(psutil, "disk_partitions", mounted)
-    assert _spill_text().endswith(
-        "tmpfs, which is memory: what is spilled there takes the memory it should free"
-    )
+    assert _spill_text().endswith("tmpfs, which is in memory: spilling to it frees no memory")
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: mounted()[:1])  # noqa: A006
     assert _spill_text().endswith(", overlay")
 
 
 def _spill_text() -> str:
-    (found,) = checks.spilling()
+    (found,) = checks.check_spill_folder()
     return found.text
 
 
@@ -184,10 +182,12 @@ def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
     assert finding(answer, "spill folder")["state"] != "wrong"
 
 
-def test_what_a_dead_cluster_has_left_is_removed_and_told(run: Run, place: Path) -> None:
+def test_files_of_a_dead_cluster_are_removed_and_reported(run: Run, place: Path) -> None:
     scratch = records.private_folder() / "dead"
     scratch.mkdir()
-    dead = records.Record("dead", "local", "tcp://x:1", "", 2**22 + 1, 1.0, 1, 1, 1.0, str(scratch))
+    dead = records.ClusterRecord(
+        "dead", "local", "tcp://x:1", "", 2**22 + 1, 1.0, 1, 1, 1.0, str(scratch)
+    )
     records.write(dead)
     answer = run("doctor", "--json")
     assert answer.code == 0
@@ -196,7 +196,7 @@ def test_what_a_dead_cluster_has_left_is_removed_and_told(run: Run, place: Path)
     assert list(place.iterdir()) == []
 
 
-def test_an_engine_that_is_not_here_is_no_fault_unless_none_is(
+def test_a_missing_engine_is_an_error_only_if_none_is_usable(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(registry.BUILT_IN, "absent", f"{__name__}:AbsentEngine")
@@ -212,7 +212,7 @@ def test_an_engine_that_is_not_here_is_no_fault_unless_none_is(
     assert finding(answer, "default cluster")["state"] == "wrong"
 
 
-def test_an_engine_that_nothing_is_set_for_is_off_and_says_what_to_set(run: Run) -> None:
+def test_an_unconfigured_engine_is_off_with_the_setting_to_set(run: Run) -> None:
     def of_ssh() -> dict[str, str]:
         return dict(finding(run("doctor", "--json"), "engine ssh"))
 
@@ -220,5 +220,5 @@ def test_an_engine_that_nothing_is_set_for_is_off_and_says_what_to_set(run: Run)
     assert "hyperplane.engines.ssh.hosts = none" in of_ssh()["text"]
     with dask.config.set({"hyperplane.engines.ssh.hosts": ["a"]}):
         assert of_ssh()["state"] == "ok"
-    with dask.config.set({"hyperplane.engines.ssh.port": "x"}):  # told with the configuration
+    with dask.config.set({"hyperplane.engines.ssh.port": "x"}):  # reported as a configuration fault
         assert of_ssh()["state"] == "ok"

@@ -51,7 +51,7 @@ def test_the_step_that_failed_is_shown_or_what_is_asked_for(run: Run, job_id: st
     assert run(*logs, "--chunk", "1", "--attempt", "2").out == "chunk 1\n"
 
 
-def test_what_is_not_there_is_told(run: Run, job_id: str) -> None:
+def test_missing_logs_are_reported(run: Run, job_id: str) -> None:
     missing = run("job", "logs", job_id, "--step", "many", "--chunk", "7")
     assert missing.code == 1
     assert "step 'many', chunk 7 has written nothing" in missing.err
@@ -90,7 +90,7 @@ def test_the_last_lines_of_a_long_log(run: Run, folder: Path) -> None:
 
 
 def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
-    # Sparse: it takes no room on the disk.
+    # Sparse: it takes no space on the disk.
     log, size = tmp_path / "attempt-1.log", scaled(1 << 28, 1 << 30)
     with log.open("wb") as opened:
         opened.truncate(size)
@@ -98,10 +98,10 @@ def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
         opened.write(b"\nthe last line\n")
     program = (
         "import resource, sys; from pathlib import Path\n"
-        "from hyperplane.cli import job_look\n"
+        "from hyperplane.cli import job_inspect\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"job_look._write_end(Path({str(log)!r}), None)\n"
-        f"job_look._write_end(Path({str(log)!r}), 1)\n"
+        f"job_inspect._write_end(Path({str(log)!r}), None)\n"
+        f"job_inspect._write_end(Path({str(log)!r}), 1)\n"
         "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "print((after - before) // 1024, file=sys.stderr)\n"
     )
@@ -114,7 +114,7 @@ def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
     counted = subprocess.run(
         [sys.executable, "-c", counting], stdin=shown.stdout, capture_output=True, check=True
     )
-    _, told = shown.communicate(timeout=120)
+    _, megabytes = shown.communicate(timeout=120)
     last = len("the last line\n")
     assert int(counted.stdout) == size + 1 + 2 * last
-    assert int(told) < 32  # megabytes
+    assert int(megabytes) < 32

@@ -84,7 +84,7 @@ def test_a_signal_cancels_a_machine(number: signal.Signals, begin: Begin, folder
     assert "Traceback" not in answer.err
 
 
-def test_all_that_is_wrong_is_told_at_once(run: Run, folder: Path) -> None:
+def test_all_errors_are_reported_together(run: Run, folder: Path) -> None:
     (folder / "bad.asl.json").write_text('{"StartAt": "B", "States": {"A": {"Type": "Nap"}}}')
     answer = run(
         "job", "run", "bad.asl.json", "--input", "{", "--task", "x", "--task", "y='",
@@ -96,7 +96,7 @@ def test_all_that_is_wrong_is_told_at_once(run: Run, folder: Path) -> None:
     assert "Traceback" not in answer.err
 
 
-def test_a_resource_without_a_task_is_told(run: Run) -> None:
+def test_a_resource_without_a_task_is_an_error(run: Run) -> None:
     answer = run("job", "run", "m.asl.json")
     assert answer.code == 2
     assert ARN in answer.err

@@ -1,4 +1,4 @@
-"""``hyperplane job render`` and ``submit --dry-run``: what would be run."""
+"""``hyperplane job render`` and ``submit --dry-run``: the steps, without running them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 
 PIPELINE = """
 pipeline:
@@ -42,10 +42,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("command", [["render"], ["submit", "--dry-run"]])
 def test_steps_are_shown_and_nothing_is_kept(command: list[str], run: Run, folder: Path) -> None:
-    before = len(the_store().find())
+    before = len(open_store().find())
     answer = run("job", *command, "shown.yaml", "-p", "month=private")
     assert answer.code == 0
-    assert len(the_store().find()) == before
+    assert len(open_store().find()) == before
     text = answer.out.replace("\n", "").replace(" ", "")
     assert f"bash'{folder}/ab.sh'" in text.replace("'" + str(folder) + "/a b", "")
     assert "MONTH" in text
@@ -82,7 +82,7 @@ def test_scripts_of_a_scheduler_are_printed_or_written(run: Run, folder: Path) -
         assert (folder / "scripts" / document["name"]).read_text() == document["text"]
 
 
-def test_what_a_former_render_wrote_is_removed_and_nothing_else(run: Run, folder: Path) -> None:
+def test_only_files_of_an_earlier_render_are_removed(run: Run, folder: Path) -> None:
     steps = [f"  - {{name: {name}, type: bash, bash_script_path: a.sh}}" for name in "abc"]
     (folder / "a.sh").write_text("echo\n")
     options = ["--runner", "slurm", "--out", "out"]
@@ -100,12 +100,12 @@ def test_what_a_former_render_wrote_is_removed_and_nothing_else(run: Run, folder
     (out / "003-mine.sbatch").write_text("#!/bin/bash\n")
     (out / "002-c.sbatch").write_text("mine now\n")
     err = rendered("a")
-    assert "removed out/001-b.sbatch: a former render wrote it\n" in err
-    assert "left out/002-c.sbatch: a former render wrote it, but it was changed since\n" in err
+    assert "removed out/001-b.sbatch: written by an earlier render\n" in err
+    assert "kept out/002-c.sbatch: written by an earlier render, but changed since\n" in err
     there = {f.name for f in out.iterdir() if not f.name.startswith(".")}
     assert there == {"000-a.sbatch", "002-c.sbatch", "003-mine.sbatch", "submit.sh"}
     assert rendered("b", as_json=True)["removed"] == ["out/000-a.sbatch"]
-    # A list that somebody wrote does not lead out of the folder.
+    # A list with other paths does not remove files outside of the folder.
     content = hashlib.sha256((folder / "a.sh").read_bytes()).hexdigest()
     (out / ".hyperplane-rendered").write_text(f"{content}  ../a.sh\n{content}  {folder}/a.sh\n")
     for file in out.glob("[!.]*"):  # which nothing says were rendered now
@@ -151,7 +151,7 @@ def test_a_secret_need_be_there_only_where_the_job_is_submitted(
     assert "API_KEY" in answer.err
 
 
-def test_a_file_of_somebody_else_is_not_overwritten(run: Run, folder: Path) -> None:
+def test_a_file_of_the_user_is_not_overwritten(run: Run, folder: Path) -> None:
     options = ("job", "render", "plain.sh", "--runner", "slurm", "--out", "out")
     (folder / "plain.sh").write_text("echo\n")
     assert run(*options).code == 0
@@ -160,5 +160,5 @@ def test_a_file_of_somebody_else_is_not_overwritten(run: Run, folder: Path) -> N
     own.write_text("echo mine\n")
     answer = run(*options)
     assert answer.code == 2
-    assert "out/submit.sh: allowed is a folder without a file of this name" in answer.err
+    assert "out/submit.sh: allowed is a name without a file" in answer.err
     assert own.read_text() == "echo mine\n"

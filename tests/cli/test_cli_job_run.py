@@ -17,7 +17,7 @@ import psutil
 import pytest
 from terminal import Begin, Run
 
-from hyperplane.jobs.home import the_store, this_machine
+from hyperplane.jobs.home import open_store, this_machine
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS
 
 pytestmark = pytest.mark.process
@@ -30,7 +30,7 @@ pipeline:
   - {name: many, type: bash script, bash_script_path: say.sh, chunks: 3}
   - {name: last, type: bash script, bash_script_path: say.sh}
 """
-#: Does not end when it is asked to, and leaves a file that says so.
+#: Ignores SIGTERM, and writes a file when it gets it.
 STUBBORN = (
     "trap 'touch asked' TERM INT HUP\ntouch trapped\nfor i in $(seq 1500); do sleep 0.1; done\n"
 )
@@ -119,8 +119,8 @@ def test_a_job_that_takes_too_long_ends_with_124(run: Run, folder: Path) -> None
     wait_until(lambda: not here(folder))
 
 
-def test_all_that_is_wrong_is_said_at_once_and_nothing_is_kept(run: Run) -> None:
-    before = len(the_store().find())
+def test_all_errors_are_reported_together_and_nothing_is_stored(run: Run) -> None:
+    before = len(open_store().find())
     answer = run(
         "job", "run", "none.sh", "-p", "sEcret", "-p", "a=1", "-p", "a=sEcret", "--timeout", "soon",
         "--max-retries", "11", "--name", "a b",
@@ -130,7 +130,7 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_kept(run: Run) -> None
     for part in ("number 1", "a twice", "--timeout = 'soon'", "max_retries", "name", "none.sh"):
         assert part in answer.err
     assert "sEcret" not in answer.err
-    assert len(the_store().find()) == before
+    assert len(open_store().find()) == before
 
 
 def test_warnings_of_the_pipeline_go_to_standard_error(run: Run, folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_warnings_of_the_pipeline_go_to_standard_error(run: Run, folder: Path) -
     assert "quotes" in answer.err
 
 
-def test_slips_are_told_once_on_standard_error(run: Run, folder: Path) -> None:
+def test_mistakes_are_reported_once_on_standard_error(run: Run, folder: Path) -> None:
     cells = [{"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "year = 1",
               "outputs": [], "execution_count": None}]  # fmt: skip
     book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
@@ -150,7 +150,7 @@ def test_slips_are_told_once_on_standard_error(run: Run, folder: Path) -> None:
         answer = run("job", *command, "book.ipynb", "-p", "yaer=2")
         assert answer.code == 0
         assert answer.err.splitlines() == [
-            "warning: book.ipynb names no kernel: it runs with python3",
+            "warning: book.ipynb names no kernel; it runs with python3",
             "warning: no step reads the parameter 'yaer': did you mean year?",
         ]
     book["metadata"] = {"kernelspec": {"name": "julia-9", "display_name": "x"}}
@@ -168,11 +168,11 @@ def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: 
     answer = foreground.end()
     assert answer.code == 130
     assert "Traceback" not in answer.err
-    (job,) = the_store().find(name=f"by.{number.name}")
+    (job,) = open_store().find(name=f"by.{number.name}")
     assert job.status == CANCELLED
     assert job.reason.startswith(f"cancelled by {this_machine()} at 20")
     assert number.name in job.reason
-    assert [one.status for one in the_store().attempts(job.id)] == [CANCELLED]
+    assert [one.status for one in open_store().attempts(job.id)] == [CANCELLED]
     wait_until(lambda: not here(folder))
 
 
@@ -192,8 +192,8 @@ def test_a_second_signal_kills_what_does_not_end(
     wait_until(lambda: not here(folder))
 
 
-def test_a_pipe_that_nobody_reads_any_more_cancels_the_job(folder: Path) -> None:
-    # It is seen when there is something to say: the second step begins when the pipe is closed.
+def test_a_closed_pipe_cancels_the_job(folder: Path) -> None:
+    # Noticed at the next output, when the second step begins.
     (folder / "wait.sh").write_text("until [ -e go ]; do sleep 0.05; done\n")
     (folder / "unread.yaml").write_text(
         "pipeline:\n  name: unread\n  tasks:\n"
@@ -238,17 +238,17 @@ def test_a_terminal_has_a_tree_that_stays(folder: Path) -> None:
 def test_another_terminal_can_watch_and_cancel_it(run: Run, begin: Begin, folder: Path) -> None:
     foreground = begin("job", "run", "long.sh", "--name", "watched")
     wait_for(folder)
-    (job,) = the_store().find(name="watched")
+    (job,) = open_store().find(name="watched")
     assert "watched" in run("job", "list").out
     assert run("job", "cancel", job.id[:8]).code == 0
     assert run("job", "watch", job.id[:8]).code == 130
     assert foreground.end().code == 130
-    assert the_store().get(job.id).reason.endswith("UTC, with hyperplane job cancel")
+    assert open_store().get(job.id).reason.endswith("UTC, with hyperplane job cancel")
     wait_until(lambda: not here(folder))
 
 
 def test_steps_have_the_environment_of_the_foreground(run: Run, folder: Path) -> None:
-    # There is a supervisor, too: it has another one, and looks into the store twice a second.
+    # A supervisor with another environment also runs, and reads the store twice a second.
     sent = run("job", "submit", "long.sh", "--json").json
     wait_for(folder)
     (folder / "here.sh").write_text("echo $ONLY_HERE\n")
@@ -266,12 +266,12 @@ def test_what_a_killed_terminal_leaves_is_carried_on(run: Run, begin: Begin, fol
     wait_for(folder)
     foreground.signal(signal.SIGKILL, whole_group=True)
     assert foreground.end().code == -signal.SIGKILL
-    (job,) = the_store().find(name="killed")
+    (job,) = open_store().find(name="killed")
     assert job.status == IN_PROGRESS
     (folder / "go").touch()
     assert run("job", "watch", job.id).code == 0
     assert (folder / "runs").read_text() == "run\n"
-    assert [one.status for one in the_store().attempts(job.id)] == [DONE]
+    assert [one.status for one in open_store().attempts(job.id)] == [DONE]
 
 
 def test_a_terminal_that_is_closed_cancels_the_job(folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.states import DONE
 
 GOLDEN = Path(__file__).parents[1] / "jobs" / "golden" / "schedule.yaml"
@@ -44,7 +44,7 @@ def crontab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.process
 def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
-    """As cron does it: another folder, next to no environment, and ``\\%`` for ``%``."""
+    """Run the line as cron does: in another folder, with few variables, ``\\%`` for ``%``."""
     answer = run(
         "job", "schedule", "say.sh", "--cron", "*/30 * * * *", "--name", "half-hourly",
         "-p", "month=50% of it's", "--no-overlap",
@@ -56,17 +56,17 @@ def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
     command = line.split(None, 5)[5].replace("\\%", "%")
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     subprocess.run(["/bin/sh", "-c", command], cwd="/", env=environment, check=True)
-    said = (home() / "schedule-half-hourly.log").read_text()
-    (job,) = the_store().find(schedule="half-hourly")
-    assert job.id in said
+    log = (jobs_folder() / "schedule-half-hourly.log").read_text()
+    (job,) = open_store().find(schedule="half-hourly")
+    assert job.id in log
     assert (job.name, dict(job.parameters)) == ("half-hourly", {"month": "50% of it's"})
     deadline = time.monotonic() + 150
-    while not (now := the_store().get(job.id)).processed and time.monotonic() < deadline:
+    while not (now := open_store().get(job.id)).processed and time.monotonic() < deadline:
         time.sleep(0.05)
     assert now.status == DONE
 
 
-def test_the_documented_slip_is_understood(run: Run) -> None:
+def test_the_documented_mistake_is_accepted(run: Run) -> None:
     answer = run("job", "schedule", "say.sh", "--cron", "*/30***", "--json")
     assert answer.json["cron"] == "*/30 * * * *"
     assert answer.json["installed"] is False
@@ -78,7 +78,8 @@ def test_a_schedule_is_installed_listed_and_removed(run: Run, crontab: Path) -> 
     ask = ["job", "schedule", "say.sh", "--name", "often", "--install"]
     assert run(*ask, "--cron", "0 * * * *").out == "often is installed\n"
     assert (
-        run(*ask, "--cron", "30 * * * *").out == "often is installed, in place of the one before\n"
+        run(*ask, "--cron", "30 * * * *").out
+        == "often is installed and replaces the earlier line\n"
     )
     lines = crontab.read_text().splitlines()
     assert (lines[0], len(lines)) == ("5 4 * * * backup", 2)
@@ -129,7 +130,7 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "messages"),
     [
         ([], ["a pipeline file", "--cron"]),
         (["say.sh"], ["--cron"]),
@@ -139,19 +140,21 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
         (["say.sh", "--cron", "* * * * *", "--runner=kubernetes", "--install"], ["kubectl apply"]),
         (["say.sh", "--cron", "61 * * * *"], ["numbers from 0 to 59"]),
         (["none.sh", "--cron", "* * * * *"], ["a file that is there"]),
-        (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["letter or digit at both ends"]),
-        (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments of one line"]),
+        (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["ending with a letter or digit"]),
+        (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments without line breaks"]),
     ],
 )
-def test_what_cannot_be_scheduled_is_told(arguments: list[str], told: list[str], run: Run) -> None:
+def test_what_cannot_be_scheduled_is_reported(
+    arguments: list[str], messages: list[str], run: Run
+) -> None:
     answer = run("job", "schedule", *arguments)
     assert answer.code == 2
     assert answer.out == ""
-    for part in told:
+    for part in messages:
         assert part in answer.err
 
 
-def test_what_cron_will_not_know_is_told(
+def test_what_is_not_set_under_cron_is_reported(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "p.yaml").write_text(
@@ -164,8 +167,8 @@ def test_what_cron_will_not_know_is_told(
     with dask.config.set({"hyperplane.jobs.store": url}):
         answer = run("job", "schedule", "p.yaml", "--cron", "* * * * *")
     assert answer.code == 0
-    assert "cron does not know the secret API_KEY" in answer.err
-    assert "cron does not know the store" in answer.err
+    assert "the secret API_KEY is not set under cron" in answer.err
+    assert "store of this terminal is not set under cron" in answer.err
     assert "s3cret-value" not in answer.out + answer.err
     assert "team.db" not in answer.out + answer.err
     assert f"PATH={Path(sys.executable).parent}:" in answer.out

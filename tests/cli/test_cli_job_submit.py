@@ -11,7 +11,7 @@ import dask.config
 import pytest
 from terminal import Begin, Run
 
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No jobs but those of the test."""
+    """A store with only the jobs of the test."""
     place = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(place))
     with dask.config.set({"hyperplane.jobs.home": str(place), "hyperplane.jobs.linger": "0.5s"}):
@@ -35,8 +35,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 def until(job_id: str, status: str) -> None:
     deadline = time.monotonic() + 150
-    while the_store().get(job_id).status != status:
-        assert time.monotonic() < deadline, the_store().get(job_id)
+    while open_store().get(job_id).status != status:
+        assert time.monotonic() < deadline, open_store().get(job_id)
         time.sleep(0.05)
 
 
@@ -56,12 +56,12 @@ def test_submitting_prints_both_ids_and_does_not_wait(run: Run) -> None:
     answer = run("job", "submit", "long.sh", "--name", "sent")
     assert answer.code == 0
     words = answer.out.split()
-    job = the_store().get(words[1])
+    job = open_store().get(words[1])
     assert words == ["job", job.id, "run", job.run_id]
     assert (job.name, job.status in OPEN) == ("sent", True)
     assert run("job", "cancel", job.id, "--json").json == [{"id": job.id, "status": CANCELLED}]
     until(job.id, CANCELLED)
-    assert "had ended: cancelled" in run("job", "cancel", job.id[:8]).out
+    assert "had already ended: cancelled" in run("job", "cancel", job.id[:8]).out
 
 
 @pytest.mark.process
@@ -104,7 +104,7 @@ def test_several_are_watched_and_the_first_bad_one_gives_the_code(run: Run) -> N
 
 
 @pytest.mark.process
-def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None:
+def test_a_job_continues_after_watching_ends(run: Run, begin: Begin) -> None:
     sent = run("job", "submit", "long.sh", "--json").json
     until(sent["id"], IN_PROGRESS)
     watching = begin("job", "watch", sent["id"])
@@ -113,7 +113,7 @@ def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None
     answer = watching.end()
     assert answer.code == 130
     assert sent["id"][:8] in answer.err
-    assert the_store().get(sent["id"]).status == IN_PROGRESS
+    assert open_store().get(sent["id"]).status == IN_PROGRESS
     run("job", "cancel", sent["id"])
 
 
@@ -155,10 +155,10 @@ def test_jobs_are_listed_the_last_first(run: Run, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     "command", [["watch"], ["cancel"], ["resume"], ["logs"], ["watch", "--json"]]
 )
-def test_an_id_that_no_job_has_is_told(command: list[str], run: Run) -> None:
+def test_an_unknown_id_is_an_error(command: list[str], run: Run) -> None:
     answer = run("job", *command, "zzzz")
     assert answer.code == 1
-    assert "there is no such job" in answer.err
+    assert "no such job" in answer.err
     assert "Traceback" not in answer.err
 
 
@@ -166,15 +166,15 @@ def test_an_id_that_no_job_has_is_told(command: list[str], run: Run) -> None:
 def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None:
     sent = run("job", "submit", "long.sh", "--json").json
     assert run("job", "cancel", sent["id"], "zzzz").code == 1
-    assert not the_store().get(sent["id"]).cancelled
+    assert not open_store().get(sent["id"]).cancelled
     run("job", "cancel", sent["id"])
 
 
 @pytest.mark.process
 @pytest.mark.usefixtures("alone")
-def test_a_run_of_a_schedule_waits_for_none_and_overlaps_with_none(run: Run) -> None:
+def test_a_run_of_a_schedule_does_not_wait_and_does_not_overlap(run: Run) -> None:
     first = run("job", "submit", "long.sh", "--schedule", "nightly", "--no-overlap", "--json").json
-    assert the_store().get(first["id"]).schedule == "nightly"
+    assert open_store().get(first["id"]).schedule == "nightly"
     second = run("job", "submit", "long.sh", "--schedule", "nightly", "--no-overlap", "--json")
     assert (second.code, second.json) == (0, {"id": None, "run_id": None, "going_on": first["id"]})
     assert (
@@ -193,7 +193,7 @@ def test_a_run_of_a_schedule_waits_for_none_and_overlaps_with_none(run: Run) -> 
     assert "--schedule NAME" in answer.err
 
 
-def test_a_runner_that_there_is_not_or_that_has_nothing_to_run_with(
+def test_an_unknown_or_unusable_runner_is_an_error(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = run("job", "submit", "say.sh", "--runner", "slrum")

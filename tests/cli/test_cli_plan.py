@@ -15,7 +15,7 @@ from hyperplane.engines.local.engine import LocalEngine
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 
-#: Said otherwise on the command line, or without meaning to any engine that there is.
+#: Other options on the command line, or unused by every built-in engine.
 NOT_OFFERED = {
     *("local_mode", "logging", "memory", "scheduler_deploy_mode"),
     *("node_selector", "scheduler_cpu", "scheduler_ram", "worker_spec_yaml"),
@@ -38,7 +38,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _steady_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is free on a machine changes from look to look, and a plan with it."""
+    """Free memory changes between calls, and the plan with it."""
     monkeypatch.setattr(machine, "free_ram", lambda: 16 * 10**9)
 
 
@@ -99,7 +99,7 @@ def test_thresholds_that_are_not_given_are_the_configured_ones(run: Run) -> None
 
 
 @pytest.mark.parametrize("value", ["2", "-0.1", "often", "nan"])
-def test_a_threshold_that_is_none_is_a_fault_beside_the_others(value: str, run: Run) -> None:
+def test_an_invalid_threshold_is_reported_with_the_other_faults(value: str, run: Run) -> None:
     answer = run("plan", f"--memory-spill={value}", "--nprocs=0")
     assert answer.code == 2
     assert "2 faults" in answer.err
@@ -108,7 +108,7 @@ def test_a_threshold_that_is_none_is_a_fault_beside_the_others(value: str, run: 
     assert "nprocs = 0" in answer.err
 
 
-def test_numbers_of_zero_are_the_library_s_to_refuse_all_at_once(run: Run) -> None:
+def test_the_library_refuses_all_zeros_together(run: Run) -> None:
     zeros = ("num-workers", "nprocs", "nthreads", "ram-gb-per-proc", "cores-per-worker", "timeout")
     answer = run("plan", *(f"--{name}=0" for name in zeros), "--name=No Name", "--json")
     assert answer.code == 2
@@ -135,7 +135,7 @@ def test_the_local_engine_has_nothing_to_render(run: Run) -> None:
     answer = run("plan", "--engine=local", "--render")
     assert answer.code == 2
     assert answer.out == ""
-    assert "engine local starts processes directly and has nothing to render" in answer.err
+    assert "engine local has nothing to render" in answer.err
 
 
 @pytest.mark.usefixtures("paper")
@@ -147,7 +147,7 @@ def test_an_engine_s_own_script_is_printed_and_nothing_else(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("paper")
-def test_a_script_in_json_stands_beside_the_plan(run: Run) -> None:
+def test_a_script_in_json_is_added_to_the_plan(run: Run) -> None:
     arguments = ("--engine=paper", "--nprocs=1", "--name=mine", "--local-fit=exact", "--render")
     document: dict[str, Any] = run("plan", *arguments, "--json").json
     assert document["rendered"] == "#!/bin/sh\nstart [2] workers of mine\n"

@@ -27,7 +27,7 @@ def test_the_order_is_that_of_the_memory_of_workers_and_gpus_come_last(run: Run)
         assert list(hyperplane.pools())[-1] == "8_8"
 
 
-def test_the_note_of_a_pool_stands_below_the_table(run: Run) -> None:
+def test_the_note_of_a_pool_is_below_the_table(run: Run) -> None:
     out = " ".join(run("pools").out.split())
     assert "4_32: 7 of 32 GB is the published figure and looks like an error;" in out
     with dask.config.set({"hyperplane.pools.pool_4_32.note": ""}):
@@ -40,7 +40,7 @@ def test_it_fits_80_columns_and_has_no_blanks_at_the_ends_of_lines(run: Run) -> 
     assert lines == [line.rstrip() for line in lines]
 
 
-def test_json_is_what_the_library_says(run: Run) -> None:
+def test_json_equals_the_result_of_the_library(run: Run) -> None:
     assert run("pools", "--json").json == [
         {**pool.model_dump(), "worker": hyperplane.fit_workers(pool).to_dict()}
         for pool in hyperplane.pools().values()

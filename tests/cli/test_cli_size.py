@@ -94,7 +94,7 @@ def test_the_alternatives_carry_a_price_where_there_is_one(run: Run) -> None:
     assert float(row[-1]) == nodes * 0.5
 
 
-def test_all_faults_are_told_at_once(run: Run) -> None:
+def test_all_faults_are_reported_together(run: Run) -> None:
     answer = run(
         *("size", "nowhere/*.csv", "--operation=grupby", "--tasks=many", "--basis=guess"),
         *("--pool=16_17", "--pieces=0"),
@@ -106,7 +106,7 @@ def test_all_faults_are_told_at_once(run: Run) -> None:
     assert "did you mean groupby" in answer.err
 
 
-def test_plot_saves_a_picture_beside_the_advice(run: Run, tmp_path: Path) -> None:
+def test_plot_saves_a_picture_in_addition_to_the_advice(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "advice.png"
     answer = run("size", "100GB", "--plot", str(file), "--json")
     assert answer.code == 0

@@ -15,7 +15,7 @@ import hyperplane
 
 
 class Locked(MemoryFileSystem):  # type: ignore[misc]
-    """Opens for a password only, and notes what it was made with."""
+    """File system that needs a password and records its options."""
 
     protocol = "locked"
     cachable = False

@@ -67,7 +67,7 @@ def test_tests_of_dask_pass_as_on_a_plain_cluster() -> None:
 @pytest.mark.skipif(not FULL, reason="starts four clusters: at full scale")
 def test_a_test_that_ends_its_process_does_not_take_the_others_with_it(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(TESTS, encoding="utf-8")
-    asked = RUNNER["Run"](tmp_path, ["test_other.py"], 1)
+    asked = RUNNER["Selection"](tmp_path, ["test_other.py"], 1)
     found = RUNNER["compare"](asked, tmp_path / "report.jsonl")
     too = RUNNER["PLAIN_TOO"]
     assert {name.partition("::test_")[2]: outcome for name, outcome in found.items()} == {
@@ -80,10 +80,10 @@ def test_a_test_that_ends_its_process_does_not_take_the_others_with_it(tmp_path:
 
 def test_what_a_killed_process_has_reported_counts(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
-    assert RUNNER["read"](report) == {}
+    assert RUNNER["read_report"](report) == {}
     lines = [["a::one", "begun"], ["a::one", "passed"], ["a::two", "begun"]]
     report.write_text("\n".join(map(json.dumps, lines)) + '\n["a::thr', encoding="utf-8")
-    assert RUNNER["read"](report) == {"a::one": "passed", "a::two": "begun"}
+    assert RUNNER["read_report"](report) == {"a::one": "passed", "a::two": "begun"}
 
 
 def test_the_summary_names_what_failed_and_why_what_did_not_run() -> None:

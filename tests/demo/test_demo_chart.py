@@ -1,4 +1,4 @@
-"""The picture is a picture, and says what it shows."""
+"""The chart is an image with the right labels and values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hyperplane.demo import chart, job
 from hyperplane.errors import MissingPackage
 
 
-def test_labels_say_what_is_shown(some: pd.DataFrame) -> None:
+def test_labels_describe_the_chart(some: pd.DataFrame) -> None:
     results = job.results_in_pandas(some)
     (axes,) = chart.draw(results).axes
-    said = [text.get_text() for text in axes.texts]
+    labels = [text.get_text() for text in axes.texts]
     departed = int(some["dep_time"].notna().sum())
     assert axes.get_title(loc="left") == "Share of flights that departed more than 15 minutes late"
-    assert any(f"n = {departed:,} departures from EWR, JFK, LGA" in text for text in said)
+    assert any(f"n = {departed:,} departures from EWR, JFK, LGA" in text for text in labels)
     assert "scheduled hour" in axes.get_xlabel()
     assert "%" in axes.get_ylabel()
     with_departures = results.hours[results.hours["departures"] > 0]

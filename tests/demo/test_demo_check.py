@@ -1,4 +1,4 @@
-"""A difference between the cluster and pandas is found, wherever it is."""
+"""Differences between the cluster and pandas are found in every table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from hyperplane.demo import job
-from hyperplane.demo.check import Mismatch, compare
+from hyperplane.demo.check import ResultMismatch, compare
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def put(row: int, column: int, value: object) -> Callable[[pd.DataFrame], None]:
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "said"),
+    ("table", "change", "message"),
     [
         ("longest", off_by_a_millionth, "30 of 30 differ in air_time"),
         ("longest", put(4, 9, "XXX"), "1 of 30 differ in dest, first at 4"),
@@ -59,17 +59,17 @@ def put(row: int, column: int, value: object) -> Callable[[pd.DataFrame], None]:
     ],
 )
 def test_a_planted_difference_is_named(
-    right: job.Results, table: str, change: Callable[[pd.DataFrame], object], said: str
+    right: job.Results, table: str, change: Callable[[pd.DataFrame], object], message: str
 ) -> None:
-    with pytest.raises(Mismatch, match=f"(?s){table}: .*") as caught:
+    with pytest.raises(ResultMismatch, match=f"(?s){table}: .*") as caught:
         compare(planted(right, table, change), right)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_every_table_that_differs_is_named(right: job.Results) -> None:
     wrong = planted(right, "hours", lambda t: t * 2)
     wrong = planted(wrong, "departures", lambda t: t + 1)
-    with pytest.raises(Mismatch) as caught:
+    with pytest.raises(ResultMismatch) as caught:
         compare(wrong, right)
     assert "hours: " in str(caught.value)
     assert "departures: " in str(caught.value)

@@ -1,4 +1,4 @@
-"""The data set: whole or not there, and the same to Dask and to pandas."""
+"""The data set: complete or absent, and read equally by Dask and pandas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hyperplane.demo import data
 from hyperplane.errors import MissingPackage, RequestError
 
 FLIGHTS = 336_776
-NOBODY = 2**22 + 1  # above the largest process id that Linux gives
+UNUSED_PID = 2**22 + 1  # above the largest process ID of Linux
 
 
 def test_every_flight_of_every_month_is_written(parquet: Path, published: pd.DataFrame) -> None:
@@ -78,7 +78,7 @@ data.prepare(Path(sys.argv[1]))
 def test_parts_of_dead_runs_only_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead, alive = (tmp_path / f".flights-part-{pid}" for pid in (NOBODY, os.getppid()))
+    dead, alive = (tmp_path / f".flights-part-{pid}" for pid in (UNUSED_PID, os.getppid()))
     for part in (dead, alive):
         part.mkdir()
         (part / "flights-01.parquet").write_bytes(b"PAR1")
@@ -121,7 +121,7 @@ def test_without_the_package_the_message_says_what_to_install(
 
 
 def written(some: pd.DataFrame, folder: Path, kind: str) -> str:
-    """The slice in one of the ways in which people keep data; where to read it."""
+    """Write the slice in a format; return the path or glob to read."""
     half = len(some) // 2
     parts = [some.iloc[:half], some.iloc[half:]]
     if kind == "hive":

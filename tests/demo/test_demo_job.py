@@ -1,4 +1,4 @@
-"""The three computations agree with pandas, however the rows are spread."""
+"""The three computations equal those of pandas for any partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole job: on the real flights, on other people's, and when something is wrong."""
+"""The complete demo: on the real flights, on other data, and with errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def our_clusters() -> list[str]:
 
 @pytest.fixture
 def out(parquet: Path, tmp_path: Path) -> Path:
-    """An output folder in which the data set is there already."""
+    """An output folder that already has the data set."""
     (tmp_path / "flights").symlink_to(parquet)
     return tmp_path
 
@@ -96,7 +96,7 @@ def test_every_step_is_timed_and_the_cluster_is_gone(outcome: Outcome) -> None:
 
 
 @pytest.mark.cluster
-def test_output_is_one_line_a_thing_when_piped(out: Path) -> None:
+def test_piped_output_has_one_line_for_each_item(out: Path) -> None:
     result = command("--out", str(out))
     assert result.exit_code == 0, result.output
     shown = result.stdout
@@ -159,7 +159,7 @@ def test_a_planted_mismatch_is_an_error(out: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.cluster
 def test_unreadable_values_fail_and_close_the_cluster(some: pd.DataFrame, tmp_path: Path) -> None:
-    # The second file: Dask looks at the first one before anything is started.
+    # In the second file, because Dask reads the first one before anything is started.
     some.to_csv(tmp_path / "1.csv", index=False)
     some.assign(dep_delay="soon").to_csv(tmp_path / "2.csv", index=False)
     result = command("--out", str(tmp_path / "out"), "--data", str(tmp_path / "*.csv"))
@@ -173,7 +173,7 @@ def test_flights_that_were_all_cancelled_are_an_error(some: pd.DataFrame, tmp_pa
     some[some["dep_time"].isna()].to_parquet(tmp_path / "flights.parquet")
     result = command("--out", str(tmp_path / "out"), "--data", str(tmp_path / "flights.parquet"))
     assert result.exit_code == 1
-    assert "no flight of the data has departed" in result.stderr
+    assert "no flight with a departure time" in result.stderr
 
 
 @pytest.mark.cluster
@@ -208,7 +208,7 @@ def test_a_file_in_place_of_the_folder_is_a_bad_request(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     result = command("--out", str(tmp_path / "out"))
     assert result.exit_code == 2
-    assert "a folder that can be written" in result.stderr
+    assert "a writable folder" in result.stderr
 
 
 @pytest.mark.usefixtures("nothing_starts")
@@ -256,7 +256,7 @@ def test_a_terminal_shows_a_bar_and_nothing_is_left(out: Path) -> None:
         try:
             while part := os.read(ours, 4096):
                 shown += part
-        except OSError:  # how Linux says that nobody writes to the terminal any more
+        except OSError:  # Linux reports the end of the terminal as an error
             pass
         finally:
             os.close(ours)
@@ -270,10 +270,10 @@ def test_a_terminal_shows_a_bar_and_nothing_is_left(out: Path) -> None:
 
 
 def in_session(leader: int) -> list[int]:
-    """Processes of the session that the process under test was made the leader of."""
+    """Return the processes of the session of the process under test."""
     found = []
     for pid in psutil.pids():
-        with contextlib.suppress(OSError):  # it may have ended meanwhile
+        with contextlib.suppress(OSError):  # it may have ended in the meantime
             if os.getsid(pid) == leader:
                 found.append(pid)
     return found

@@ -14,8 +14,8 @@ from typing import Any
 import dask.config
 import psutil
 import pytest
-from programs_apart import FEW_IMPORTS, Program, Run
 from services import temporary_directory
+from subprograms import FEW_IMPORTS, Program, Run
 
 from hyperplane.demo import data
 

@@ -182,10 +182,10 @@ class _GatewayHandle:
     def __init__(self, world: World, name: str, release: Callable[[], None]) -> None:
         self.world, self.name, self.release = world, name, release
 
-    def patience(self, within: float) -> float:
+    def connect_timeout(self, within: float) -> float:
         return within
 
-    def used_by(self, client: Any) -> None:
+    def remember_client(self, client: Any) -> None:
         pass
 
     def close(self) -> None:
@@ -226,9 +226,9 @@ class KubernetesApi:
         }
 
     async def get(self, kind: str, name: str, version: str = "v1") -> Any:
-        from hyperplane.engines.kubernetes.api import ENGINE, Missing
+        from hyperplane.engines.kubernetes.api import ENGINE, ObjectNotFound
 
-        raise Missing(ENGINE, name)
+        raise ObjectNotFound(ENGINE, name)
 
     async def list(self, kind: str, **options: Any) -> Any:
         return []

@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Hosts:
+class SshConnections:
     """Hosts that run, numbered from 1.
 
     Parameters
@@ -89,7 +89,7 @@ def _clean(found: Slot) -> None:
 
 
 @contextmanager
-def hosts() -> Iterator[Hosts]:
+def hosts() -> Iterator[SshConnections]:
     """Hosts that run as long as the block does."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     programs = all(shutil.which(name, path=path) for name in ("sshd", "ip", "nsenter"))
@@ -100,17 +100,17 @@ def hosts() -> Iterator[Hosts]:
             up, env=_environment(mine), capture_output=True, text=True, check=False
         )
         need(f"hosts do not come up: {done.stderr}", done.returncode == 0)
-        yield Hosts(mine.number + 1, mine.folder / "ssh")
+        yield SshConnections(mine.number + 1, mine.folder / "ssh")
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[Hosts]:
+def network() -> Iterator[SshConnections]:
     with hosts() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def surroundings(network: Hosts) -> Iterator[None]:
+def surroundings(network: SshConnections) -> Iterator[None]:
     """The settings of the engine; no process is left on a host when the last test is over."""
     settings = network.settings()
     with dask.config.set({f"hyperplane.engines.ssh.{k}": v for k, v in settings.items()}):
@@ -120,7 +120,7 @@ def surroundings(network: Hosts) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left(
-    surroundings: None, network: Hosts, request: pytest.FixtureRequest
+    surroundings: None, network: SshConnections, request: pytest.FixtureRequest
 ) -> Iterator[None]:
     """No process that a test has started is left on a host when it is over."""
     before = network.processes()

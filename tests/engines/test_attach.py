@@ -48,7 +48,7 @@ def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
             patch.setattr(attach, "ANSWER_WITHIN", 2.0)
             with pytest.raises(hyperplane.EngineError, match=advice):
                 hyperplane.get_cluster("frozen")
-        assert dask_settings._wanted == {}
+        assert dask_settings._requested == {}
         os.kill(program.pid, signal.SIGCONT)
         client, cluster = hyperplane.get_cluster("frozen")
         with cluster, client:
@@ -71,13 +71,13 @@ def test_a_list_of_clusters_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch)
 
 def listed(name: str, engine: str) -> None:
     """Put a cluster on the list that nobody has started."""
-    record = records.Record(
+    record = records.ClusterRecord(
         name=name,
         engine=engine,
         scheduler="tcp://127.0.0.1:1",
         dashboard="",
         pid=os.getpid(),
-        started=records.own_start(),
+        started=records.own_start_time(),
         workers=1,
         threads=1,
         ram_gb=1.0,
@@ -106,7 +106,7 @@ def test_the_engine_is_the_one_that_started_it(
         assert "this machine runs no cluster 'neither'" in str(caught.value)
         assert "of-ssh (ssh)" in str(caught.value)
         assert "of-slurm (slurm)" in str(caught.value)
-        assert "needs its engine: get_cluster('neither', \"kubernetes\")" in str(caught.value)
+        assert "name its engine: get_cluster('neither', \"kubernetes\")" in str(caught.value)
         with pytest.raises(hyperplane.EngineError, match=r"no cluster 'of-ssh'; .*of-ssh \(ssh\)"):
             hyperplane.get_cluster("of-ssh", "local")
     finally:

@@ -17,7 +17,7 @@ from hyperplane.engines.base import Availability
 from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.engines.cuda import engine as cuda
 from hyperplane.engines.cuda import start as cuda_start
-from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.guarded_cluster import GuardedCluster
 from hyperplane.errors import EngineUnavailable, RequestError
 from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec
@@ -226,7 +226,7 @@ class TestArguments:
         settings = plan.settings
         assert isinstance(settings, CudaSettings)
         worker = cuda.CudaEngine().layout(plan.worker)[0]
-        return cuda_start.arguments_of(plan, worker, settings, ("3", "1", "0"), "/scratch")
+        return cuda_start.cluster_arguments(plan, worker, settings, ("3", "1", "0"), "/scratch")
 
     def test_dask_cuda_and_dask_take_all_of_them(self, here: Here) -> None:
         known = {

@@ -40,7 +40,7 @@ SMALL: dict[str, Any] = {
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three GPUs that dask-cuda does not touch."""
-    if cuda_devices.gpus().here:
+    if cuda_devices.gpus().installed:
         # dask-cuda asks the driver about each of them; test_cuda_gpu.py uses the real one.
         pytest.skip("this machine has a GPU")
     monkeypatch.setenv("DASK_CUDA_TEST_DISABLE_DEVICE_SPECIFIC", "1")

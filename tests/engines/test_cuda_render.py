@@ -19,7 +19,7 @@ import pytest
 
 import hyperplane
 from hyperplane.engines import registry
-from hyperplane.engines.base import Renders
+from hyperplane.engines.base import SupportsRender
 from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.errors import RequestError
 
@@ -56,7 +56,7 @@ def rendered(**options: Any) -> str:
         engine_options=options,
     )
     engine = registry.load("cuda")
-    assert isinstance(engine, Renders)
+    assert isinstance(engine, SupportsRender)
     return engine.render(plan)
 
 

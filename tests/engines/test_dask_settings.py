@@ -12,12 +12,12 @@ import pytest
 
 from hyperplane.engines import dask_settings
 from hyperplane.engines.dask_settings import (
-    as_the_user_has_it,
+    apply_client_settings,
+    drop_overridden,
+    drop_overridden_variables,
     in_force,
-    lend,
-    take_back,
-    unless_chosen,
-    variables_unless_chosen,
+    restore_client_settings,
+    user_settings,
 )
 
 METHOD = "dataframe.shuffle.method"
@@ -32,17 +32,17 @@ def configuration_as_before() -> Iterator[None]:
     before = json.dumps(dask.config.config, default=str)
     yield
     for cluster in ("a", "b", "c"):
-        take_back(cluster)
-    assert dask_settings._lent == {}
+        restore_client_settings(cluster)
+    assert dask_settings._applied == {}
     assert json.dumps(dask.config.config, default=str) == before
 
 
 def test_lent_and_taken_back() -> None:
-    lend("a", {METHOD: "tasks"})
+    apply_client_settings("a", {METHOD: "tasks"})
     assert method() == "tasks"
-    take_back("a")
+    restore_client_settings("a")
     assert method() is None
-    take_back("a")  # twice is no harm
+    restore_client_settings("a")  # twice is no harm
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bac", "bca", "acb", "cab"])
@@ -50,41 +50,41 @@ def test_the_latest_of_several_holds_in_whatever_order_they_close(order: str) ->
     wanted = {"a": {METHOD: "tasks"}, "b": {}, "c": {METHOD: "disk"}}
     open_: list[str] = []
     for cluster, settings in wanted.items():
-        lend(cluster, settings)
+        apply_client_settings(cluster, settings)
         open_.append(cluster)
         assert method() == settings.get(METHOD)
     for cluster in order:
-        take_back(cluster)
+        restore_client_settings(cluster)
         open_.remove(cluster)
         assert method() == (wanted[open_[-1]].get(METHOD) if open_ else None)
 
 
 def test_what_the_user_had_set_stays() -> None:
     with dask.config.set({METHOD: "p2p"}):
-        lend("a", {METHOD: "tasks"})
+        apply_client_settings("a", {METHOD: "tasks"})
         assert method() == "p2p"
-        take_back("a")
+        restore_client_settings("a")
         assert method() == "p2p"
 
 
 def test_what_the_user_sets_meanwhile_stays() -> None:
-    lend("a", {METHOD: "tasks"})
+    apply_client_settings("a", {METHOD: "tasks"})
     dask.config.set({METHOD: "p2p"})
     try:
-        lend("b", {METHOD: "tasks"})
+        apply_client_settings("b", {METHOD: "tasks"})
         assert method() == "p2p"
-        take_back("b")
-        take_back("a")
+        restore_client_settings("b")
+        restore_client_settings("a")
         assert method() == "p2p"
     finally:
         dask.config.set({METHOD: None})
 
 
 def test_a_start_sees_what_the_user_has_and_not_what_another_cluster_lent() -> None:
-    lend("a", {METHOD: "tasks"})
-    with as_the_user_has_it():
+    apply_client_settings("a", {METHOD: "tasks"})
+    with user_settings():
         assert method() is None
-        assert unless_chosen({METHOD: "tasks"}) == {METHOD: "tasks"}
+        assert drop_overridden({METHOD: "tasks"}) == {METHOD: "tasks"}
     with in_force({"distributed.worker.daemon": False}):
         assert method() is None
     with in_force({METHOD: "disk"}):
@@ -96,18 +96,18 @@ def test_variables_of_the_user_win_wherever_they_are_set(monkeypatch: pytest.Mon
     ours = {"MALLOC_TRIM_THRESHOLD_": "1", "POLARS_MAX_THREADS": "2"}
     for name in ours:
         monkeypatch.delenv(name, raising=False)
-    assert variables_unless_chosen(ours) == ours
+    assert drop_overridden_variables(ours) == ours
     with dask.config.set({"distributed.nanny.environ": {"POLARS_MAX_THREADS": 5}}):
-        assert list(variables_unless_chosen(ours)) == ["MALLOC_TRIM_THRESHOLD_"]
+        assert list(drop_overridden_variables(ours)) == ["MALLOC_TRIM_THRESHOLD_"]
     path = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
     with dask.config.set({path: 4096}):
-        assert list(variables_unless_chosen(ours)) == ["POLARS_MAX_THREADS"]
+        assert list(drop_overridden_variables(ours)) == ["POLARS_MAX_THREADS"]
     # What Dask itself writes into the variables of a process that has started workers.
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
-    assert variables_unless_chosen(ours) == ours
+    assert drop_overridden_variables(ours) == ours
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "4096")
     monkeypatch.setenv("POLARS_MAX_THREADS", "1")
-    assert variables_unless_chosen(ours) == {}
+    assert drop_overridden_variables(ours) == {}
 
 
 def test_a_snapshot_while_other_threads_set_keys() -> None:

@@ -67,7 +67,7 @@ def test_the_rendering_is_as_it_was(name: str) -> None:
 )
 def test_memory_is_asked_in_the_unit_of_the_option(unit: str, value: float) -> None:
     told = {"cores": "nthreads", "memory": f"ram_{unit}"}
-    asked = gateway_options.wanted(_plan({"plan_options": told}))
+    asked = gateway_options.requested_options(_plan({"plan_options": told}))
     assert asked == {"cores": 3, "memory": value}
     assert type(asked["memory"]) is type(value)
 
@@ -75,7 +75,7 @@ def test_memory_is_asked_in_the_unit_of_the_option(unit: str, value: float) -> N
 def test_variables_hold_the_policy_and_what_a_user_sets_wins() -> None:
     mine = {"MINE": "1", "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "0.77"}
     settings = {"plan_options": {"env": "environment"}, "options": {"env": mine}}
-    told = gateway_options.wanted(_plan(settings, memory={"spill": 0.65}))["env"]
+    told = gateway_options.requested_options(_plan(settings, memory={"spill": 0.65}))["env"]
     assert told["DASK_DISTRIBUTED__WORKER__MEMORY__SPILL"] == "0.65"
     assert told["DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE"] == "0.77"
     assert told["DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL"] == "60s"
@@ -111,7 +111,7 @@ def test_every_option_that_the_server_does_not_take_is_told_at_once() -> None:
         "options": {"profile": "huge", "image": 7, "environment": {"TOKEN": "hunter2"}},
     }
     with pytest.raises(RequestError) as caught:
-        gateway_options.fill(_options(), _plan(settings, scheduler_ram="400MB"))
+        gateway_options.fill_options(_options(), _plan(settings, scheduler_ram="400MB"))
     told = {fault.where: fault for fault in caught.value.faults}
     assert len(told) == 6
     by_name = {where.split()[1]: fault for where, fault in told.items()}
@@ -134,7 +134,7 @@ def test_options_of_dask_gateways_own_configuration_hold_below_those_of_the_plan
         "options": {"environment": {"B": "2"}},
     }
     with dask.config.set({"gateway.cluster.options": own}):
-        gateway_options.fill(options, _plan(settings, nthreads=2))
+        gateway_options.fill_options(options, _plan(settings, nthreads=2))
     assert options.image == "theirs"
     assert options.worker_cores == 2
     assert (options.environment["A"], options.environment["B"]) == ("1", "2")
@@ -142,7 +142,7 @@ def test_options_of_dask_gateways_own_configuration_hold_below_those_of_the_plan
         dask.config.set({"gateway.cluster.options": {"nothing": 1}}),
         pytest.raises(RequestError, match="option nothing of the gateway = 1"),
     ):
-        gateway_options.fill(_options(), _plan(settings, nthreads=2))
+        gateway_options.fill_options(_options(), _plan(settings, nthreads=2))
 
 
 def test_a_plan_says_what_is_missing_and_what_no_option_is_told_of() -> None:
@@ -193,7 +193,7 @@ def test_settings_that_make_no_sense_are_refused(option: dict[str, Any]) -> None
 
 
 def test_null_takes_an_option_out_that_another_file_has() -> None:
-    assert gateway_options.wanted(_plan({"plan_options": {"worker_cores": None}})) == {}
+    assert gateway_options.requested_options(_plan({"plan_options": {"worker_cores": None}})) == {}
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_found_by_either_name_and_left_alone_by_a_handle_that_goes(gateway: Serv
             assert found.client.submit(sum, [1, 2]).result() == 3
             found.client.close()
             found.cluster.close(shutdown=False)
-        with pytest.raises(hyperplane.StartFailed, match="runs already"):
+        with pytest.raises(hyperplane.StartFailed, match="is already running"):
             start(name="shared")
         program = (
             "import hyperplane, sys\n"

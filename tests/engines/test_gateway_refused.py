@@ -78,7 +78,7 @@ def test_too_little_time_for_the_scheduler_and_for_the_workers(gateway: Server) 
     with pytest.raises(StartTimeout, match=r"not started the scheduler within 0.1 s"):
         start(gateway.settings(), timeout=0.1)
     hangs = {"DASK_DISTRIBUTED__WORKER__PRELOAD": "['import time; time.sleep(600)']"}
-    with pytest.raises(StartTimeout, match="0 of 1 worker process came within 40 s") as caught:
+    with pytest.raises(StartTimeout, match="0 of 1 worker process connected within 40 s") as caught:
         start(gateway.settings(options={"environment": hangs}), timeout=40)
     assert "log of the gateway's server" in str(caught.value)
 

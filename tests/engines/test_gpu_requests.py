@@ -15,7 +15,7 @@ from distributed.security import Security
 import hyperplane
 from hyperplane import announce, config
 from hyperplane.engines import registry
-from hyperplane.engines.gateway.options import wanted
+from hyperplane.engines.gateway.options import requested_options
 from hyperplane.engines.ssh import gpus as ssh_gpus
 from hyperplane.errors import ConfigError, DoesNotFit, RequestError
 
@@ -191,8 +191,8 @@ class TestEngines:
         assert set(words) <= known.keys()
 
     def test_an_option_of_a_gateway_is_told(self) -> None:
-        assert wanted(_plan("gateway"))["worker_gpus"] == 1
-        assert "worker_gpus" not in wanted(_plan("gateway", ngpus=0, nthreads=1))
+        assert requested_options(_plan("gateway"))["worker_gpus"] == 1
+        assert "worker_gpus" not in requested_options(_plan("gateway", ngpus=0, nthreads=1))
         with pytest.raises(RequestError) as caught:
             hyperplane.plan_cluster(
                 **PUBLISHED, engine="gateway", engine_options={"address": "https://g.example.com"}
@@ -245,7 +245,7 @@ class TestSchedulerPlace:
         plan = _plan(engine, scheduler_deploy_mode=mode)
         assert plan.alerts == (line,)
         assert plan.request.scheduler_deploy_mode != mode
-        announce.before(plan)
+        announce.print_start_lines(plan)
         shown = capsys.readouterr()
         assert shown.err == f"👉 Hyperplane: {line}\n"
         assert ("Creating scheduler pod" in shown.out) == (engine != "slurm")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import hyperplane
-from hyperplane import announce, call_sites
+from hyperplane import announce, started_clusters
 from hyperplane import cluster as route
-from hyperplane.engines import guarded, interrupts, records
-from hyperplane.engines.local import start, zygote
+from hyperplane.engines import guarded_cluster, interrupts, records
+from hyperplane.engines.local import forkserver, start
 
 ONE: dict[str, Any] = {
     "num_workers": 1,
@@ -34,8 +34,8 @@ def test_it_is_put_off_to_the_end_of_the_block() -> None:
     handler, reached = signal.getsignal(signal.SIGINT), []
 
     def block() -> None:
-        with interrupts.put_off():
-            with interrupts.put_off():  # of a start within a start
+        with interrupts.defer_interrupts():
+            with interrupts.defer_interrupts():  # of a start within a start
                 interrupt()
             reached.append(signal.getsignal(signal.SIGINT))
 
@@ -48,7 +48,7 @@ def test_it_is_put_off_to_the_end_of_the_block() -> None:
 
 def test_an_error_of_the_block_does_not_hide_it() -> None:
     def block() -> None:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             interrupt()
             raise ValueError
 
@@ -60,9 +60,9 @@ def test_one_that_waits_interrupts_what_takes_long_before_it_begins() -> None:
     begun = []
 
     def block() -> None:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             interrupt()
-            with interrupts.let_through():
+            with interrupts.allow_interrupts():
                 begun.append(True)
 
     with pytest.raises(KeyboardInterrupt):
@@ -74,13 +74,13 @@ def test_what_takes_long_is_interrupted_at_once_and_what_undoes_it_is_not() -> N
     reached = []
 
     def block() -> None:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             try:
-                with interrupts.let_through():
+                with interrupts.allow_interrupts():
                     interrupt()
                     reached.append("after the first")
             finally:
-                for _ in range(interrupts.AT_ONCE - 1):
+                for _ in range(interrupts.MAX_DEFERRED - 1):
                     interrupt()
                 reached.append("undone")
                 interrupt()  # of a user who does not want to wait for that
@@ -95,7 +95,7 @@ def test_other_threads_have_none_to_put_off() -> None:
     handler, seen = signal.getsignal(signal.SIGINT), []
 
     def look() -> None:
-        with interrupts.put_off(), interrupts.let_through():
+        with interrupts.defer_interrupts(), interrupts.allow_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)
@@ -109,13 +109,13 @@ def test_other_threads_have_none_to_put_off() -> None:
     ("place", "name"),
     [
         (records, "reserve"),
-        (zygote, "acquire"),
+        (forkserver, "acquire"),
         (start, "_arguments"),
         (start, "Client"),
-        (guarded.GuardedCluster, "begin_idle_timeout"),
+        (guarded_cluster.GuardedCluster, "begin_idle_timeout"),
         (route, "_prepare"),
-        (call_sites, "_is_open"),
-        (announce, "after"),
+        (started_clusters, "_is_open"),
+        (announce, "print_ready_lines"),
     ],
 )
 def test_wherever_it_comes_nothing_is_left(
@@ -146,7 +146,7 @@ def test_a_cluster_whose_lines_cannot_be_printed_is_closed(monkeypatch: pytest.M
     def closed(*arguments: Any) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(announce, "after", closed)
+    monkeypatch.setattr(announce, "print_ready_lines", closed)
     with pytest.raises(BrokenPipeError):
         hyperplane.initialize_cluster(**ONE)
     assert records.read_all() == []

@@ -11,7 +11,7 @@ from hypothesis import given, strategies
 from kubernetes_cases import IMAGE, plan, worker
 
 import hyperplane
-from hyperplane.engines.kubernetes.template import merged, read, selector
+from hyperplane.engines.kubernetes.template import merge_template, parse_selector, read_template
 from hyperplane.spec.settings.kubernetes import KubernetesSettings, millicores
 
 
@@ -98,7 +98,7 @@ def test_millicores_of_text_and_of_numbers_are_the_same(number: int) -> None:
 )
 def test_a_selector_as_text_is_the_selector(labels: dict[str, str]) -> None:
     text = ",".join(f"{key}={value}" for key, value in labels.items())
-    assert selector(text) == selector(labels) == labels
+    assert parse_selector(text) == parse_selector(labels) == labels
 
 
 def test_a_template_is_a_file_or_a_text_a_pod_or_its_spec(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_template_is_a_file_or_a_text_a_pod_or_its_spec(tmp_path: Path) -> Non
             "terminationGracePeriodSeconds": 5,
         },
     }
-    assert read(spec) == read(pod) == read(str(file)) == expected
+    assert read_template(spec) == read_template(pod) == read_template(str(file)) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,20 +136,20 @@ def test_a_template_is_a_file_or_a_text_a_pod_or_its_spec(tmp_path: Path) -> Non
 )
 def test_a_template_that_is_none(text: str, reason: str) -> None:
     with pytest.raises(hyperplane.RequestError, match=reason) as caught:
-        read(text)
+        read_template(text)
     assert len(str(caught.value)) < 1000
 
 
 def test_a_template_adds_and_the_plan_decides() -> None:
     ours = worker({"environ": ["A=ours", "B=ours"], "tolerations": [{"key": "a"}]}, nthreads=1)
-    theirs = read(
+    theirs = read_template(
         "tolerations: [{key: b}]\nnodeSelector: {disk: ssd}\nrestartPolicy: Never\n"
         "containers:\n"
         "- {name: main, command: [sleep], args: [x], image: other, env: [{name: A, value: theirs}],"
         " resources: {requests: {cpu: 9}, limits: {memory: 9Gi, a.b/c: 1}}}\n"
         "- {name: beside, image: helper}\n"
     )["spec"]
-    found = merged(ours, theirs)
+    found = merge_template(ours, theirs)
     first, second = found["containers"]
     assert first["args"] == ours["containers"][0]["args"]
     assert (first["name"], first["image"]) == ("worker", "other")

@@ -31,7 +31,7 @@ from services_kubernetes import (
 )
 
 import hyperplane
-from hyperplane.engines.kubernetes.look import has_ended
+from hyperplane.engines.kubernetes.pod_status import has_ended
 from hyperplane.engines.kubernetes.render import manifest
 
 pytestmark = [

@@ -200,10 +200,10 @@ def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
         wait_until(lambda: cluster.status.name == client.status == "closed", 120)
 
 
-@pytest.mark.own_zygote
+@pytest.mark.own_forkserver
 @pytest.mark.cluster
-def test_workers_of_one_machine_share_one_zygote_and_it_ends_with_them() -> None:
-    from hyperplane.engines.local import zygote
+def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> None:
+    from hyperplane.engines.local import forkserver
 
     first = hyperplane.start(hyperplane.plan_cluster(**ONE))
     [pid] = first.client.run(lambda: os.getppid()).values()
@@ -217,7 +217,7 @@ def test_workers_of_one_machine_share_one_zygote_and_it_ends_with_them() -> None
     assert psutil.pid_exists(pid)
     second.client.close(), second.cluster.close()
     assert not psutil.pid_exists(pid)
-    assert zygote._users == 0
+    assert forkserver._users == 0
 
 
 @pytest.mark.cluster
@@ -226,12 +226,12 @@ def test_workers_see_the_variables_and_the_folder_of_now(
 ) -> None:
     first = hyperplane.start(hyperplane.plan_cluster(**ONE))
     with first.cluster, first.client:
-        monkeypatch.setenv("SET_AFTER_THE_ZYGOTE", "yes")
+        monkeypatch.setenv("SET_AFTER_THE_FORKSERVER", "yes")
         monkeypatch.chdir(tmp_path)
         second = hyperplane.start(hyperplane.plan_cluster(**ONE))
         with second.cluster, second.client:
             seen = second.client.run(
-                lambda: (os.environ.get("SET_AFTER_THE_ZYGOTE"), os.environ["OMP_NUM_THREADS"])
+                lambda: (os.environ.get("SET_AFTER_THE_FORKSERVER"), os.environ["OMP_NUM_THREADS"])
             )
             assert list(seen.values()) == [("yes", "1")]
             assert list(second.client.run(os.getcwd).values()) == [str(tmp_path)]
@@ -259,7 +259,7 @@ def test_plain_dask_in_the_same_process_is_as_it_was() -> None:
             assert plain.scheduler.worker_ttl == 300
 
 
-@pytest.mark.own_zygote
+@pytest.mark.own_forkserver
 @pytest.mark.cluster
 def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
     hangs = tmp_path / "hangs.py"

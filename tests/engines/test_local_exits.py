@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from dask_notices import without_notices
-from programs_apart import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_until, workers_of
 from scale import scaled
+from subprograms import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_until, workers_of
 
 pytestmark = pytest.mark.cluster
 

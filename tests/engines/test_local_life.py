@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from dask_notices import without_notices
-from programs_apart import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_until, workers_of
+from subprograms import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_until, workers_of
 
 pytestmark = pytest.mark.cluster
 

@@ -24,7 +24,7 @@ from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import Environ, NannyPlugin
 
 import hyperplane
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 from hyperplane.guard import busy
 
 pytestmark = [
@@ -44,7 +44,7 @@ ONE: dict[str, Any] = {
 
 
 @pytest.fixture
-def started() -> Iterator[Started]:
+def started() -> Iterator[StartedCluster]:
     one = hyperplane.start(hyperplane.plan_cluster(**ONE))
     with one.cluster, one.client:
         yield one
@@ -72,7 +72,9 @@ class NameOfPlugin(NannyPlugin):
         dask.config.set({"of_plugin.value": 3}, config=nanny.config)
 
 
-def test_plugins_of_nannies_reach_running_later_and_restarted_workers(started: Started) -> None:
+def test_plugins_of_nannies_reach_running_later_and_restarted_workers(
+    started: StartedCluster,
+) -> None:
     client, cluster = started
     client.register_plugin(Environ({"OF_ENVIRON": "1"}))
     client.wait_for_workers(1, timeout=120)
@@ -198,7 +200,10 @@ def guard_of(cluster: Any) -> busy.BusyWorkerGuard:
 
 @pytest.mark.usefixtures("short_lives")
 def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
-    started: Started, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fifo: Path
+    started: StartedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fifo: Path,
 ) -> None:
     def said() -> list[str]:
         # In the fixture perhaps: a busy machine sends the first heartbeats late.
@@ -218,7 +223,7 @@ def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
     def noted(worker: Any, *activity: Any) -> None:
         judge(worker, *activity)
         silence = guard._silent[worker.address]
-        at_work.append(silence.idle_since == silence.looked)
+        at_work.append(silence.idle_since == silence.checked)
 
     monkeypatch.setattr(guard, "_judge", noted)
     while not any(at_work):  # no look may fall into the computation if this process stands still
@@ -253,7 +258,9 @@ def test_who_computes_is_spared_for_longer_than_who_waits(
 
 
 @pytest.mark.usefixtures("short_lives")
-def test_workers_outlive_a_time_in_which_their_scheduler_stood_still(started: Started) -> None:
+def test_workers_outlive_a_time_in_which_their_scheduler_stood_still(
+    started: StartedCluster,
+) -> None:
     client, cluster = started
     [pid] = client.run(os.getpid).values()
     held = client.submit(sum, [1, 2])
@@ -281,7 +288,7 @@ def test_workers_outlive_a_time_in_which_their_scheduler_stood_still(started: St
 @pytest.mark.usefixtures("short_lives")
 @pytest.mark.parametrize("how", ["stopped", "waits for longer than the limit"])
 def test_a_process_that_does_nothing_is_replaced(
-    how: str, started: Started, monkeypatch: pytest.MonkeyPatch, fifo: Path
+    how: str, started: StartedCluster, monkeypatch: pytest.MonkeyPatch, fifo: Path
 ) -> None:
     client, _ = started
     [pid] = client.run(os.getpid).values()
@@ -303,7 +310,7 @@ def test_a_time_to_live_that_the_user_chose_is_kept_exactly() -> None:
             assert busy.BusyWorkerGuard.name not in cluster.scheduler.plugins
 
 
-def test_what_a_scheduler_says_of_itself_before_any_page_is_opened(started: Started) -> None:
+def test_what_a_scheduler_says_of_itself_before_any_page_is_opened(started: StartedCluster) -> None:
     plain = LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0")
     with plain, Client(plain, set_as_default=False) as of_plain:
         expected, found = (

@@ -121,5 +121,5 @@ def test_a_second_cluster_of_a_program_is_pointed_out() -> None:
     first = hyperplane.start(hyperplane.plan_cluster(**ONE, name="first"))
     with first.cluster, first.client:
         [line] = hyperplane.plan_cluster(**ONE).alerts
-        assert line.startswith("open in this program: first, with cores and memory")
+        assert "use cores and memory of this machine: first;" in line
         assert "replace=True" in line

@@ -220,8 +220,8 @@ def test_a_variable_that_nothing_takes_is_no_harm() -> None:
     with cluster, client:
         assert client.submit(sum, [1, 2]).result() == 3
         logs = "".join(str(log) for log in cluster.get_logs().values())
-        assert "MALLOC_ARENA_MAX=few is not in force" in logs
-        assert "ARROW_DEFAULT_MEMORY_POOL=none is not in force" in logs
+        assert "MALLOC_ARENA_MAX=few has no effect" in logs
+        assert "ARROW_DEFAULT_MEMORY_POOL=none has no effect" in logs
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_pools_of_arrow_and_malloc_belong_together(
     names = ("MALLOC_TRIM_THRESHOLD_", "ARROW_DEFAULT_MEMORY_POOL", "OTHER")
     asked = dict.fromkeys(names, "1")
     free = {name: "1" for name in names if name not in chosen}
-    assert set(worker_memory.fitting(asked, free)) == left
+    assert set(worker_memory.select_variables(asked, free)) == left
 
 
 def test_a_shuffle_gives_what_pandas_gives() -> None:

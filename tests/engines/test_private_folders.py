@@ -28,9 +28,9 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder
 
 
-def record(name: str) -> records.Record:
-    started = records.own_start()
-    made = records.Record(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1.0)
+def record(name: str) -> records.ClusterRecord:
+    started = records.own_start_time()
+    made = records.ClusterRecord(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1.0)
     found = records.reserve(made, None)
     records.write(found)
     return found
@@ -47,7 +47,9 @@ def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, wh
     if what in ("folder", "many"):
         usual.mkdir()
         usual.chmod(0o777)
-        planted = records.Record("x", "local", "tcp://x:1", "", 2**22 + 1, 1.0, 1, 1, 1.0, str(own))
+        planted = records.ClusterRecord(
+            "x", "local", "tcp://x:1", "", 2**22 + 1, 1.0, 1, 1, 1.0, str(own)
+        )
         (usual / "planted.json").write_text(json.dumps(asdict(planted)))
         (usual / "planted.json").chmod(0o666)
     elif what == "file":
@@ -86,7 +88,7 @@ def test_the_home_of_another_user_is_left_alone(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.own_zygote
+@pytest.mark.own_forkserver
 def test_clusters_are_listed_in_the_home_directory(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,13 +113,13 @@ def test_clusters_of_an_earlier_version_are_found(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     old = private_folders.private_folder()
-    before = records.Record(
-        "old", "local", "tcp://x:1", "", os.getpid(), records.own_start(), 1, 1, 1.0,
+    before = records.ClusterRecord(
+        "old", "local", "tcp://x:1", "", os.getpid(), records.own_start_time(), 1, 1, 1.0,
         scratch=str(old / "old"),
     )  # fmt: skip
     (old / "old.json").write_text(json.dumps(asdict(before)))
     assert [found.name for found in records.read_all()] == ["old"]
-    with pytest.raises(FileExistsError, match="'old' runs already"):
+    with pytest.raises(FileExistsError, match="'old' is already running"):
         record("old")
     record("new")
     assert {found.name for found in records.read_all()} == {"old", "new"}
@@ -160,16 +162,16 @@ def test_machines_and_containers_that_share_a_disk_do_not_share_a_folder(
     for host, system in (("h", "a-1"), ("h", "a-2"), ("h", "b-1"), ("i", "b-1"), ("i", "c-3")):
         monkeypatch.setattr(private_folders.socket, "gethostname", lambda host=host: host)
         monkeypatch.setattr(private_folders, "running_system", lambda system=system: system)
-        private_folders._system.cache_clear()
-        found.append((private_folders._machine(), private_folders.private_folder()))
+        private_folders._system_name.cache_clear()
+        found.append((private_folders._machine_name(), private_folders.private_folder()))
     names, folders = zip(*found, strict=True)
     assert len(set(names)) == len(set(folders)) == 5
     # Now of the last one: locks count within one host, over boots, and one boot, whatever its name.
-    assert private_folders.folders_of_others() == [folders[3]]
-    private_folders._system.cache_clear()
+    assert private_folders.folders_of_other_systems() == [folders[3]]
+    private_folders._system_name.cache_clear()
     monkeypatch.setattr(private_folders, "running_system", lambda: "b-2")
-    assert set(private_folders.folders_of_others()) == set(folders[2:])
-    private_folders._system.cache_clear()
+    assert set(private_folders.folders_of_other_systems()) == set(folders[2:])
+    private_folders._system_name.cache_clear()
 
 
 def test_a_folder_that_is_removed_as_it_is_listed_holds_nothing(

@@ -27,14 +27,14 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def record(name: str = "dask-cluster-1", **changes: object) -> records.Record:
-    made = records.Record(
+def record(name: str = "dask-cluster-1", **changes: object) -> records.ClusterRecord:
+    made = records.ClusterRecord(
         name=name,
         engine="local",
         scheduler="tcp://127.0.0.1:1",
         dashboard="http://127.0.0.1:2/status",
         pid=os.getpid(),
-        started=records.own_start(),
+        started=records.own_start_time(),
         workers=1,
         threads=2,
         ram_gb=0.5,
@@ -107,7 +107,7 @@ def test_a_dead_owner_is_cleared_with_its_scratch() -> None:
 
 
 def test_a_process_id_used_again_is_not_the_owner() -> None:
-    records.write(record(started=records.own_start() - 1000))
+    records.write(record(started=records.own_start_time() - 1000))
     assert records.read_all() == []
 
 
@@ -136,7 +136,7 @@ def test_nothing_is_left_when_the_last_one_goes(tmp_path: Path) -> None:
 
 def test_a_name_is_taken_once() -> None:
     records.write(record("mine"))
-    with pytest.raises(FileExistsError, match="'mine' runs already"):
+    with pytest.raises(FileExistsError, match="'mine' is already running"):
         record("mine")
 
 
@@ -178,9 +178,9 @@ def test_a_name_that_was_taken_since_is_not_cleared(monkeypatch: pytest.MonkeyPa
     dead = replace(record("shared"), started=1.0)
     records.write(dead)
     running = []
-    read = records._read
+    read = records._read_records
 
-    def and_somebody_takes_the_name() -> list[records.Record]:
+    def and_somebody_takes_the_name() -> list[records.ClusterRecord]:
         found = read()
         if not running:  # between the reading of the list and the removing of what is dead
             running.append(dead)
@@ -189,9 +189,9 @@ def test_a_name_that_was_taken_since_is_not_cleared(monkeypatch: pytest.MonkeyPa
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "_read", and_somebody_takes_the_name)
+        patch.setattr(records, "_read_records", and_somebody_takes_the_name)
         records.read_all()
-    [still] = records._read()
+    [still] = records._read_records()
     assert still == running[1]
     assert Path(still.scratch).is_dir()
 
@@ -211,7 +211,7 @@ def test_who_holds_the_lock_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch
 def test_a_process_forked_meanwhile_does_not_keep_the_lock() -> None:
     fcntl = pytest.importorskip("fcntl")
     folder = records.private_folder()
-    with records._alone():
+    with records._exclusive():
         child = subprocess.Popen(["sleep", "30"], pass_fds=_open_on(folder))
     try:
         number = os.open(folder, os.O_RDONLY)
@@ -245,7 +245,8 @@ import os, subprocess, sys
 from pathlib import Path
 from hyperplane.engines import job_clusters, records
 def open_cluster(name, parent=None):
-    made = records.Record(name, "local", "tcp://x:1", "", os.getpid(), records.own_start(), 1, 1, 1)
+    started = records.own_start_time()
+    made = records.ClusterRecord(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1)
     made = records.reserve(made, parent)
     records.write(made)
     return Path(made.scratch), records.process_folder()
@@ -311,19 +312,19 @@ def test_a_step_reports_its_dashboards_in_the_folder_of_its_job(
     monkeypatch.setenv("HYPERPLANE_JOB_FOLDER", str(tmp_path / "job"))
     first = record("first")
     records.write(first)  # as in a pod, which does not have the folder
-    assert job_clusters.dashboards(tmp_path / "job") == []
+    assert job_clusters.read_dashboards(tmp_path / "job") == []
     (tmp_path / "job").mkdir()
     records.write(first)
     records.write(record("second", dashboard="http://second/status"))
     both = ["http://127.0.0.1:2/status", "http://second/status"]
-    assert job_clusters.dashboards(tmp_path / "job") == both
+    assert job_clusters.read_dashboards(tmp_path / "job") == both
     assert "security" not in "".join(
         file.read_text() for file in (tmp_path / "job").rglob("*.json")
     )
     records.remove("first", first.scratch)
-    assert job_clusters.dashboards(tmp_path / "job") == both[1:]
+    assert job_clusters.read_dashboards(tmp_path / "job") == both[1:]
     [file] = (tmp_path / "job").rglob("*.json")
     whole = json.loads(file.read_text())
     for strange in ({**whole, "system": "another-1"}, {**whole, "started": "1"}, [], None):
         file.write_text(json.dumps(strange))
-        assert job_clusters.dashboards(tmp_path / "job") == []
+        assert job_clusters.read_dashboards(tmp_path / "job") == []

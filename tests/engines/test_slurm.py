@@ -73,7 +73,7 @@ def test_what_is_rendered_is_what_the_files_show(
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "login1")
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    monkeypatch.setattr(private_folders, "_system", lambda: "0123456789")
+    monkeypatch.setattr(private_folders, "_system_name", lambda: "0123456789")
     file = GOLDEN / f"{name}.sh"
     text = rendered(options, **arguments)
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
@@ -84,7 +84,7 @@ def test_what_is_rendered_is_what_the_files_show(
 def test_memory_is_the_processes_and_the_margin_in_whole_mebibytes() -> None:
     asked = plan(PLAIN)
     assert asked.worker.total_ram == 12_000_000_000
-    assert slurm_script.memory(asked, SlurmSettings()) == 11683  # 12.25 GB are 11682.5 MiB
+    assert slurm_script.job_memory(asked, SlurmSettings()) == 11683  # 12.25 GB are 11682.5 MiB
     assert "--mem=11683M" in rendered(PLAIN)
     assert "--mem=11445M" in rendered({**PLAIN, "memory_margin_gb": 0})
     assert "--memory-limit 2400000000B" in rendered(PLAIN)
@@ -202,8 +202,10 @@ def test_a_process_runs_on_each_gpu() -> None:
 
 def test_the_folder_is_the_one_that_is_reserved_and_only_its_owner_enters(tmp_path: Path) -> None:
     settings = SlurmSettings(shared_folder=str(tmp_path))
-    record = records.Record("mine", "slurm", "", "", os.getpid(), records.own_start(), 1, 1, 1.0)
-    record = records.reserve(record, str(slurm_script.shared(settings)))
+    record = records.ClusterRecord(
+        "mine", "slurm", "", "", os.getpid(), records.own_start_time(), 1, 1, 1.0
+    )
+    record = records.reserve(record, str(slurm_script.shared_folder(settings)))
     folder = slurm_script.folder(settings, "mine")
     assert record.scratch == str(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

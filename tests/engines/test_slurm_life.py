@@ -30,7 +30,7 @@ def test_a_start_that_finds_the_queue_full_says_so() -> None:
     with cluster, client:
         with pytest.raises(hyperplane.StartTimeout, match=r"1 job PENDING \(Resources\)") as caught:
             start(num_workers=1, cores_per_worker=8, timeout=6)
-        assert "0 of 1 worker process came within 6 s" in str(caught.value)
+        assert "0 of 1 worker process connected within 6 s" in str(caught.value)
         assert len(queue()) == 1
         assert client.submit(sum, [1, 2]).result() == 3
 
@@ -123,7 +123,7 @@ def test_ctrl_c_ends_a_start_with_its_jobs(owner: Any) -> None:
 def test_a_cluster_that_gets_no_more_jobs_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(slurm_cluster, "LOOK_EVERY", 1.0)
+    monkeypatch.setattr(slurm_cluster, "POLL_INTERVAL", 1.0)
     client, cluster = start(num_workers=1)
     with cluster, client:
         (tmp_path / "sbatch").write_text(

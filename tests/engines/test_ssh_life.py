@@ -14,7 +14,7 @@ import pytest
 from contract import slow_square
 from distributed import Client
 from services import until
-from services_ssh import SMALL, Hosts, network, nothing_left, plan, surroundings
+from services_ssh import SMALL, SshConnections, network, nothing_left, plan, surroundings
 
 import hyperplane
 from hyperplane.engines import records
@@ -37,7 +37,7 @@ def test_a_node_that_goes_hands_over_its_results(nprocs: int) -> None:
 
 @pytest.mark.parametrize("nprocs", [1, 2])
 def test_a_lost_host_is_told_and_another_takes_its_place(
-    nprocs: int, network: Hosts, caplog: pytest.LogCaptureFixture
+    nprocs: int, network: SshConnections, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, cluster = hyperplane.start(plan(nprocs=nprocs, cores_per_worker=nprocs))
     with cluster, client:
@@ -58,7 +58,9 @@ def test_tasks_may_print_as_much_as_they_like() -> None:
 
 
 @pytest.mark.parametrize("mode", ["remote", "local"])
-def test_nothing_is_readable_without_the_key_of_the_cluster(mode: str, network: Hosts) -> None:
+def test_nothing_is_readable_without_the_key_of_the_cluster(
+    mode: str, network: SshConnections
+) -> None:
     client, cluster = hyperplane.start(plan(scheduler_deploy_mode=mode))
     with cluster, client:
         assert cluster.scheduler_address.startswith("tls://")
@@ -81,7 +83,7 @@ def test_nothing_is_readable_without_the_key_of_the_cluster(mode: str, network: 
         assert not any(b"INHERIT_CONFIG" in each for each in commands)
 
 
-def test_a_host_that_is_cut_off_in_mid_job_costs_no_result(network: Hosts) -> None:
+def test_a_host_that_is_cut_off_in_mid_job_costs_no_result(network: SshConnections) -> None:
     ttl = {"worker_ttl": "5s"}
     client, cluster = hyperplane.start(plan(num_workers=3, engine_options=ttl))
     with cluster, client:
@@ -94,7 +96,7 @@ def test_a_host_that_is_cut_off_in_mid_job_costs_no_result(network: Hosts) -> No
             network.set_link(3, "up")
 
 
-def test_the_processes_end_with_a_program_that_is_killed(network: Hosts) -> None:
+def test_the_processes_end_with_a_program_that_is_killed(network: SshConnections) -> None:
     program = (
         "import hyperplane, json, sys, time\n"
         "client, cluster = hyperplane.start(hyperplane.plan_cluster(\n"

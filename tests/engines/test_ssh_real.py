@@ -16,7 +16,7 @@ import pytest
 from contract import OneClusterContract, one_cluster, slow_square
 from distributed import Client
 from services import until
-from services_ssh import SMALL, Hosts, network, nothing_left, plan, surroundings
+from services_ssh import SMALL, SshConnections, network, nothing_left, plan, surroundings
 
 import hyperplane
 
@@ -35,7 +35,7 @@ class TestContract(OneClusterContract):
         } == {expected}
 
 
-def test_two_processes_on_each_host_are_scaled_together(network: Hosts) -> None:
+def test_two_processes_on_each_host_are_scaled_together(network: SshConnections) -> None:
     client, cluster = hyperplane.start(plan(nprocs=2, cores_per_worker=2))
     with cluster, client:
         assert _names(client) == {"node-0-0", "node-0-1", "node-1-0", "node-1-1"}
@@ -84,7 +84,7 @@ def test_what_the_user_preloads_is_loaded_on_the_hosts(tmp_path: Path) -> None:
 
 
 def test_more_threads_than_a_host_has_cores_are_told(
-    network: Hosts, caplog: pytest.LogCaptureFixture
+    network: SshConnections, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = 2 * (os.cpu_count() or 1)
     client, cluster = hyperplane.start(

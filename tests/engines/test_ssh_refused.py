@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services_ssh import Hosts, network, nothing_left, plan, surroundings
+from services_ssh import SshConnections, network, nothing_left, plan, surroundings
 
 import hyperplane
 
@@ -22,7 +22,7 @@ def refused(**options: Any) -> str:
     return str(caught.value)
 
 
-def test_every_host_that_does_not_answer_is_named(network: Hosts) -> None:
+def test_every_host_that_does_not_answer_is_named(network: SshConnections) -> None:
     there, *away = (network.address(number) for number in (1, 88, 89))
     hosts = [there, *away]
     text = refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 15})

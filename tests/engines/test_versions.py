@@ -38,7 +38,7 @@ def places(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [found["client"], found["scheduler"], *found["workers"].values()]
 
 
-class Told:
+class SlurmJobStatus:
     """A client that tells what it was given."""
 
     def __init__(self, found: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Told:
 
 
 def check(found: dict[str, Any], **settings: Any) -> None:
-    versions.check(cast(Client, Told(found)), "ssh", RemoteSettings(**settings))
+    versions.check(cast(Client, SlurmJobStatus(found)), "ssh", RemoteSettings(**settings))
 
 
 def test_all_that_must_agree_is_told_of_every_process(told: dict[str, Any]) -> None:
@@ -133,5 +133,6 @@ def test_or_warned_of(found: dict[str, Any], caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING, versions.logger.name):
         check(found, versions="warn")
     [record] = caplog.records
-    assert "engine ssh: the versions here and on the cluster differ: dask" in record.getMessage()
+    assert record.getMessage().startswith("engine ssh: package versions differ between")
+    assert "the cluster: dask 2026.8.0 here" in record.getMessage()
     assert "closed" not in record.getMessage()

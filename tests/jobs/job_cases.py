@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import psutil
 
-from hyperplane.jobs import Pipeline, Step, submit, wake
+from hyperplane.jobs import Pipeline, Step, submit, supervisor_client
 
 #: Seconds within which a job of a test ends on a busy machine; a test itself may take 180.
 LIMIT = 170
@@ -66,7 +66,7 @@ def kill_supervisor():
     """Kill the supervisor of the tests' jobs, and wait for its end; whether there was one."""
     killed = False
     # One that has just begun has no number in the file yet, or that of the one before it.
-    while (pid := wake.running()) is not None:
+    while (pid := supervisor_client.supervisor_pid()) is not None:
         killed |= bool(pid) and kill(pid)
         time.sleep(0.005)
     return killed

@@ -16,12 +16,17 @@ from job_cases import LIMIT, bash, ran, submitted
 from hyperplane import notebook_common as nc
 from hyperplane.errors import JobCancelled, JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Step, outputs, requirements, submit, submitting
-from hyperplane.jobs.checking import check_jobs
-from hyperplane.jobs.environment import hidden_from, parameter_faults, protected, variables
-from hyperplane.jobs.home import the_store, this_machine
-from hyperplane.jobs.programs import traces
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, Unit
-from hyperplane.jobs.submitting import Submitted, cancel, id_of, new_job, resume
+from hyperplane.jobs.environment import (
+    is_protected,
+    parameter_faults,
+    step_variables,
+    without_other_secrets,
+)
+from hyperplane.jobs.home import open_store, this_machine
+from hyperplane.jobs.job_summary import summarize_jobs
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, WorkUnit
+from hyperplane.jobs.step_command import attempt_prefix
+from hyperplane.jobs.submitting import Submitted, cancel, new_job, resume, to_job_id
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +53,7 @@ def kept(*steps, name="kept", **options):
     """A job that is in the store, and that no supervisor of this machine carries on."""
     made = new_job(Pipeline.from_steps("test", steps or [bash("a", "true")]), name=name, **options)
     made = replace(made, machine="somebody@elsewhere")
-    the_store().add(made)
+    open_store().add(made)
     return made
 
 
@@ -71,19 +76,21 @@ def test_times_of_jobs_may_be_text():
 
 def test_a_pending_job_is_cancelled_at_once_and_starts_nobody(monkeypatch):
     told = []
-    monkeypatch.setattr(submitting.wake, "tell", lambda *args: told.append(args))
+    monkeypatch.setattr(
+        submitting.supervisor_client, "notify_supervisor", lambda *args: told.append(args)
+    )
     made = kept()
     assert cancel(made.id).status == "pending"
-    now = the_store().get(made.id)
+    now = open_store().get(made.id)
     assert (now.status, told) == (CANCELLED, [])
     by = rf"cancelled by {re.escape(this_machine())} at \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     assert re.fullmatch(f"{by}, from Python", now.reason)
     assert now.ended >= now.submitted
     with pytest.raises(JobCancelled, match=r"cancelled by .* from Python"):
         JobHandle(made.id).result(1)
-    the_store().update(made.id, status=IN_PROGRESS)
+    open_store().update(made.id, status=IN_PROGRESS)
     cancel(made.id)
-    now = the_store().get(made.id)
+    now = open_store().get(made.id)
     assert (now.status, now.cancelled, told) == (IN_PROGRESS, True, [()])
 
 
@@ -91,7 +98,7 @@ def test_a_job_that_runs_is_not_resumed(tmp_path):
     job = submitted(bash("waits", "until [ -e go ]; do sleep 0.02; done"), max_retries=0)
     while job.status != IN_PROGRESS:
         time.sleep(0.02)
-    with pytest.raises(JobError, match="it is in progress already; to begin anew, cancel it"):
+    with pytest.raises(JobError, match="already in progress; cancel it"):
         job.resume()
     (tmp_path / "go").touch()
     assert job.wait(LIMIT) == DONE
@@ -109,7 +116,7 @@ def test_a_label_that_is_none_of_the_documented_ones_is_told_and_kept():
     known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
     made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
             for one in (*known, "minibsic", "zz9")}  # fmt: skip
-    told = {name: submitting.warnings_of(job) for name, job in made.items()}
+    told = {name: submitting.job_warnings(job) for name, job in made.items()}
     assert [name for name, found in told.items() if found] == ["minibsic", "zz9"]
     assert "did you mean minibasic" in told["minibsic"][0]
     assert "minibasic, basic, dl" in told["zz9"][0]
@@ -142,13 +149,14 @@ def test_parameters_that_no_process_could_get_are_refused():
         }
     )
     assert {fault.asked for fault in found.values()} == {
-        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'", "text with a zero byte",
+        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'",
+        "text with a NUL character",
     }  # fmt: skip
     str(RequestError(list(found.values()))).encode()
     (together,) = parameter_faults({"a": "x" * 70_000, "b": "y" * 70_000})
     assert (together.where, together.asked) == ("parameters", "140018 bytes")
     for one in (found["parameters['long']"], together):
-        assert "write a file and give its path" in str(RequestError([one]))
+        assert "to a file and pass its path" in str(RequestError([one]))
 
 
 def test_the_longest_parameter_arrives():
@@ -165,7 +173,7 @@ def test_the_longest_parameter_arrives():
     PLAIN.split(),
 )
 def test_plain_names_keep_the_bare_form(name):
-    assert not protected(name)
+    assert not is_protected(name)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +181,8 @@ def test_plain_names_keep_the_bare_form(name):
     DECIDING.split(),
 )
 def test_names_that_decide_what_runs_have_the_prefix_only(name):
-    assert protected(name)
-    found = variables(kept(parameters={name: "value"}), bash("a", "true"), Unit("a"), 1)
+    assert is_protected(name)
+    found = step_variables(kept(parameters={name: "value"}), bash("a", "true"), WorkUnit("a"), 1)
     assert name not in found
     assert found[f"HYPERPLANE_JOB_PARAMETER_{name}"] == "value"
 
@@ -186,26 +194,28 @@ def test_secrets_of_other_steps_are_hidden_in_every_spelling():
         "DB_PASSWORD": "a", "db/password": "a", "HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD": "a",
         "token": "b", "TOKEN": "b", "PATH": "/bin",
     }  # fmt: skip
-    assert hidden_from(one, [one, two], environment) == environment
-    assert set(hidden_from(two, [one, two], environment)) == {"token", "TOKEN", "PATH"}
-    assert set(hidden_from(bash("three", "true"), [one, two], environment)) == {"PATH"}
+    assert without_other_secrets(one, [one, two], environment) == environment
+    assert set(without_other_secrets(two, [one, two], environment)) == {"token", "TOKEN", "PATH"}
+    assert set(without_other_secrets(bash("three", "true"), [one, two], environment)) == {"PATH"}
 
 
 def test_jobs_are_meant_by_what_submitting_gave_and_by_the_beginning_of_an_id():
     first, second = kept(name="first"), kept(name="second")
     given = Submitted(first.id, first.run_id)
-    assert id_of(given) == id_of((first.id, "any")) == id_of(JobHandle(given)) == first.id
-    text = check_jobs([first.id])[0]
+    assert (
+        to_job_id(given) == to_job_id((first.id, "any")) == to_job_id(JobHandle(given)) == first.id
+    )
+    text = summarize_jobs([first.id])[0]
     for one in (first.id, first.id[:13], given, JobHandle(first.id), [given], iter([first.id])):
-        assert check_jobs(one)[0] == text
-    assert "0 / 2 in progress" in check_jobs([first.id[:13], second.id])[0]
+        assert summarize_jobs(one)[0] == text
+    assert "0 / 2 in progress" in summarize_jobs([first.id[:13], second.id])[0]
     assert asyncio.run(nc.get_a_job_output(given)) is None
     assert asyncio.run(nc.cancel_pipeline_job(given)) == {"id": first.id, "status": "cancelled"}
     assert asyncio.run(nc.checkjobs(given, loop=True)).endswith(f"{first.id} cancelled None")
     asyncio.run(nc.cancel_pipeline_job(second.id[:13]))
     for bad in (7, None, [7], b"x"):
         with pytest.raises(RequestError):
-            check_jobs(bad)
+            summarize_jobs(bad)
     for call in (JobHandle, cancel, resume, outputs.get_output):
         with pytest.raises((RequestError, JobError)):
             call(7.5)
@@ -215,7 +225,7 @@ def test_an_output_is_set_for_a_job_that_there_is():
     made = kept()
     outputs.set_output("value", made.id[:13])
     assert outputs.get_output(made.id) == "value"
-    with pytest.raises(JobError, match="there is no such job"):
+    with pytest.raises(JobError, match="no such job"):
         outputs.set_output("value", "no-such-job")
     cancel(made.id)
 
@@ -224,7 +234,7 @@ def test_earlier_runs_are_found_behind_many_later_ones():
     runs = [new_job(Pipeline.from_steps("test", [bash("a", "true")]), name="daily")] * 9
     runs = [replace(one, id=f"run-{i}", submitted=100.0 + i) for i, one in enumerate(runs)]
     for one in runs:
-        the_store().add(replace(one, status=DONE))
+        open_store().add(replace(one, status=DONE))
     found = [[run["id"] for run in outputs.previous_runs(f"run-{i}", limit=2)] for i in (0, 1, 4)]
     assert found == [[], ["run-0"], ["run-3", "run-2"]]
 
@@ -237,13 +247,16 @@ def test_names_that_are_made_up_differ():
 
 def test_a_step_named_as_the_one_that_installs(tmp_path):
     (tmp_path / "requirements.txt").write_text("")
-    step = bash(requirements.NAME, "true")
+    step = bash(requirements.INSTALL_STEP, "true")
     with pytest.raises(RequestError, match="the step that installs"):
         new_job(Pipeline.from_steps("test", [step], requirements="requirements.txt"))
     made = new_job(
         Pipeline.from_steps("test", [bash("pip install", "true")], requirements="requirements.txt")
     )
-    places = {traces(made, Unit(name), 1) for name in ("pip install", requirements.NAME)}
+    places = {
+        attempt_prefix(made, WorkUnit(name), 1)
+        for name in ("pip install", requirements.INSTALL_STEP)
+    }
     assert len({place.parent for place in places}) == 2
 
 
@@ -252,7 +265,7 @@ def attempt(made, step, number, status, *, began, text, chunk=-1):
     made.place.mkdir(parents=True, exist_ok=True)
     (made.place / log).write_text(text)
     ended = 0.0 if status == IN_PROGRESS else began + 1
-    the_store().put(
+    open_store().save_attempt(
         Attempt(made.id, step, chunk, number, status, started=began, ended=ended, log=log)
     )
 
@@ -271,7 +284,7 @@ def test_logs_are_those_of_what_failed_or_ended_last():
     for chunk, status in enumerate((DONE, FAILED, DONE)):
         attempt(made, "c", 1, status, began=40 + chunk, text=status, chunk=chunk)
     assert job.logs() == job.logs("c") == FAILED
-    with pytest.raises(JobError, match="step 'd' has written nothing; the steps are 'a', 'b'"):
+    with pytest.raises(JobError, match="step 'd' has no log; the steps are 'a', 'b'"):
         job.logs("d")
     (made.place / "a.-1.2.log").unlink()
     with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
@@ -281,26 +294,26 @@ def test_logs_are_those_of_what_failed_or_ended_last():
 
 def test_only_the_end_of_a_log_is_read(tmp_path, monkeypatch):
     log = tmp_path / "a.log"
-    monkeypatch.setattr(outputs, "_BLOCK", 16)
+    monkeypatch.setattr(outputs, "_BLOCK_BYTES", 16)
     texts = ["", "\n", "one", "one\n", "one\ntwo", "é" * 40 + "\n\n" + "ü" * 9 + "\r\nlast\n"]
     for text in [*texts, "x" * 500, "\n" * 99, "".join(f"line {i}\n" for i in range(200))]:
         log.write_text(text, newline="")
         for lines in (0, 1, 2, 3, 50, 1_000):
             wanted = text.splitlines()
-            assert outputs.last_lines(log, lines) == "\n".join(
+            assert outputs.read_last_lines(log, lines) == "\n".join(
                 wanted[max(0, len(wanted) - lines) :]
             )
     with log.open("wb") as opened:
         opened.truncate(20 * 10**9)  # a hole, which nobody could read as a whole
         opened.seek(0, os.SEEK_END)
         opened.write(b"\nlast but one\nlast")
-    assert outputs.last_lines(log, 2) == "last but one\nlast"
+    assert outputs.read_last_lines(log, 2) == "last but one\nlast"
 
 
 @pytest.mark.parametrize("lines", [-1, 1.5, "3", True])
 def test_lines_are_a_number(lines):
     made = kept()
-    with pytest.raises(RequestError, match="a whole number from 0"):
+    with pytest.raises(RequestError, match="a whole number, at least 0"):
         JobHandle(made.id).logs(lines=lines)
     cancel(made.id)
 

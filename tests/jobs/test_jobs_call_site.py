@@ -17,7 +17,7 @@ from hyperplane import jobs
 from hyperplane import notebook_common as nc
 from hyperplane.errors import RequestError
 from hyperplane.jobs import call_site
-from hyperplane.jobs.call_site import shows_caller
+from hyperplane.jobs.call_site import attribute_to_caller
 
 pytestmark = pytest.mark.process
 
@@ -132,7 +132,7 @@ def test_a_call_that_is_never_awaited_is_named():
 
 
 def test_the_line_holds_for_its_own_call_only():
-    @shows_caller
+    @attribute_to_caller
     async def outer():
         call_site.warn("inside")
 
@@ -148,7 +148,7 @@ def test_the_line_holds_for_its_own_call_only():
 
 
 def test_a_call_that_another_context_closes_says_nothing():
-    @shows_caller
+    @attribute_to_caller
     async def waits():
         await asyncio.sleep(0)
 

@@ -24,7 +24,7 @@ def capacity(cores=4, memory=8e9, slots=16, gpus=1):
 
 
 async def holding(room, demand, order, name, release):
-    async with room.taken(demand):
+    async with room.reserve(demand):
         order.append(name)
         await release.wait()
 
@@ -99,7 +99,7 @@ def test_those_who_wait_for_a_slot_hold_up_nobody_who_needs_memory():
         for _, release in made.values():
             release.set()
         await asyncio.gather(*(task for task, _ in made.values()))
-        assert room._free == room._all
+        assert room._free == room._total
 
     ended(main())
 
@@ -115,8 +115,8 @@ def test_who_gives_up_waiting_holds_up_nobody():
         made["b"][0].cancel()  # while it has what it needs
         made["a"][1].set()
         await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
-        assert room._free == room._all
-        assert not room._lines
+        assert room._free == room._total
+        assert not room._queues
 
     ended(main())
 
@@ -127,11 +127,11 @@ def test_a_turn_that_came_with_the_cancellation_is_given_back():
         one = room.demand(step(cores=1))
         made = await begun(room, order, ("a", one), ("b", one))
         made["a"][1].set()
-        while room._lines:  # until the turn is b's, which has not run since
+        while room._queues:  # until the turn is b's, which has not run since
             await asyncio.sleep(0)
         made["b"][0].cancel()
         await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
-        assert room._free == room._all
+        assert room._free == room._total
 
     ended(main())
 
@@ -141,9 +141,9 @@ def test_fractions_of_a_core_add_up():
         room = capacity(cores=1)
         tenth, whole = room.demand(step(cores=0.1)), room.demand(step(cores=1, ram_gb=0.3))
         for _ in range(3_000):
-            async with room.taken(tenth), room.taken(tenth), room.taken(tenth):
+            async with room.reserve(tenth), room.reserve(tenth), room.reserve(tenth):
                 pass
-        async with room.taken(whole):
+        async with room.reserve(whole):
             assert room._free.millicores == 0
 
     ended(main())
@@ -173,10 +173,10 @@ def test_gpus_are_taken_in_turns_and_bounded_by_those_there_are():
 def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(module, "_DEVICES", tmp_path)
-    assert Capacity.of_this_machine().demand(step(gpus=8)).gpus == 3
-    monkeypatch.setattr(module, "_DEVICES", tmp_path / "none")
-    assert Capacity.of_this_machine().demand(step(gpus=8)).gpus == 1
+    monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path)
+    assert Capacity.detect().demand(step(gpus=8)).gpus == 3
+    monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path / "none")
+    assert Capacity.detect().demand(step(gpus=8)).gpus == 1
 
 
 def test_as_many_chunks_begin_as_fit():
@@ -214,13 +214,13 @@ def test_eight_thousand_waiting_steps_cost_little():
         demands = [room.demand(step()), room.demand(step(cores=1)), room.demand(step(gpus=1))]
 
         async def unit(number):
-            async with room.taken(demands[number % 3]):
+            async with room.reserve(demands[number % 3]):
                 await asyncio.sleep(0)
                 done.append(number)
 
         await asyncio.gather(*(unit(number) for number in range(8_000)))
         assert sorted(done) == list(range(8_000))
-        assert room._free == room._all
+        assert room._free == room._total
 
     # Seconds of the processor: 0.3, and far more than 10 if each looked at all others.
     began = time.process_time()

@@ -57,7 +57,7 @@ def test_a_short_traceback_of_the_users_own_code_is_shown_whole():
 )
 def test_frames_of_packages_are_in_the_whole_traceback_and_not_in_the_summary(path):
     shown = lines(CELL, OWN, f"File {path}, in get(self)\n----> 9 x\n")
-    assert shown[0] == "a.ipynb: the whole traceback of cell 3 of 4 (In [2])"
+    assert shown[0] == "a.ipynb: full traceback of cell 3 of 4 (In [2])"
     assert f"File {path}, in get(self)" in shown
     assert shown[shown.index("") :] == [
         "",
@@ -78,7 +78,7 @@ def test_the_summary_is_short_whatever_the_traceback():
         "a.ipynb: cell 3 of 4 (In [2]) failed",
         "Cell In[2], line 4",
         "----> 4 total(frame)",
-        "... 895 frames more",
+        "... 895 more frames",
     ]
     assert summary[-1] == "KeyError: 'b'"
     # A command shows the last twenty lines of a log.

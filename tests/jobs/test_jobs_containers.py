@@ -16,8 +16,8 @@ import pytest
 from containers import Container
 from job_cases import bash
 
-from hyperplane.jobs import Pipeline, kept
-from hyperplane.jobs.adoption import may_carry_on, submission_of
+from hyperplane.jobs import Pipeline, submission_snapshot
+from hyperplane.jobs.adoption import can_adopt, hold_submission_lock
 from hyperplane.jobs.submitting import new_job
 
 pytestmark = pytest.mark.process
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 #: Execute lines of standard input: the process with number 1 of a container.
 _FIRST = """
 import os, signal, sys
-from hyperplane.jobs import JobHandle, Pipeline, Step, submit, wake
+from hyperplane.jobs import JobHandle, Pipeline, Step, submit, supervisor_client
 def start(name, text):
     step = Step(name="s", kind="command", argv=("bash", "-c", text))
     return submit(Pipeline.from_steps(name, [step]), max_retries=0)
@@ -88,8 +88,8 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     id_ = one.ask(f"start('long', '{text}').id")
     wait_for(lambda: lines(tmp_path, "begun"))
     # A supervisor of that name looks while none looks after the job, but its step runs.
-    assert one.ask("os.kill(wake.running(), signal.SIGKILL)") == "None"
-    assert "it is in progress already" in two.ask(f"JobHandle('{id_}').resume()")
+    assert one.ask("os.kill(supervisor_client.supervisor_pid(), signal.SIGKILL)") == "None"
+    assert "already in progress" in two.ask(f"JobHandle('{id_}').resume()")
     two.send("start('short', 'sleep 1.5').wait(150)")
     assert two.heard() == "done"
     assert len(lines(tmp_path, "begun")) == 1
@@ -107,7 +107,7 @@ def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, 
     first, second = one.heard(), two.heard()
     wait_for(lambda: lines(tmp_path, "0") and lines(tmp_path, "1"))
     assert [lines(tmp_path, str(each))[0].split()[0] for each in range(2)] == ["one", "two"]
-    assert "its files are on" in two.ask(f"JobHandle('{first}').resume()")
+    assert "files of this job are on" in two.ask(f"JobHandle('{first}').resume()")
     assert two.ask(f"JobHandle('{first}').cancel()") == "None"
     assert one.ask(f"JobHandle('{first}').wait(150)") == "cancelled"
     assert two.ask(f"JobHandle('{second}').status") == "in progress"
@@ -118,23 +118,23 @@ def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, 
 
 def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    monkeypatch.setattr(kept, "running_system", lambda: "another-boot-1")
-    kept.keep(made, {}, {})
-    assert kept.system_of(made) == "another-boot-1"
-    with submission_of(made):
-        assert not may_carry_on(made)
-    assert may_carry_on(made)
+    monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
+    submission_snapshot.save_snapshot(made, {}, {})
+    assert submission_snapshot.read_running_system(made) == "another-boot-1"
+    with hold_submission_lock(made):
+        assert not can_adopt(made)
+    assert can_adopt(made)
     (made.place / "steps" / "000-a").mkdir(parents=True)
     with (made.place / "steps" / "000-a" / "attempt-1.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert not may_carry_on(made)
-    assert may_carry_on(made)
+        assert not can_adopt(made)
+    assert can_adopt(made)
 
 
 def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    monkeypatch.setattr(kept, "running_system", lambda: "another-boot-1")
-    kept.keep(made, {}, {})
+    monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
+    submission_snapshot.save_snapshot(made, {}, {})
     (made.place / "steps" / "000-a").mkdir(parents=True)
     real, removed = os.scandir, []
 
@@ -145,5 +145,5 @@ def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
         return real(path)
 
     monkeypatch.setattr(os, "scandir", after_removal)
-    assert may_carry_on(made)
+    assert can_adopt(made)
     assert removed

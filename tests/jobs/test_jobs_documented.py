@@ -117,7 +117,7 @@ def test_faults_have_the_names_of_the_documented_arguments():
 def test_a_session_has_no_job_of_its_own():
     from hyperplane.errors import JobError
 
-    with pytest.raises(JobError, match="this is a session"):
+    with pytest.raises(JobError, match="not a step of a job"):
         asyncio.run(nc.get_current_job_output())
 
 

@@ -26,9 +26,17 @@ from scale import scaled
 
 from hyperplane.cli.job_foreground import run_here
 from hyperplane.errors import JobError, JobStoreError
-from hyperplane.jobs import JobHandle, Pipeline, around, backoff, cancelling, list_jobs, wake
+from hyperplane.jobs import (
+    JobHandle,
+    Pipeline,
+    backoff,
+    cancel_marker,
+    list_jobs,
+    step_wrapper,
+    supervisor_client,
+)
 from hyperplane.jobs.backoff import Backoff
-from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.states import CANCELLED, DONE
 from hyperplane.jobs.submitting import new_job
 
@@ -69,7 +77,12 @@ class FullDisk:
 
     def begin(self, first: int, times: int) -> None:
         """Be full at the write of that number, for so many writes."""
-        self.place, self.first, self.times, self.writes = str(home() / "jobs"), first, times, 0
+        self.place, self.first, self.times, self.writes = (
+            str(jobs_folder() / "jobs"),
+            first,
+            times,
+            0,
+        )
 
     def write(self, error: Exception) -> None:
         """Something is written now."""
@@ -87,9 +100,9 @@ class FullDisk:
 @pytest.fixture
 def disk(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.01)
     made = FullDisk(monkeypatch)
-    engine = the_store()._engine
+    engine = open_store()._engine
     sql.event.listen(engine, "before_cursor_execute", made.statement)
     yield made
     sql.event.remove(engine, "before_cursor_execute", made.statement)
@@ -110,16 +123,16 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
         job = the_job(folder)
         disk.begin(first, times)
         try:
-            ended = asyncio.run(run_here(the_store(), job, {}, quiet=True))
+            ended = asyncio.run(run_here(open_store(), job, {}, quiet=True))
         except (JobError, JobStoreError) as error:
             # Before anything is kept it is an error at once.
             assert not (folder / "one").exists(), error  # noqa: PT017
-            assert the_store().many([job.id]) == {}
+            assert open_store().get_many([job.id]) == {}
             return disk.writes
         assert ended.status == DONE, ended.reason
         assert (folder / "one").read_text() == (folder / "two").read_text() == "x\n"
-        assert [one.status for one in the_store().attempts(job.id)] == [DONE, DONE]
-        assert all(one.number == 1 for one in the_store().attempts(job.id))
+        assert [one.status for one in open_store().attempts(job.id)] == [DONE, DONE]
+        assert all(one.number == 1 for one in open_store().attempts(job.id))
         return disk.writes
 
     writes = run(0, 0)
@@ -140,18 +153,18 @@ def test_what_waits_says_so_once_and_ever_more_rarely():
     patience = Backoff(said.append, lambda: now[0])
     delays = []
     for _ in range(20):
-        delays.append(patience.failed(full))
-        assert patience.failed(full) == delays[-1]  # of another job at the same time
+        delays.append(patience.record_failure(full))
+        assert patience.record_failure(full) == delays[-1]  # of another job at the same time
         now[0] += delays[-1]
-    assert delays[:3] == [backoff.FIRST, 2 * backoff.FIRST, 4 * backoff.FIRST]
-    assert delays[-1] == backoff.MOST
+    assert delays[:3] == [backoff.FIRST_DELAY, 2 * backoff.FIRST_DELAY, 4 * backoff.FIRST_DELAY]
+    assert delays[-1] == backoff.MAX_DELAY
     assert said == [
-        "waiting: /home/ada/jobs: No space left on device: make room on its disk; "
-        "the job goes on then"
+        "waiting: /home/ada/jobs: No space left on device: free space on that disk; "
+        "the job then continues"
     ]
-    patience.passed()
-    assert said[1:] == ["going on"]
-    assert patience.failed(full) == backoff.FIRST
+    patience.record_success()
+    assert said[1:] == ["resuming"]
+    assert patience.record_failure(full) == backoff.FIRST_DELAY
 
 
 @pytest.fixture
@@ -227,7 +240,7 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
     process.send_signal(number)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "is cancelled, which could not be written down" in said
+    assert "is cancelled, but its status could not be stored" in said
     (small_disk / "filler").unlink()
     # Whoever looks next starts a supervisor, which knows that it was cancelled.
     with dask.config.set({"hyperplane.jobs.home": str(small_disk / "home")}):
@@ -235,12 +248,14 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
         assert JobHandle(job.id).wait(120) == CANCELLED
         assert JobHandle(job.id).job.reason == "cancelled while the disk of its folder was full"
         assert [one.status for one in JobHandle(job.id).attempts] == [DONE]  # it had ended by then
-        if pid := wake.running():  # and not by itself since, with nothing more to do
+        if (
+            pid := supervisor_client.supervisor_pid()
+        ):  # and not by itself since, with nothing more to do
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        while wake.running() is not None:
+        while supervisor_client.supervisor_pid() is not None:
             time.sleep(0.02)
-        the_store().close()
+        open_store().close()
     assert (tmp_path / "one").read_text() == "x\n"
 
 
@@ -249,11 +264,11 @@ def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
     job = the_job(tmp_path)
     job.place.mkdir(parents=True)
     (job.place / "lock").touch()
-    assert not cancelling.is_marked(job)
-    cancelling.mark(job)
-    assert cancelling.is_marked(job)
-    cancelling.unmark(job)
-    assert not cancelling.is_marked(job)
+    assert not cancel_marker.has_marker(job)
+    cancel_marker.set_marker(job)
+    assert cancel_marker.has_marker(job)
+    cancel_marker.remove_marker(job)
+    assert not cancel_marker.has_marker(job)
 
 
 def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
@@ -261,8 +276,9 @@ def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
     log = traces.with_name(f"{traces.name}.log")
     with log.open("wb") as output:
         subprocess.run(
-            [sys.executable, "-I", "-S", around.__file__, str(traces), *argv],
-            stdout=output, stderr=output, check=False, env={**os.environ, around.LIMIT: str(limit)},
+            [sys.executable, "-I", "-S", step_wrapper.__file__, str(traces), *argv],
+            stdout=output, stderr=output, check=False,
+            env={**os.environ, step_wrapper.LOG_LIMIT_VARIABLE: str(limit)},
         )  # fmt: skip
     return log.read_bytes()
 
@@ -272,7 +288,7 @@ def test_a_log_keeps_its_beginning_and_its_end(tmp_path):
     log = run_around(tmp_path / "attempt-1", "bash", "-c", text, limit=100_000)
     assert 50_000 <= len(log) <= 100_000 + (1 << 16)
     head, _, rest = log.partition(b"\n[hyperplane: ")
-    number, _, tail = rest.partition(b" bytes are left out: hyperplane.jobs.log_limit]\n")
+    number, _, tail = rest.partition(b" bytes omitted: hyperplane.jobs.log_limit]\n")
     first = head.decode().splitlines()
     last = tail.decode().splitlines()
     assert first == [f"line {i}" for i in range(1, len(first) + 1)]
@@ -301,7 +317,7 @@ def is_idle(pid: int) -> bool:
 def test_a_program_that_closes_its_output_keeps_what_is_around_it_from_nothing(tmp_path):
     closed, go = tmp_path / "closed", tmp_path / "go"
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", around.__file__, str(tmp_path / "attempt-1"),
+        [sys.executable, "-I", "-S", step_wrapper.__file__, str(tmp_path / "attempt-1"),
          "bash", "-c", f"exec >&- 2>&-; touch {closed}; {holds(go)}"],
     )  # fmt: skip
     wait_for(closed)
@@ -325,7 +341,7 @@ def test_a_program_that_outlives_the_step_still_writes_to_its_log(tmp_path):
 
 def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", around.__file__, str(small_disk / "attempt-1"),
+        [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),
          "bash", "-c", f"until [ -e {small_disk}/filled ]; do sleep 0.02; done; exit 3"],
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
@@ -341,7 +357,7 @@ def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
 def test_a_step_does_not_begin_without_room_for_its_end(small_disk):
     fill(small_disk)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", around.__file__, str(small_disk / "attempt-1"),
+        [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),
          "touch", str(small_disk / "begun")],
     )  # fmt: skip
     with pytest.raises(subprocess.TimeoutExpired):

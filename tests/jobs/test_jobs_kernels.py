@@ -17,7 +17,7 @@ from job_cases import is_alive, ran, submitted, wait_until
 from scale import scaled
 
 from hyperplane.jobs import Resources, Step, kernel_folder
-from hyperplane.jobs.kernel_folder import KernelFolder, _made_in, _remove_abandoned, make_folder
+from hyperplane.jobs.kernel_folder import KernelFolder, _create_in, _remove_abandoned, create_folder
 from hyperplane.jobs.states import DONE
 
 pytestmark = pytest.mark.process
@@ -104,8 +104,8 @@ def test_what_a_notebook_leaves_in_the_background_ends_with_it(tmp_path):
 
 
 def test_a_folder_whose_processes_were_all_killed_is_removed_by_the_next_one(temporary):
-    folder, lock = make_folder()
-    other, gone = make_folder()
+    folder, lock = create_folder()
+    other, gone = create_folder()
     os.close(gone)
     long_ago = time.time() - 100
     for each in (folder, other):
@@ -121,17 +121,17 @@ def test_sockets_have_a_short_path_in_a_folder_that_others_cannot_change(tempora
     long = temporary / ("x" * 90)
     long.mkdir()
     with pytest.raises(OSError, match="too long"):
-        _made_in(long)
+        _create_in(long)
     assert list(long.iterdir()) == []
     monkeypatch.setattr(kernel_folder.tempfile, "tempdir", str(long))
-    folder, lock = make_folder()
+    folder, lock = create_folder()
     assert folder.parent != long
     os.close(lock)
     kernel_folder.shutil.rmtree(folder)
     long.chmod(0o777)
     temporary.chmod(0o777)
     monkeypatch.setattr(kernel_folder.tempfile, "tempdir", str(temporary))
-    folder, lock = make_folder()
+    folder, lock = create_folder()
     assert folder.parent != temporary
     os.close(lock)
     kernel_folder.shutil.rmtree(folder)
@@ -141,9 +141,9 @@ def test_no_folder_for_sockets_is_an_error_that_says_what_to_do(temporary, monke
     def full(parent):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kernel_folder, "_made_in", full)
+    monkeypatch.setattr(kernel_folder, "_create_in", full)
     with pytest.raises(SystemExit, match=r"No space left on device.*Set TMPDIR to a folder"):
-        make_folder()
+        create_folder()
 
 
 def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_path):

@@ -28,9 +28,9 @@ from job_cases import (
 from scale import scaled
 
 from hyperplane.engines.running_system import running_system, started
-from hyperplane.jobs import JobHandle, wake
-from hyperplane.jobs.home import the_store
-from hyperplane.jobs.processes import Command, Process
+from hyperplane.jobs import JobHandle, supervisor_client
+from hyperplane.jobs.home import open_store
+from hyperplane.jobs.processes import Command, LocalProcess
 from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
 
 pytestmark = pytest.mark.process
@@ -71,7 +71,7 @@ def test_the_first_sigint_ends_a_supervisor_and_its_step_goes_on(tmp_path):
     told, go = tmp_path / "told", tmp_path / "go"
     job = submitted(bash("slow", f"echo begun >> {told}; {holds(go)}; echo ended >> {told}"))
     wait_until(told.exists)
-    supervisor = wake.running()
+    supervisor = supervisor_client.supervisor_pid()
     assert supervisor
     os.kill(supervisor, signal.SIGINT)
     wait_until(lambda: not is_alive(supervisor))
@@ -172,7 +172,7 @@ def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
     # One that has still to begin could have read the job before it is changed.
     wait_until(lambda: {bad.status, good.status} == {IN_PROGRESS})
     assert kill_supervisor()
-    the_store().update(bad.id, definition='{"name": "p"}', status="pending")
+    open_store().update(bad.id, definition='{"name": "p"}', status="pending")
     go.touch()
     assert good.wait(LIMIT) == DONE
     assert bad.wait(LIMIT) == "failed"
@@ -201,7 +201,7 @@ def test_a_step_that_was_in_time_is_done_however_late_somebody_looks(tmp_path):
     wait_until(lambda: not processes_of(job))
     # The next look comes long after the time of the step is over: it began and ended an hour ago.
     (attempt,) = job.attempts
-    the_store().put(replace(attempt, started=attempt.started - 3600))
+    open_store().save_attempt(replace(attempt, started=attempt.started - 3600))
     for trace in Path(job.job.place, attempt.log).parent.iterdir():
         os.utime(trace, (trace.stat().st_atime, trace.stat().st_mtime - 3600))
     assert job.wait(LIMIT) == DONE
@@ -246,7 +246,7 @@ def test_retries_are_counted_over_kills(tmp_path):
         wait_until(lambda times=times: tries() == times)
         assert kill_supervisor()
         (tmp_path / f"go.{times}").touch()
-        wake.tell()
+        supervisor_client.notify_supervisor()
     assert job.wait(LIMIT) == "failed"
     assert tries() == 2
 
@@ -279,7 +279,7 @@ def test_a_process_that_has_its_number_elsewhere_is_not_signalled(tmp_path):
         told = f"{stranger.pid} {started(stranger.pid)}"
         for system, reached in ((running_system(), True), ("another-boot-4026531836", False)):
             command.file(".pid").write_text(f"{told} {system}")
-            assert Process(command)._signal(0) is reached
+            assert LocalProcess(command)._signal(0) is reached
     finally:
         stranger.kill()
         stranger.wait()

@@ -11,7 +11,7 @@ from job_cases import bash
 import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Job, Pipeline
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import DONE, FAILED
 from hyperplane.jobs.submitting import new_job
 
@@ -25,9 +25,9 @@ def three():
     for status, schedule, at in of:
         made = new_job(pipeline, name="of.this.list", schedule=schedule)
         later = 4e9 + at  # after all jobs of other tests
-        the_store().add(replace(made, status=status, submitted=later, ended=later))
+        open_store().add(replace(made, status=status, submitted=later, ended=later))
     yield
-    with the_store()._engine.begin() as connection:
+    with open_store()._engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM hyperplane_jobs WHERE name = 'of.this.list'")
 
 

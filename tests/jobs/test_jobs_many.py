@@ -9,7 +9,7 @@ import pytest
 from scale import scaled
 
 from hyperplane.jobs import Pipeline, Step, submit
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import DONE, IN_PROGRESS, OPEN
 
 JOBS, AT_MOST = scaled(40, 1_000), scaled(10, 100)
@@ -24,7 +24,7 @@ def test_many_jobs_with_some_in_flight(tmp_path, monkeypatch):
         f"mkdir {tmp_path}/$NUMBER\nuntil test -e '{at_once}'; do sleep 0.05; done\n"
     )
     made = Pipeline.from_steps("many", [Step(name="job", kind="bash", path="job.sh")])
-    store, jobs, most = the_store(), [], 0
+    store, jobs, most = open_store(), [], 0
     while len(jobs) < JOBS:
         ours = {job.id for job in jobs}  # other tests leave jobs of other machines
         waiting = [job for job in store.find(statuses=OPEN) if job.id in ours]

@@ -11,10 +11,10 @@ import pytest
 from job_cases import LIMIT, bash, ran
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs import Pipeline, Step, notebooks, submit
-from hyperplane.jobs.notebook import language_of
-from hyperplane.jobs.notebooks import warnings_of
-from hyperplane.jobs.parameter_use import unread_parameters
+from hyperplane.jobs import Pipeline, Step, notebook_checks, submit
+from hyperplane.jobs.notebook import notebook_language
+from hyperplane.jobs.notebook_checks import notebook_warnings
+from hyperplane.jobs.parameter_use import find_unread_parameters
 from hyperplane.jobs.states import DONE
 from hyperplane.jobs.submitting import new_job
 
@@ -46,7 +46,7 @@ def faults(*steps, **options):
 
 def told(*steps, **parameters):
     made = Pipeline.from_steps("p", steps)
-    return warnings_of(made, parameters) + unread_parameters(made, parameters)
+    return notebook_warnings(made, parameters) + find_unread_parameters(made, parameters)
 
 
 def test_a_kernel_that_is_not_here_is_told_before_anything_is_submitted():
@@ -55,7 +55,7 @@ def test_a_kernel_that_is_not_here_is_told_before_anything_is_submitted():
     good = step("good", "1", kernelspec=PYTHON)
     first, second = faults(bash("a", "true"), bad, r, good)
     assert (first.where, first.asked) == ("step 'bad': bad.ipynb", "the kernel 'pyhton3'")
-    assert first.allowed.startswith("a kernel that is here: ")
+    assert first.allowed.startswith("an installed kernel: ")
     assert "python3" in first.allowed
     assert first.advice.startswith("did you mean python3? ")
     assert (second.where, second.asked) == ("step 'r': r.ipynb", "no kernel, and the language 'r'")
@@ -71,7 +71,7 @@ def test_a_kernel_may_come_with_the_requirements_or_another_folder(tmp_path):
 
 
 def test_an_installation_without_notebooks_is_told(monkeypatch):
-    monkeypatch.setattr(notebooks, "_is_there", lambda package: package != "papermill")
+    monkeypatch.setattr(notebook_checks, "_is_installed", lambda package: package != "papermill")
     (fault,) = faults(step("one", "1", kernelspec=PYTHON))
     assert "papermill" in fault.asked
     assert fault.advice == "pip install 'hyperplane[jobs]'"
@@ -79,7 +79,7 @@ def test_an_installation_without_notebooks_is_told(monkeypatch):
 
 def test_a_notebook_that_names_no_kernel_runs_with_python3():
     made = step("plain", "print(year)", tagged="year = '1'")
-    warned = "plain.ipynb names no kernel: it runs with python3"
+    warned = "plain.ipynb names no kernel; it runs with python3"
     assert told(made) == [warned]
     with pytest.warns(UserWarning, match=warned):
         job = submit(Pipeline.from_steps("p", [made]), parameters={"year": 7}, max_retries=0)
@@ -89,10 +89,10 @@ def test_a_notebook_that_names_no_kernel_runs_with_python3():
 
 
 def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
-    monkeypatch.setattr(notebooks, "_kernels", list)
+    monkeypatch.setattr(notebook_checks, "_installed_kernels", list)
     (fault,) = faults(step("plain", "1"))
     assert fault.asked == "no kernel, so python3"
-    assert fault.allowed == "a kernel that is here: there is none"
+    assert fault.allowed == "an installed kernel: there is none"
 
 
 def test_a_misspelt_parameter_is_told_with_the_nearest_name():
@@ -131,9 +131,9 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     Path("plain.ipynb").write_text(json.dumps(document))
     parameters = {"model-name": "a b", "class": "c", "month": 2}
     first, second = told(made, **parameters)
-    assert first.startswith("parameter 'model-name' is no name of a variable in Python")
+    assert first.startswith("parameter 'model-name' is not a valid Python variable name")
     assert second.startswith("parameter 'class' is no name")
-    with pytest.warns(UserWarning, match="no name of a variable"):
+    with pytest.warns(UserWarning, match="not a valid Python variable name"):
         job = ran(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "2 a b c"
@@ -146,14 +146,14 @@ def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
     text = "import sys; print(sys.executable, year)"
     first = step("first", text, tagged="year = '1'", kernelspec=CONDA)
     both = Pipeline.from_steps("p", [first, step("second", "1", kernelspec=CONDA)])
-    (warned,) = notebooks.kernel_warnings(both)
+    (warned,) = notebook_checks.kernel_warnings(both)
     assert warned.startswith("first.ipynb, second.ipynb: the kernel 'conda-root-py' is not inst")
     with pytest.warns(UserWarning, match="first.ipynb: the kernel 'conda-root-py'") as caught:
         job = ran(first, parameters={"year": 7}, max_retries=0)
     assert len(caught) == 1
     assert job.status == DONE, job.logs()
     said, printed = job.logs().splitlines()[:2]
-    assert "names the kernel 'conda-root-py', which is not installed here: it runs with" in said
+    assert "names the kernel 'conda-root-py', which is not installed; it runs with" in said
     assert printed == f"{sys.executable} 7"
 
 
@@ -167,7 +167,7 @@ def test_a_kernel_of_another_language_that_is_not_here_is_refused():
     first, second = faults(*made)
     assert first.asked == "the kernel 'ir' of the language r"
     assert second.asked == "the kernel 'sagemath' of the language sage"
-    assert first.advice == "choose another with kernel: in the step, or install it"
+    assert first.advice == "select another with kernel: in the step, or install it"
     chosen = [one.model_copy(update={"kernel": "python3"}) for one in made]
     assert told(*chosen) == []
     new_job(Pipeline.from_steps("p", chosen))
@@ -213,13 +213,13 @@ def test_a_step_that_chooses_a_kernel_that_is_not_here(own_kernel):
     ],
 )
 def test_languages_of_notebooks(spec, info, language):
-    assert language_of({"kernelspec": spec, "language_info": info}) == language
+    assert notebook_language({"kernelspec": spec, "language_info": info}) == language
 
 
 def texts(tagged, *cells, names=("n",), **fields):
     """The warning of a notebook that gets texts, or an empty text."""
     made = step("typed", *cells, tagged=tagged, kernelspec=PYTHON).model_copy(update=fields)
-    found = warnings_of(Pipeline.from_steps("p", [made]), names)
+    found = notebook_warnings(Pipeline.from_steps("p", [made]), names)
     assert len(found) <= 1
     return found[0] if found else ""
 
@@ -296,7 +296,7 @@ def test_the_numbers_of_chunks_arrive_as_text_too():
 def test_cells_that_are_none_are_a_fault_of_the_notebook(cells):
     Path("odd.ipynb").write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": PYTHON}}))
     with pytest.raises(ValueError, match="cannot be read"):
-        notebooks.parameters_of(Path("odd.ipynb"))
+        notebook_checks.read_declared_parameters(Path("odd.ipynb"))
 
 
 def test_a_step_loads_no_packages_that_only_papermill_would_use(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from job_cases import LIMIT, bash, ran
 
 import hyperplane
 from hyperplane.jobs import Pipeline, Step
-from hyperplane.jobs.parameter_use import unread_parameters
+from hyperplane.jobs.parameter_use import find_unread_parameters
 from hyperplane.jobs.states import DONE
 
 pytestmark = pytest.mark.process
@@ -49,7 +49,7 @@ def notebook(*cells, tagged=None):
 
 def unread(step, *names):
     steps = step if isinstance(step, list) else [step]
-    return unread_parameters(Pipeline.from_steps("p", steps), names)
+    return find_unread_parameters(Pipeline.from_steps("p", steps), names)
 
 
 def test_a_misspelt_name_is_reported_with_the_nearest_one():
@@ -261,4 +261,4 @@ def test_a_file_that_is_gone_is_not_judged():
     step = python(GET)
     made = Pipeline.from_steps("p", [step])
     Path("step.py").unlink()
-    assert unread_parameters(made, ["zebra"]) == []
+    assert find_unread_parameters(made, ["zebra"]) == []

@@ -14,7 +14,7 @@ from job_cases import LIMIT, bash, ran, submitted
 import hyperplane
 from hyperplane.errors import JobFailed, RequestError
 from hyperplane.jobs import Pipeline, Step, submit
-from hyperplane.jobs.requirements import NAME
+from hyperplane.jobs.requirements import INSTALL_STEP
 from hyperplane.jobs.states import DONE, FAILED
 
 pytestmark = pytest.mark.process
@@ -128,16 +128,16 @@ def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_
     gone = ": No such file or directory"
     assert [line for line in found.stderr.splitlines() if not line.endswith(gone)] == []
     assert "s3cr3t-of-this-test" not in (tmp_path / "ps.txt").read_text()
-    with pytest.raises(RequestError, match="a secret that is there"):
+    with pytest.raises(RequestError, match="an existing secret"):
         submitted(bash("uses", "true", secrets=("NO_SUCH_SECRET",)))
 
 
 def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
     (tmp_path / "secrets" / "db").mkdir(parents=True)
     (tmp_path / "secrets" / "db" / "password").write_text("from a file\n")
-    from hyperplane.jobs.environment import secret_variables, secrets
+    from hyperplane.jobs.environment import find_secrets, secret_variables
 
-    found, missing = secrets(["db/password", "none"], {}, str(tmp_path / "secrets"))
+    found, missing = find_secrets(["db/password", "none"], {}, str(tmp_path / "secrets"))
     assert (found, missing) == ({"db/password": "from a file"}, ["none"])
     assert secret_variables(found)["HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD"] == "from a file"
 
@@ -168,6 +168,6 @@ def test_requirements_are_installed_apart_and_once(tmp_path, monkeypatch):
         job.wait(LIMIT)
         assert job.status == DONE, job.logs()
         assert job.logs("use") == "42\n"
-        assert ("Successfully installed" in job.logs(NAME)) is (times == 0)
+        assert ("Successfully installed" in job.logs(INSTALL_STEP)) is (times == 0)
     with pytest.raises(ImportError):
         __import__("hp_probe_package")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.jobs import redaction
-from hyperplane.jobs.redaction import redact, redacted
+from hyperplane.jobs.redaction import redact_file, redact_text
 
 HARD = 'p@ss "w\\ord" ü/+\'<&>'
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEF\nab\n-----END KEY-----\n"
@@ -41,7 +41,7 @@ WRITTEN = {
 def test_a_secret_goes_in_every_form(form):
     write = WRITTEN[form]
     text = write({"p": HARD}) if form == "form" else write(HARD)
-    found = redacted(f"before {text} after", [HARD])
+    found = redact_text(f"before {text} after", [HARD])
     assert found.startswith("before ")
     assert found.endswith(" after")
     assert "***" in found
@@ -55,7 +55,7 @@ def test_basic_authentication_shows_no_password(user):
     for password in ("secret-number-7", "secret-number-77", "secret-number-777"):
         for behind in ("", ":", "::"):
             text = base64.b64encode(f"{user}{password}{behind}".encode()).decode()
-            found = redacted(f"Authorization: Basic {text}", [password])
+            found = redact_text(f"Authorization: Basic {text}", [password])
             rest = found.split()[-1]
             assert len(rest) == len(text)
             kept = [i for i, character in enumerate(rest) if character != "*"]
@@ -65,16 +65,16 @@ def test_basic_authentication_shows_no_password(user):
 
 def test_every_line_of_a_value_goes_and_short_ones_stay():
     log = f"it is:\n{KEY}and MIIEvQIBADANBgkq again\nabout hkiG9w0BAQEF"
-    found = redacted(log, [KEY])
+    found = redact_text(log, [KEY])
     for line in KEY.split():
         assert len(line) < 6 or line not in found
-    assert redacted("MIIEvQIBADANBgkq\nab\n", [KEY]) == "*" * 16 + "\nab\n"
-    assert redacted("pass 12345", ["12345", ""]) == "pass 12345"
+    assert redact_text("MIIEvQIBADANBgkq\nab\n", [KEY]) == "*" * 16 + "\nab\n"
+    assert redact_text("pass 12345", ["12345", ""]) == "pass 12345"
 
 
 def test_secrets_that_overlap_go_both():
-    assert redacted("x abcdefghijklmn y", ["abcdefgh", "ghijklmn"]) == f"x {'*' * 14} y"
-    assert redacted("aaaaaaaaab", ["aaaaaa"]) == "*********b"
+    assert redact_text("x abcdefghijklmn y", ["abcdefgh", "ghijklmn"]) == f"x {'*' * 14} y"
+    assert redact_text("aaaaaaaaab", ["aaaaaa"]) == "*********b"
 
 
 @given(
@@ -83,19 +83,19 @@ def test_secrets_that_overlap_go_both():
     st.text(max_size=20),
 )
 def test_no_secret_is_left(value, before, after):
-    found = redacted(f"{before}{value}{after}", [value])
+    found = redact_text(f"{before}{value}{after}", [value])
     assert value not in found
     assert len(found.encode()) == len(f"{before}{value}{after}".encode())
 
 
 def test_a_log_keeps_its_length_and_secrets_between_blocks_go(tmp_path, monkeypatch):
-    monkeypatch.setattr(redaction, "_BLOCK", 64)
+    monkeypatch.setattr(redaction, "_BLOCK_BYTES", 64)
     log = tmp_path / "a.log"
     secret = "hidden-word-of-this-test"
     for shift in range(70):
         raw = b"\xff\x00" + b"." * shift + secret.encode() + b"!" * 100 + secret.encode()
         log.write_bytes(raw)
-        redact(log, [secret])
+        redact_file(log, [secret])
         assert log.read_bytes() == raw.replace(secret.encode(), b"*" * len(secret))
 
 
@@ -103,12 +103,12 @@ def test_a_secret_longer_than_a_block_goes(tmp_path):
     log = tmp_path / "a.log"
     secret = "0123456789" * 150_000
     log.write_text(f"a {secret} b")
-    redact(log, [secret])
+    redact_file(log, [secret])
     assert log.read_text() == f"a {'*' * 1_500_000} b"
 
 
 def test_a_log_that_is_not_there_is_no_fault(tmp_path):
-    redact(tmp_path / "none.log", ["secret-word"])
+    redact_file(tmp_path / "none.log", ["secret-word"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -127,7 +127,7 @@ def test_a_notebook_stays_one(tmp_path, secret):
     path = tmp_path / "a.ipynb"
     notebook(path, secret)
     path.chmod(0o640)
-    redact(path, [secret])
+    redact_file(path, [secret])
     found = nbformat.read(path, as_version=4)
     assert set(found.cells[0].outputs[0].text.split("\n")[1]) <= {"*"}
     assert secret not in found.cells[0].outputs[0].text
@@ -140,12 +140,12 @@ def test_a_notebook_without_secrets_is_not_written(tmp_path):
     path = tmp_path / "a.ipynb"
     notebook(path, "nothing to see")
     before = path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino
-    redact(path, ["another-secret"])
+    redact_file(path, ["another-secret"])
     assert (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino) == before
 
 
 def test_half_a_notebook_is_cleared_as_a_log(tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text('{"cells": [{"source": "secret-word"')
-    redact(path, ["secret-word"])
+    redact_file(path, ["secret-word"])
     assert path.read_text() == '{"cells": [{"source": "***********"'

@@ -143,7 +143,7 @@ def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
         job = ran(bash("slow", lines, timeout=timeout), max_retries=0)
         (attempt,) = job.attempts
         assert (job.status, attempt.status) == (FAILED, TIMED_OUT)
-        assert attempt.reason == f"the step's timeout of {timeout} s is over"
+        assert attempt.reason == f"exceeded the step's timeout of {timeout} s"
         if child.exists():
             break
     wait_until(lambda: not is_alive(int(child.read_text())))
@@ -152,14 +152,14 @@ def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
 def test_a_job_that_takes_too_long_is_timed_out():
     job = ran(bash("slow", "sleep 600"), active_timeout=0.5)  # which waits for less than that
     assert job.status == TIMED_OUT
-    with pytest.raises(JobTimeout, match=r"its active_timeout of 0\.5 s from its start is over"):
+    with pytest.raises(JobTimeout, match=r"exceeded its active_timeout of 0\.5 s"):
         job.result()
     for timeout in (0.5, 5, 50):  # until it is enough for its turn to come
         early = ran(bash("slow", "sleep 600"), timeout=timeout, active_timeout=100)
-        reason = f"its timeout of {timeout} s from its submission is over"
+        reason = f"exceeded its timeout of {timeout} s from its submission"
         if early.job.started:
             break
-        assert early.job.reason == f"its turn did not come: {reason}"
+        assert early.job.reason == f"not started in time: {reason}"
     assert (early.status, early.job.reason) == (TIMED_OUT, reason)
 
 

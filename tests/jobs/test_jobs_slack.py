@@ -13,7 +13,7 @@ from slack_server import TOKEN, Answer, serve
 from hyperplane import utils
 from hyperplane.errors import RequestError
 from hyperplane.jobs import slack
-from hyperplane.jobs.slack import NotSent
+from hyperplane.jobs.slack import SlackError
 
 HOOK = "/services/T0/B0/s3cret-hook"
 SECRETS = (TOKEN, "s3cret")
@@ -41,7 +41,7 @@ def no_pauses(monkeypatch):
 
 def refused(call, *arguments):
     """The error of a call, once it is sure that no secret stands in it or in what led to it."""
-    with pytest.raises((NotSent, RequestError)) as caught:
+    with pytest.raises((SlackError, RequestError)) as caught:
         call(*arguments)
     whole = "".join(traceback.format_exception(caught.value))
     assert not any(secret in whole for secret in SECRETS)
@@ -83,7 +83,7 @@ def test_a_table_is_aligned_in_a_block_of_code(server):
 
 @pytest.mark.parametrize("values", [{}, {"a": []}, {"a": [1, 2], "b": ["x"]}, {"a": "```"}])
 def test_odd_tables_stay_tables(values):
-    lines = slack.table(values).splitlines()
+    lines = slack.format_table(values).splitlines()
     assert (lines[0], lines[-1]) == ("```", "```")
     assert "```" not in "".join(lines[1:-1])
 
@@ -116,7 +116,7 @@ def test_what_is_no_webhook_is_refused_and_not_shown(url, monkeypatch):
 @pytest.mark.parametrize("token", ["s3cret\n", "s3cret ü", "s3cret x"])
 def test_a_token_that_is_none_is_refused_and_not_shown(token, server, monkeypatch):
     monkeypatch.setenv("SLACK_TOKEN", token)
-    assert "a token in one line" in refused(utils.SlackHelper().post_message, "x", "#data")
+    assert "a one-line token" in refused(utils.SlackHelper().post_message, "x", "#data")
     assert server.got == []
 
 
@@ -126,7 +126,7 @@ def test_the_wait_that_the_server_asks_for_is_kept(server, no_pauses):
         Answer(429, headers={"Retry-After": "999"}),
     ]
     utils.post_message("x")
-    assert no_pauses == [7.0, slack.LONGEST_WAIT]
+    assert no_pauses == [7.0, slack.MAX_WAIT]
     assert len(server.got) == 3
 
 
@@ -134,10 +134,10 @@ def test_the_wait_that_the_server_asks_for_is_kept(server, no_pauses):
 def test_faults_that_pass_are_tried_again_and_then_told(code, server, no_pauses):
     server.answers = [Answer(code, "s3cret") for _ in range(9)]
     said = refused(utils.post_message, "x")
-    assert said == f"127.0.0.1 did not take a message, 4 times: HTTP {code}"
-    assert len(server.got) == slack.ATTEMPTS
-    assert len(no_pauses) == slack.ATTEMPTS - 1
-    assert all(0 < pause <= slack.LONGEST_WAIT for pause in no_pauses)
+    assert said == f"127.0.0.1 did not accept the message in 4 attempts: HTTP {code}"
+    assert len(server.got) == slack.MAX_ATTEMPTS
+    assert len(no_pauses) == slack.MAX_ATTEMPTS - 1
+    assert all(0 < pause <= slack.MAX_WAIT for pause in no_pauses)
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 410])
@@ -166,7 +166,7 @@ def test_a_server_that_does_not_answer_is_given_up_and_not_asked_twice(server, m
     over = threading.Event()
     server.answers = [Answer(when=over), Answer(when=over)]
     try:
-        assert "it may have arrived" in refused(utils.post_message, "x")
+        assert "may have arrived" in refused(utils.post_message, "x")
         wait_until(lambda: server.got)  # the server may be slower than its client is patient
     finally:
         over.set()
@@ -209,3 +209,9 @@ def test_the_address_of_a_service():
 def test_what_is_no_name_of_a_service_is_refused(name):
     with pytest.raises(RequestError, match="letters, digits"):
         utils.get_service_url(name)
+
+
+def test_the_old_name_of_the_error_is_accepted_with_a_warning():
+    with pytest.warns(FutureWarning, match="renamed to SlackError"):
+        assert slack.NotSent is slack.SlackError
+    assert not hasattr(slack, "Sent")

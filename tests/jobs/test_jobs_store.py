@@ -22,8 +22,8 @@ from job_cases import bash, ran
 from scale import scaled
 
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
-from hyperplane.jobs import Pipeline, Step, wake
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs import Pipeline, Step, supervisor_client
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
 from hyperplane.jobs.store import JobStore
@@ -73,10 +73,10 @@ def test_a_job_comes_back_as_it_was(store, job):
     store.add(job)
     assert store.get(job.id) == job
     assert store.get(job.id[:20]) == job
-    assert store.many([job.id, "nobody"]) == {job.id: job}
+    assert store.get_many([job.id, "nobody"]) == {job.id: job}
     assert store.find(name="the-job", statuses=[PENDING])[0] == job
     assert job.id in store.open_ids(job.machine)
-    with pytest.raises(JobError, match="there is no such job"):
+    with pytest.raises(JobError, match="no such job"):
         store.get("nobody%")
 
 
@@ -84,13 +84,13 @@ def test_only_one_of_many_changes_a_status(store, job):
     store.add(job)
 
     def take(_):
-        return store.update(job.id, among=[PENDING], status=IN_PROGRESS)
+        return store.update(job.id, if_status=[PENDING], status=IN_PROGRESS)
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(take, range(8))) == [False] * 7 + [True]
-    assert store.to_cancel(OPEN) == []
+    assert store.cancel_requests(OPEN) == []
     store.update(job.id, cancelled=True)
-    assert store.to_cancel(OPEN) == [job.id]
+    assert store.cancel_requests(OPEN) == [job.id]
 
 
 def test_attempts_are_kept_and_changed(store, job):
@@ -98,9 +98,9 @@ def test_attempts_are_kept_and_changed(store, job):
     first = Attempt(job.id, "one", -1, 1, started=1.0)
     second = Attempt(job.id, "one", -1, 2, started=2.0, log="a.log")
     for attempt in (second, first):
-        store.put(attempt)
+        store.save_attempt(attempt)
     ended = replace(first, status=FAILED, ended=3.0, exit_code=-9, reason="'", fault="memory")
-    store.put(ended)
+    store.save_attempt(ended)
     assert store.attempts(job.id) == [ended, second]
 
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_opened_is_said_without_its_password():
         with pytest.raises(RequestError) as caught:
             JobStore(url)
         assert "geheim" not in str(caught.value)
-        assert "a database of SQLAlchemy that can be opened" in str(caught.value)
+        assert "a database that can be opened" in str(caught.value)
 
 
 @pytest.mark.service
@@ -119,10 +119,10 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
     with dask.config.set({"hyperplane.jobs.store": postgres, "hyperplane.jobs.linger": 0.2}):
         job = ran(bash("a", "echo hello"), bash("fan", "true", chunks=3))
         assert (job.status, len(job.attempts)) == (DONE, 4)
-        assert the_store().get(job.id).status == DONE
-        while wake.running() is not None:
+        assert open_store().get(job.id).status == DONE
+        while supervisor_client.supervisor_pid() is not None:
             time.sleep(0.05)
-        the_store().close()
+        open_store().close()
 
 
 def look_at_all(store, job):
@@ -171,7 +171,7 @@ def test_no_damage_ends_in_another_error(tmp_path, job):
     made = JobStore(f"sqlite:///{file}")
     for number in range(20):
         made.add(replace(job, id=f"{number:036}"))
-        made.put(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
+        made.save_attempt(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
     made.close()
     whole = file.read_bytes()
     draw = random.Random(1)
@@ -193,8 +193,8 @@ def use(store, machine):
         partial(store.get, "0"),
         partial(store.update, f"{3:036}", status=DONE),
         partial(store.open_ids, machine),
-        partial(store.put, Attempt(f"{3:036}", "two", -1, 1)),
-        partial(store.expire, machine),
+        partial(store.save_attempt, Attempt(f"{3:036}", "two", -1, 1)),
+        partial(store.expire_pending, machine),
     ):
         with suppress(HyperplaneError):
             call()

@@ -11,7 +11,7 @@ import dask
 import pytest
 from users import ONE_MORE, OTHER, as_other_user, program_of, shared_folder
 
-from hyperplane.jobs.home import home, this_machine
+from hyperplane.jobs.home import jobs_folder, this_machine
 from hyperplane.jobs.kernel_folder import KernelFolder
 
 pytestmark = pytest.mark.process
@@ -59,10 +59,8 @@ def test_the_folder_of_another_user_is_an_error_that_says_what_to_set():
     with shared_folder() as place:
         (place / "jobs").mkdir(0o700)
         with dask.config.set({"hyperplane.jobs.home": str(place / "jobs")}):
-            said = as_other_user(home)
-    assert (
-        "the folder cannot be used (it belongs to another user); set hyperplane.jobs.home" in said
-    )
+            said = as_other_user(jobs_folder)
+    assert "cannot use this folder (it belongs to another user); set hyperplane.jobs.home" in said
 
 
 def test_a_user_has_the_name_of_the_system_and_else_a_number(monkeypatch):
@@ -84,6 +82,6 @@ def test_an_executed_notebook_in_the_folder_of_another_user_is_an_error_that_say
         output.touch(0o644)
         said = as_other_user(lambda: KernelFolder(Path("/x"), output, -1).write_output("[]"))
     assert said.splitlines()[-1] == (
-        f"PermissionError: the executed notebook {output} cannot be written: Permission denied. "
-        "Set notebook_output_path to a file that you may write"
+        f"PermissionError: cannot write the executed notebook {output}: Permission denied. "
+        "Set notebook_output_path to a writable file"
     )

@@ -12,13 +12,14 @@ import pytest
 from counting_store import fresh, read_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pandas_3_0 import read_csv
 from scale import scaled
 
 import hyperplane
 from hyperplane import RequestError, shard_rows
 from hyperplane.collections.frames.sources import samples
 from hyperplane.errors import ReadError
-from hyperplane.shards import quotes, stretches
+from hyperplane.shards import csv_quoting, record_boundaries
 
 VALUES = {
     "whole": st.integers(-(2**62), 2**62),
@@ -74,11 +75,11 @@ def test_shares_of_any_file_are_what_pandas_reads(
     text = text if last else text.rstrip("\r\n")
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quotes, "STEP", step)
-        patch.setattr(stretches, "PIECE", piece)
+        patch.setattr(csv_quoting, "READ_BYTES", step)
+        patch.setattr(record_boundaries, "PIECE_BYTES", piece)
         found = whole(path, n)
     assert found.dtypes.equals(shard_rows(path, 1, 0).dtypes)
-    same(found.astype(object), pd.read_csv(path).astype(object))
+    same(found.astype(object), read_csv(path).astype(object))
 
 
 @settings(max_examples=scaled(10, 30), suppress_health_check=list(HealthCheck))
@@ -102,7 +103,7 @@ def test_a_share_may_begin_within_a_value_of_many_lines(tmp_path, multiline):
     frame = pd.DataFrame({"n": range(30), "poem": [poem * (i % 3) + "end" for i in range(30)]})
     frame.to_csv(path, index=False)
     for n in (2, 7, 40):
-        same(whole(path, n, multiline=multiline), pd.read_csv(path))
+        same(whole(path, n, multiline=multiline), read_csv(path))
 
 
 def test_lines_that_are_no_values_of_several_need_no_look_at_quotes(tmp_path):
@@ -132,7 +133,7 @@ def test_only_the_own_bytes_are_read(monkeypatch):
         one, nbytes, ranges = read_of(lambda idx=idx: shard_rows("tally://big.csv", 8, idx))
         found.append(one)
         # Its own bytes, the samples, and two looks for a record.
-        assert nbytes < len(text) / 8 + 14_000 + 2 * 2 * quotes.STEP
+        assert nbytes < len(text) / 8 + 14_000 + 2 * 2 * csv_quoting.READ_BYTES
         assert max(stop - start for start, stop in ranges) < len(text) / 8 + 1000
     same(pd.concat(found, ignore_index=True), frame)
 
@@ -193,8 +194,8 @@ def test_one_packed_file_cannot_be_shared(tmp_path):
 
 
 def test_a_wrong_cut_is_an_error_and_counting_all_quotes_is_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(quotes, "STEP", 64)
-    monkeypatch.setattr(quotes, "ENOUGH", 256)
+    monkeypatch.setattr(csv_quoting, "READ_BYTES", 64)
+    monkeypatch.setattr(csv_quoting, "MAX_LOOKAHEAD", 256)
     path = tmp_path / "nested.csv"
     inner = "7,8\n" * 2000  # a value that looks like rows, longer than anybody looks
     pd.DataFrame({"a": [1, 2, 3], "b": ["x", inner, "y"]}).to_csv(path, index=False)

@@ -7,7 +7,7 @@ import pytest
 
 from hyperplane.errors import RequestError
 from hyperplane.sizing.files import measure_files
-from hyperplane.sizing.footers import decoded
+from hyperplane.sizing.footers import decoded_size
 
 ROWS = 30_000
 
@@ -45,4 +45,4 @@ def fault_of(path):
 
 def decoded_of(*paths):
     """What the footers of Parquet files say, all of them."""
-    return sum(decoded(pyarrow.parquet.read_metadata(path)) for path in paths)
+    return sum(decoded_size(pyarrow.parquet.read_metadata(path)) for path in paths)

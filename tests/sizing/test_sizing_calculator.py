@@ -80,7 +80,7 @@ class TestPieces:
         advice = hyperplane.size_cluster("1TB", "groupby", pieces=pieces)
         assert advice.pieces == pieces
         assert advice.memory_gb == 8000 / pieces
-        assert f"pieces: {pieces}, as asked" in advice.reasons
+        assert f"pieces: {pieces}, as requested" in advice.reasons
         json.dumps(advice.to_dict())
 
     def test_data_that_cannot_be_cut_evenly_is_rounded_up(self):
@@ -128,7 +128,7 @@ class TestPoolThatIsChosen:
     def test_is_a_smaller_one_when_one_node_of_it_is_enough(self, data, pool):
         advice = hyperplane.size_cluster(data, "groupby")
         assert (advice.pool.name, advice.nodes) == (pool, 1)
-        said = f"pool: {pool}: one node of it is enough, none smaller is"
+        said = f"pool: {pool}: the smallest pool whose one node is enough"
         assert (said in advice.reasons) == (pool != "16_128")
 
     @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ class TestPoolThatIsChosen:
     def test_is_the_one_asked_for(self, name):
         advice = hyperplane.size_cluster("100GB", "groupby", pool=name)
         assert (advice.pool.name, advice.nodes) == ("8_64", math.ceil(800 / 57.999))
-        assert "pool: 8_64, as asked" in advice.reasons
+        assert "pool: 8_64, as requested" in advice.reasons
 
     def test_may_be_one_that_nobody_configured(self):
         advice = hyperplane.size_cluster("10GB", "groupby", pool=OWN)
@@ -223,8 +223,8 @@ class TestComfortable:
         assert (advice.nodes, advice.comfortable, advice.warnings) == (8, 10, ())
         [line] = [text for label, text in advice.rows() if label == "comfortable"]
         assert line == (
-            "10 nodes: an aggregation wants 10 times its data in memory, 8 nodes give 8.8 times; "
-            "workers filled above 75% may spill or fail, 8 nodes would be 91% full"
+            "10 nodes: an aggregation needs 10 times its data in memory, 8 nodes have 8.8 times; "
+            "workers above 75% of their memory may spill or fail, 8 nodes would be 91% full"
         )
         # As many nodes as it names do meet it, and one fewer does not.
         assert 10 * advice.worker.total_ram >= 10 * 100e9 > 9 * advice.worker.total_ram
@@ -396,9 +396,9 @@ class TestWhatIsShown:
             "cluster      30 nodes of pool 32_32 (28 cores, 27 GB)",
             "worker       7 processes x 4 threads x 3.857 GB on each node, cores_per_worker 28",
             "total        210 worker processes, 840 threads",
-            "comfortable  40 nodes: an aggregation wants 10 times its data in memory, 30 ",
+            "comfortable  40 nodes: an aggregation needs 10 times its data in memory, 30 ",
             "why          memory: groupby is medium: 100 GB x 8 = 800 GB",
-            "why          pool: 32_32: many tasks want cores",
+            "why          pool: 32_32: many tasks need cores",
             "why          nodes: 800 GB / 27 GB (allocatable) = 29.63 -> 30 nodes",
             "instead      161 nodes of 8_8 (804.7 GB); 115 nodes of 4_32 (805 GB); ",
         ):

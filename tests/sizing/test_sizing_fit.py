@@ -17,8 +17,8 @@ from hyperplane.sizing.fit import (
     propose_worker,
     smallest_pool,
 )
-from hyperplane.sizing.machine_fit import LEAST_RAM, fit_machine
-from hyperplane.spec.capacity import Capacity
+from hyperplane.sizing.machine_fit import MIN_RAM, fit_machine
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import gb_to_bytes
@@ -422,17 +422,17 @@ class TestFitMachine:
     @given(
         workers(),
         st.integers(1, 50),
-        st.builds(Capacity, st.integers(1, 256), st.integers(10**6, 10**12)),
+        st.builds(MachineCapacity, st.integers(1, 256), st.integers(10**6, 10**12)),
         st.integers(0, 8),
     )
     def test_never_more_than_the_machine_has_or_than_was_asked(self, asked, nodes, machine, single):
         try:
             given = fit_machine(asked, nodes, machine, single)
         except DoesNotFit:
-            assert machine.ram < min(LEAST_RAM, asked.ram_per_proc)
+            assert machine.ram < min(MIN_RAM, asked.ram_per_proc)
             return
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
-        assert given.worker.ram_per_proc >= min(LEAST_RAM, asked.ram_per_proc)
+        assert given.worker.ram_per_proc >= min(MIN_RAM, asked.ram_per_proc)
         total_threads = given.nodes * given.worker.total_threads
         total_ram = given.nodes * given.worker.total_ram
         assert total_threads <= machine.cores
@@ -446,7 +446,9 @@ class TestFitMachine:
 
     @given(workers(), st.integers(1, 50), st.integers(0, 100), st.integers(0, 10**9))
     def test_what_fits_is_left_alone(self, asked, nodes, cores, ram):
-        machine = Capacity(nodes * asked.total_threads + cores, nodes * asked.total_ram + ram)
+        machine = MachineCapacity(
+            nodes * asked.total_threads + cores, nodes * asked.total_ram + ram
+        )
         assert fit_machine(asked, nodes, machine) == (asked, nodes, "")
 
     @pytest.mark.parametrize(
@@ -467,7 +469,7 @@ class TestFitMachine:
     def test_is_cut_by_the_rule(self, asked, nodes, machine, layout):
         nprocs, nthreads, ram = asked
         worker = WorkerSpec.from_gb(nprocs, nthreads, ram, nprocs * nthreads)
-        capacity = Capacity(machine[0], gb_to_bytes(machine[1]))
+        capacity = MachineCapacity(machine[0], gb_to_bytes(machine[1]))
         given = fit_machine(worker, nodes, capacity)
         assert given.nodes == 1
         assert given.worker == WorkerSpec.from_gb(*layout, layout[0] * layout[1])
@@ -475,7 +477,7 @@ class TestFitMachine:
     def test_a_machine_without_memory_for_one_process_says_what_to_do(self):
         worker = WorkerSpec.from_gb(15, 1, 0.7, 15)
         with pytest.raises(DoesNotFit) as caught:
-            fit_machine(worker, 2, Capacity(8, gb_to_bytes(0.15)))
+            fit_machine(worker, 2, MachineCapacity(8, gb_to_bytes(0.15)))
         error = caught.value
         assert error.asked == "15 processes x 1 thread x 0.7 GB, 21 GB in all"
         assert "150 MB; a worker process needs 200 MB" in error.allowed
@@ -483,7 +485,7 @@ class TestFitMachine:
 
     def test_the_note_says_both_sides(self):
         note = fit_machine(
-            WorkerSpec.from_gb(15, 1, 0.7, 15), 2, Capacity(2, gb_to_bytes(16.04))
+            WorkerSpec.from_gb(15, 1, 0.7, 15), 2, MachineCapacity(2, gb_to_bytes(16.04))
         ).note
         assert note == (
             "asked 2 nodes x 15 processes x 1 thread x 0.7 GB (30 threads, 21 GB); "
@@ -494,5 +496,7 @@ class TestFitMachine:
     @given(workers(), st.integers(1, 50), st.integers(1, 256))
     def test_the_number_of_cores_that_one_process_takes_is_kept(self, asked, nodes, cores):
         assume(nodes * asked.total_threads > cores)
-        given = fit_machine(asked, nodes, Capacity(cores, 10**12), single_process_cores=cores)
+        given = fit_machine(
+            asked, nodes, MachineCapacity(cores, 10**12), single_process_cores=cores
+        )
         assert (given.worker.nprocs, given.worker.nthreads) == (1, cores)

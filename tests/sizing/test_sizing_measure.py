@@ -12,7 +12,7 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import RequestError
-from hyperplane.sizing.measure import Measured, measure
+from hyperplane.sizing.measure import DataSize, measure
 
 
 def _fault(data):
@@ -47,11 +47,11 @@ class TestQuantities:
         ],
     )
     def test_are_taken_as_given(self, data, size):
-        assert measure(data) == Measured(size, "as given")
+        assert measure(data) == DataSize(size, "as given")
 
     @pytest.mark.parametrize("data", ["0GB", "0", 0, 0.0, -5, -0.1, (0, "GB"), 1e-10])
     def test_of_nothing_or_less_are_refused(self, data):
-        assert _fault(data).allowed == "more than nothing"
+        assert _fault(data).allowed == "a size above 0"
 
     @pytest.mark.parametrize(
         "data",
@@ -165,7 +165,7 @@ class TestCollections:
         assert measure(pd.DataFrame(index=pd.RangeIndex(0))).size >= 1
 
     def test_numpy(self):
-        assert measure(np.ones((100, 10))) == Measured(8000, "ndarray of numpy, 8 kB")
+        assert measure(np.ones((100, 10))) == DataSize(8000, "ndarray of numpy, 8 kB")
         assert measure(np.ones(0)).size == 1
 
     def test_xarray(self):
@@ -179,7 +179,7 @@ class TestCollections:
         import dask.array as da
 
         data = da.from_delayed(dask.delayed(_never)(), (1000, 100), "f4")
-        assert measure(data) == Measured(400_000, "Array of dask.array, 400 kB")
+        assert measure(data) == DataSize(400_000, "Array of dask.array, 400 kB")
 
     def test_a_dask_array_of_unknown_shape_says_what_to_do(self):
         import dask.array as da

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from hyperplane.errors import Fault
-from hyperplane.spec.faults import faults_of, with_known
+from hyperplane.spec.faults import faults_from_validation, with_known_names
 
 
 class Inner(BaseModel):
@@ -39,7 +39,7 @@ class Model(BaseModel):
 def _faults(prefix="", sources=None, **values):
     with pytest.raises(ValidationError) as caught:
         Model(**values)
-    return faults_of(caught.value, prefix, sources)
+    return faults_from_validation(caught.value, prefix, sources)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_a_long_value_is_cut():
 )
 def test_a_key_that_there_is_not_comes_with_those_that_there_are(where, prefix, advice):
     fault = Fault(where, "1", "no such key", source="a.yaml")
-    found = with_known(fault, ["host", "port"], prefix)
+    found = with_known_names(fault, ["host", "port"], prefix)
     assert found == Fault(where, "1", "one of host, port", advice, "a.yaml")
 
 
 @pytest.mark.parametrize("where", ["site.port", "site.port.0.zzz"])
 def test_what_is_wrong_in_a_known_key_stays_as_it_is(where):
     fault = Fault(where, "1", "no such key")
-    assert with_known(fault, ["host", "port"], "site") is fault
+    assert with_known_names(fault, ["host", "port"], "site") is fault

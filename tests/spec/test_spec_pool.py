@@ -43,7 +43,7 @@ def test_may_give_all_it_has():
         ({"cores": 0}, "cores", "0", "more than 0.0"),
         ({"ram_gb": float("nan")}, "ram_gb", "nan", "a finite number"),
         ({"ram_gb": "much"}, "ram_gb", "'much'", "a number"),
-        ({"cores": ...}, "cores", "nothing", "a value; this key must be there"),
+        ({"cores": ...}, "cores", "nothing", "a value; this key is required"),
         ({"gpus": 1.5}, "gpus", "1.5", "a whole number"),
         ({"gpus": -1}, "gpus", "-1", "at least 0"),
         ({"price_per_hour": -1}, "price_per_hour", "-1", "at least 0.0"),

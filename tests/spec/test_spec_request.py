@@ -12,7 +12,7 @@ from scale import scaled
 import hyperplane
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.request import ClusterRequest, read_request
+from hyperplane.spec.request import ClusterArguments, ClusterRequest, read_request
 from hyperplane.spec.worker import WorkerSpec
 
 DOCUMENTED = {
@@ -117,7 +117,7 @@ BAD = [
     ("logging", "loud", "one of 'quiet' or 'verbose'"),
     ("logging", None, "one of 'quiet' or 'verbose'"),
     ("node_selector", 5, "a mapping, or text"),
-    ("scheduler_ram", "lots", "a quantity of memory such as '4Gi'"),
+    ("scheduler_ram", "lots", "a memory size such as '4Gi'"),
     ("scheduler_ram", 4, "text"),
     ("scheduler_cpu", [1], "text, or a number"),
     ("scheduler_cpu", True, "a number"),
@@ -141,13 +141,13 @@ BAD = [
 
 
 def _good(**arguments):
-    request, faults = read_request(arguments)
+    request, faults = read_request(ClusterArguments.from_mapping(arguments))
     assert faults == []
     return request
 
 
 def _faults(**arguments):
-    return read_request(arguments)[1]
+    return read_request(ClusterArguments.from_mapping(arguments))[1]
 
 
 def test_the_defaults_are_the_documented_ones():
@@ -183,7 +183,7 @@ def test_there_are_enough_bad_values_and_some_for_every_argument():
 def test_a_bad_value_is_one_fault_that_says_what_was_asked_and_what_is_allowed(
     name, value, allowed
 ):
-    request, faults = read_request({name: value})
+    request, faults = read_request(ClusterArguments.from_mapping({name: value}))
     [fault] = faults
     assert fault.where == name
     assert fault.asked == (repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "...")
@@ -209,7 +209,7 @@ def test_a_bad_value_is_one_fault_that_says_what_was_asked_and_what_is_allowed(
     )
 )
 def test_whatever_is_given_there_is_a_request_and_each_fault_names_an_argument(arguments):
-    request, faults = read_request(arguments)
+    request, faults = read_request(ClusterArguments.from_mapping(arguments))
     assert isinstance(request, ClusterRequest)
     for fault in faults:
         assert fault.allowed
@@ -422,6 +422,6 @@ def test_cannot_be_changed():
     ],
 )  # fmt: skip
 def test_a_fault_of_the_memory_policy_is_said_once(memory, said):
-    _, faults = read_request({"memory": memory})
+    _, faults = read_request(ClusterArguments.from_mapping({"memory": memory}))
     (fault,) = faults
     assert str(fault).startswith(said)

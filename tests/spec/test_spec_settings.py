@@ -7,7 +7,7 @@ from dask.utils import parse_timedelta
 from pydantic import ValidationError
 
 from hyperplane.jobs.definition.models import Step
-from hyperplane.spec.faults import faults_of
+from hyperplane.spec.faults import faults_from_validation
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
 from hyperplane.spec.settings.jobs import JobSettings
@@ -51,7 +51,7 @@ def test_anything_else_is_no_duration(value):
 def test_the_forms_that_a_fault_names_are_durations():
     with pytest.raises(ValidationError) as caught:
         LocalSettings(idle_timeout="30 mi")
-    [fault] = faults_of(caught.value)
+    [fault] = faults_from_validation(caught.value)
     forms = re.findall("'([^']+)'", fault.allowed)
     assert len(forms) == 3
     for form in forms:

@@ -57,7 +57,7 @@ def test_in_one_line_and_in_full():
     direct = Tuning(name="near", direct_to_workers=True)
     assert direct.summary() == "near: 1 setting; the profile dask has none"
     assert str(direct).splitlines()[1] == "clients  direct_to_workers: True"
-    assert Tuning().summary() == "dask: all as Dask ships it"
+    assert Tuning().summary() == "dask: Dask's defaults"
 
 
 def test_a_section_always_knows_dask_which_has_no_settings():

@@ -7,8 +7,8 @@ import fsspec
 import numpy as np
 import pandas as pd
 
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 #: For ``pytest.fixture(params=PLACES)(places)``.
 PLACES = ["disk", "memory"]
@@ -45,5 +45,5 @@ def flights(rows=100, start=0):
 
 def parts_of(url):
     """Names of what lies at a place."""
-    target = target_of(url, None)
-    return sorted(commits_of(target).shelf.listing(target.path))
+    target = resolve_target(url, None)
+    return sorted(commit_protocol_for(target).object_store.list_files(target.path))

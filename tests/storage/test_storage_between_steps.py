@@ -11,11 +11,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import hyperplane
 from hyperplane.errors import StorageError
-from hyperplane.storage import shards
-from hyperplane.storage.numbers import Numbers
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.shelf import Shelf
-from hyperplane.storage.target import target_of
+from hyperplane.storage import shard_saving
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.manifest_commit import ManifestCommit
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.target import resolve_target
 
 URL = "memory://moments/out"
 
@@ -62,27 +62,31 @@ def test_a_shard_that_is_done_leaves_what_another_one_still_copies(monkeypatch):
 
     def last_shard_publishes(missing):
         with monkeypatch.context() as patch:  # it has not come to its copies
-            patch.setattr(Numbers, "tidy", lambda commits, manifest: copies.append(manifest))
+            patch.setattr(
+                ManifestCommit, "finish_commit", lambda commits, manifest: copies.append(manifest)
+            )
             save_shard(2)
         return missing
 
     # This one has looked for the other shards just before the last of them was there.
     order = []
 
-    def record(run, index, read=shards._Run.record):
+    def record(run, index, read=shard_saving._ShardRun.read_record):
         found = read(run, index)
         order.append((index, found is not None))
         if len(order) == 4:  # its own, and those of the three
-            monkeypatch.setattr(shards._Run, "record", read)
+            monkeypatch.setattr(shard_saving._ShardRun, "read_record", read)
             return last_shard_publishes(found)
         return found
 
-    monkeypatch.setattr(shards._Run, "record", record)
+    monkeypatch.setattr(shard_saving._ShardRun, "read_record", record)
     assert save_shard(0).complete
     assert order == [(0, True), (0, True), (1, True), (2, False)]
     assert published_files() == []
     assert loaded() == list(range(30))
-    Numbers(target_of(URL, None), Shelf(target_of(URL, None).store)).tidy(copies[0])
+    ManifestCommit(
+        resolve_target(URL, None), ObjectStore(resolve_target(URL, None).store)
+    ).finish_commit(copies[0])
     assert len(published_files()) == 3
     assert loaded() == list(range(30))
 
@@ -115,8 +119,8 @@ def test_what_is_published_while_we_look_was_not_written_by_another_program(monk
         hyperplane.save(frame, URL)
         return numbers
 
-    once(monkeypatch, Numbers, "_numbers", saved_meanwhile)
-    state = commits_of(target_of(URL, None)).state()
+    once(monkeypatch, ManifestCommit, "_list_numbers", saved_meanwhile)
+    state = commit_protocol_for(resolve_target(URL, None)).read_state()
     assert (state.version, state.manifest.format) == ("1", "parquet")
 
 
@@ -130,8 +134,8 @@ def test_a_folder_that_is_replaced_while_it_is_listed(tmp_path, monkeypatch, see
         # Its files are removed one after the other.
         return dict(list(listed.items())[: {"all": 2, "one": 1, "none": 0}[seen]])
 
-    once(monkeypatch, Shelf, "listing", replaced_meanwhile)
-    state = commits_of(target_of(url, None)).state()
+    once(monkeypatch, ObjectStore, "list_files", replaced_meanwhile)
+    state = commit_protocol_for(resolve_target(url, None)).read_state()
     assert state.manifest is not None
     assert (state.manifest.format, state.manifest.rows) == ("parquet", 10)
-    assert state == commits_of(target_of(url, None)).state()
+    assert state == commit_protocol_for(resolve_target(url, None)).read_state()

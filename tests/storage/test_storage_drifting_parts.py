@@ -12,7 +12,7 @@ from saving_cases import in_this_thread
 
 import hyperplane
 from hyperplane.errors import DataError, ReadError
-from hyperplane.storage.manifest import Manifest, Part
+from hyperplane.storage.manifest import Manifest, ManifestEntry
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 FORMATS = ["parquet", "csv", "tsv", "jsonl", "avro"]
@@ -158,7 +158,7 @@ def test_the_same_text_of_another_type_is_something_else(tmp_path):
 
 
 def test_a_manifest_holds_each_schema_once():
-    parts = tuple(Part(f"{n}.csv", 1, "a", 1, None, f"schema {n % 2}") for n in range(9))
+    parts = tuple(ManifestEntry(f"{n}.csv", 1, "a", 1, None, f"schema {n % 2}") for n in range(9))
     made = Manifest("csv", "dataframe", parts)
     assert made.to_json().count("schema 1") == 1
     assert Manifest.from_json(made.to_json()) == made

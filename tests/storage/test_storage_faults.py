@@ -12,8 +12,8 @@ from scale import scaled
 import hyperplane
 from hyperplane.errors import StorageError
 from hyperplane.storage import retrying
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ OBJECTS = scaled(300, 4_000)
 
 @pytest.mark.slow
 def test_many_small_objects_through_a_bad_day(faulty_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrying, "FIRST", 0.02)  # the waits, not the number of attempts
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.02)  # the waits, not the number of attempts
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(OBJECTS):
@@ -57,7 +57,7 @@ def frame(version=0):
 
 @pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
 def test_a_dataframe_through_faults_of_every_kind(faulty_store, monkeypatch, like):
-    monkeypatch.setattr(retrying, "FIRST", 0.02)
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.02)
     store = faulty_store(like=like, transient=0.2, lost=0.1, seed=3)
     url = f"{store.url}/out"
     for version in range(3):
@@ -102,8 +102,8 @@ class Clock:
 
 
 def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypatch):
-    monkeypatch.setattr(retrying, "FIRST", 0.001)
-    monkeypatch.setattr(retrying, "BUDGET", 5)
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(retrying, "RETRY_SECONDS", 5)
     monkeypatch.setattr(retrying, "time", Clock())
     store = faulty_store(transient=1.0)
     with pytest.raises(StorageError, match="try later"):
@@ -113,11 +113,13 @@ def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypat
 
 def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkeypatch):
     """The answer to the first request is lost, and the look at what is there fails at first."""
-    monkeypatch.setattr(retrying, "FIRST", 0.001)
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
     store = faulty_store(like="s3")
-    shelf = commits_of(target_of(f"{store.url}/out", store.options)).shelf
-    shelf.put_new("bucket/new", b"held")
-    look, failed = shelf.store.system.cat_file, []
+    object_store = commit_protocol_for(
+        resolve_target(f"{store.url}/out", store.options)
+    ).object_store
+    object_store.put_new("bucket/new", b"held")
+    look, failed = object_store.store.system.cat_file, []
 
     def fail_once(path, **options):
         if not failed:
@@ -128,7 +130,7 @@ def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkey
     def refuse(path, data):
         raise store_errors.make("exists", "s3", path)
 
-    monkeypatch.setattr(shelf, "_pipe_new", refuse)
-    monkeypatch.setattr(shelf.store.system, "cat_file", fail_once)
-    shelf.put_new("bucket/new", b"held")
+    monkeypatch.setattr(object_store, "_upload_new", refuse)
+    monkeypatch.setattr(object_store.store.system, "cat_file", fail_once)
+    object_store.put_new("bucket/new", b"held")
     assert failed == ["bucket/new"]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane.errors import DataError, ReadError, WrongType
 from hyperplane.storage.avro import read_avro, write_avro
-from hyperplane.storage.rows import check_like
+from hyperplane.storage.record_tables import build_table
 
 
 @pytest.fixture(autouse=True)
@@ -247,7 +247,7 @@ values = st.one_of(
 @given(st.lists(st.fixed_dictionaries({"n": values, "m": values}), max_size=4))
 def test_items_come_back_or_are_refused(items):
     try:
-        table = check_like(items, "avro")
+        table = build_table(items, "avro")
         data = write_avro(table)
     except (WrongType, DataError):
         return

@@ -22,8 +22,8 @@ from numpy.lib import format as npy
 
 import hyperplane
 from hyperplane.errors import ReadError
-from hyperplane.storage.shelf import Shelf
-from hyperplane.stores.places import Store
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.stores.locations import Store
 
 
 @pytest.fixture(autouse=True)
@@ -143,13 +143,15 @@ def test_a_flipped_bit_in_a_part_is_an_error_that_names_it(tmp_path, form, kind,
     hyperplane.save(obj, url, format=form)
     loaded = hyperplane.load(url)
     loaded.compute()
-    shelf = Shelf(Store("file", "file:///", {}) if base == "disk" else Store("memory", url, {}))
+    object_store = ObjectStore(
+        Store("file", "file:///", {}) if base == "disk" else Store("memory", url, {})
+    )
     folder = url.removeprefix("memory://")
-    name = max(shelf.listing(folder))
-    data = bytearray(shelf.get(f"{folder}/{name}"))
+    name = max(object_store.list_files(folder))
+    data = bytearray(object_store.get(f"{folder}/{name}"))
     place = len(data) // 2 if form != "parquet" else data.index(b"plain")
     data[place] ^= 1
-    shelf.put(f"{folder}/{name}", bytes(data))
+    object_store.put(f"{folder}/{name}", bytes(data))
     for again in (loaded, hyperplane.load(url)):
         with pytest.raises(ReadError, match="damaged") as caught:
             again.compute()

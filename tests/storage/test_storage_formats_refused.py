@@ -25,8 +25,8 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import DataError, RequestError, WrongType
-from hyperplane.storage.objects import object_faults
-from hyperplane.storage.plain import in_part, json_text, lines_of
+from hyperplane.storage.object_checks import object_faults
+from hyperplane.storage.text_formats import encode_lines, name_part_in_errors, to_json
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +79,10 @@ plain = st.recursive(
 @settings(max_examples=scaled(10, 50))
 @given(st.lists(plain, max_size=4))
 def test_what_json_has_a_form_for_comes_back(items):
-    lines = lines_of(items, "jsonl").decode().split("\n")
+    lines = encode_lines(items, "jsonl").decode().split("\n")
     assert lines.pop() == ""
     assert [json.loads(line) for line in lines] == items
-    assert json.loads(json_text(items, "obj")) == items
+    assert json.loads(to_json(items, "obj")) == items
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,11 @@ def test_an_item_that_is_no_line_is_named(tmp_path, items, form, where, wrong):
 
 
 def test_the_part_is_named_too():
-    with pytest.raises(WrongType, match=r"^part 3, item 0 .*item is a set") as caught, in_part(3):
-        lines_of([{1}], "jsonl")
+    with (
+        pytest.raises(WrongType, match=r"^part 3, item 0 .*item is a set") as caught,
+        name_part_in_errors(3),
+    ):
+        encode_lines([{1}], "jsonl")
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.where) == (str(caught.value), "item 0")
 

@@ -16,8 +16,8 @@ import json, os, pathlib, random, signal, sys, time
 sys.path.insert(0, sys.argv[3])
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 dask.config.set({"scheduler": "sync", "dataframe.convert-string": False})
 kind, place, _, rounds = sys.argv[1:]
@@ -89,12 +89,12 @@ for number in range(int(rounds)):
     save(version)
     assert version_seen() == version
     last = version
-target = target_of(url, options)
-shelf = commits_of(target).shelf
-left = len(shelf.listing(target.beside))
+target = resolve_target(url, options)
+object_store = commit_protocol_for(target).object_store
+left = len(object_store.list_files(target.beside))
 hyperplane.storage.clean(url, older_than=0, storage_options=options)
-seen["left"], seen["kept"] = left, sorted(shelf.listing(target.beside))
-seen["parts"] = len(shelf.listing(target.path))
+seen["left"], seen["kept"] = left, sorted(object_store.list_files(target.beside))
+seen["parts"] = len(object_store.list_files(target.path))
 seen["at"] = version_seen() == last
 print(json.dumps(seen))
 """

@@ -25,8 +25,8 @@ SCRIPT = """
 import json, os, pathlib, random, signal, sys, time
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 sys.path.insert(0, sys.argv[3])
 kind, place, _, rounds = sys.argv[1:]
@@ -113,9 +113,9 @@ for number in range(int(rounds)):
             save(shard, version)
     assert version_seen() == version
 hyperplane.storage.clean(url, older_than=0, storage_options=options)
-target = target_of(url, options)
-seen["kept"] = len(commits_of(target).shelf.listing(target.beside))
-seen["parts"] = len(commits_of(target).shelf.listing(target.path))
+target = resolve_target(url, options)
+seen["kept"] = len(commit_protocol_for(target).object_store.list_files(target.beside))
+seen["parts"] = len(commit_protocol_for(target).object_store.list_files(target.path))
 print(json.dumps(seen))
 """
 

@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 import hyperplane
 from hyperplane.errors import OutputExists, StorageError
-from hyperplane.storage import copies, progress, uploads
+from hyperplane.storage import local_files, multipart_upload, progress
 
 MIB = 2**20
 
@@ -90,7 +90,7 @@ def test_a_large_file_on_an_object_store(request, large, kind):
 
 def test_who_comes_second_with_a_large_file_is_told(tmp_path, large, monkeypatch):
     out = tmp_path / "a.bin"
-    monkeypatch.setattr("hyperplane.storage.shelf.Shelf.is_file", lambda *_: False)
+    monkeypatch.setattr("hyperplane.storage.object_store.ObjectStore.is_file", lambda *_: False)
     out.write_text("theirs")
     with pytest.raises(OutputExists):
         hyperplane.save(large, out)
@@ -107,7 +107,7 @@ def test_a_copy_that_breaks_off_leaves_what_was_there(tmp_path, large, monkeypat
         draft.write_bytes(source.read_bytes()[: 5 * MIB])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(uploads.shutil, "copyfile", half)
+    monkeypatch.setattr(multipart_upload.shutil, "copyfile", half)
     with pytest.raises(StorageError, match="no space is left"):
         hyperplane.save(large, out, mode="overwrite")
     assert out.read_bytes() == b"old"
@@ -115,14 +115,14 @@ def test_a_copy_that_breaks_off_leaves_what_was_there(tmp_path, large, monkeypat
 
 
 def test_a_file_that_grows_meanwhile_is_an_error(tmp_path, large, monkeypatch):
-    real = uploads.shutil.copyfile
+    real = multipart_upload.shutil.copyfile
 
     def grow(source, draft):
         with source.open("ab") as opened:
             opened.write(b"more")
         return real(source, draft)
 
-    monkeypatch.setattr(uploads.shutil, "copyfile", grow)
+    monkeypatch.setattr(multipart_upload.shutil, "copyfile", grow)
     with pytest.raises(StorageError, match="when nobody changes it"):
         hyperplane.save(large, tmp_path / "out.bin")
 
@@ -135,9 +135,9 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "BAR_DELAY", 0.0)
     bars = []
-    real = copies.bar
+    real = local_files.show_progress
 
     @contextmanager
     def watched(what, total):
@@ -147,7 +147,7 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
                 time.sleep(0.01)
             yield advance
 
-    monkeypatch.setattr(copies, "bar", watched)
+    monkeypatch.setattr(local_files, "show_progress", watched)
     hyperplane.save(tmp_path / "mine", tmp_path / "out")
     assert bars == [(f"saving {tmp_path / 'out'}", 5)]
     assert "5/5" in shown.getvalue()
@@ -158,7 +158,7 @@ def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
     shown, begun, left = io.StringIO(), threading.Event(), threading.Event()
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "BAR_DELAY", 0.0)
     start = Progress.start
 
     def late(self):
@@ -168,7 +168,7 @@ def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
         start(self)
 
     monkeypatch.setattr(Progress, "start", late)
-    with progress.bar("saving", 1) as advance:
+    with progress.show_progress("saving", 1) as advance:
         assert begun.wait(250)
         advance()
         left.set()
@@ -189,7 +189,7 @@ def test_a_file_that_may_not_be_read_is_an_error_with_its_name(tmp_path, monkeyp
 
 
 def test_a_fault_that_passes_is_tried_again(tmp_path, large, monkeypatch):
-    real, tries = uploads.shutil.copyfile, []
+    real, tries = multipart_upload.shutil.copyfile, []
 
     def unsteady(source, draft):
         tries.append(draft)
@@ -197,7 +197,7 @@ def test_a_fault_that_passes_is_tried_again(tmp_path, large, monkeypatch):
             raise ConnectionResetError(104, "Connection reset by peer")
         return real(source, draft)
 
-    monkeypatch.setattr(uploads.shutil, "copyfile", unsteady)
+    monkeypatch.setattr(multipart_upload.shutil, "copyfile", unsteady)
     assert hyperplane.save(large, tmp_path / "out" / "a.bin").written == 1
     assert len(tries) == 3
     assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "a.bin"]

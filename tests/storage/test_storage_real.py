@@ -13,8 +13,8 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 pytestmark = [
     pytest.mark.service,
@@ -95,7 +95,7 @@ def test_arrays_and_files(bucket):
     with pytest.raises(OutputExists):
         hyperplane.save(b"other", f"{bucket.url}/big.bin", storage_options=options)
     hyperplane.save({"a": 1}, f"{bucket.url}/a.json", storage_options=options)
-    target = target_of(f"{bucket.url}/a.json", options)
+    target = resolve_target(f"{bucket.url}/a.json", options)
     info = target.store.system.info(target.path)
     assert "application/json" in (info.get("contentType"), info.get("ContentType"))
 
@@ -113,10 +113,10 @@ def test_no_bucket_is_said_at_once(bucket):
 def test_leftovers_are_cleared_away(bucket):
     url, options = f"{bucket.url}/out", bucket.options
     hyperplane.save(frame(), url, storage_options=options)
-    target = target_of(url, options)
-    shelf = commits_of(target).shelf
-    shelf.put(f"{target.beside}/attempt-elsewhere-1-0123456789ab/data/part.parquet", b"half")
+    target = resolve_target(url, options)
+    object_store = commit_protocol_for(target).object_store
+    object_store.put(f"{target.beside}/attempt-elsewhere-1-0123456789ab/data/part.parquet", b"half")
     assert hyperplane.storage.clean(url, storage_options=options).files == 0
     assert hyperplane.storage.clean(url, older_than=0, storage_options=options).files == 1
-    assert len(shelf.listing(target.beside)) == 2
+    assert len(object_store.list_files(target.beside)) == 2
     assert len(hyperplane.load(url, storage_options=options)) == 200

@@ -18,12 +18,12 @@ import pytest
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.storage import missing_shards
-from hyperplane.storage.numbers import Numbers
-from hyperplane.storage.parts import attempt_at
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.renames import Renames
-from hyperplane.storage.shelf import Shelf
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.manifest_commit import ManifestCommit
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.part_saving import staging_folder
+from hyperplane.storage.rename_commit import RenameCommit
+from hyperplane.storage.target import resolve_target
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def test_a_late_clearing_away_leaves_a_newer_version_alone(faulty_store, monkeyp
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
-    copy, overtaken = Shelf.copy, []
+    copy, overtaken = ObjectStore.copy, []
 
     def overtaking(self, path, to):
         copy(self, path, to)
@@ -102,7 +102,7 @@ def test_a_late_clearing_away_leaves_a_newer_version_alone(faulty_store, monkeyp
             overtaken.append(1)
             hyperplane.save(frame(2), url, mode="overwrite", storage_options=options)
 
-    monkeypatch.setattr(Shelf, "copy", overtaking)
+    monkeypatch.setattr(ObjectStore, "copy", overtaking)
     hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
     assert version_of(url, options) == 2
 
@@ -117,7 +117,7 @@ def test_an_end_between_commit_and_copies_loses_nothing(faulty_store, monkeypatc
         raise error("now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Shelf, "copy", fail)
+        patch.setattr(ObjectStore, "copy", fail)
         with pytest.raises(error):
             hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
     assert version_of(url, options) == 1
@@ -135,7 +135,7 @@ def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hyperplane.storage.renames._exchange", cut_off)
+        patch.setattr("hyperplane.storage.rename_commit._exchange", cut_off)
         with pytest.raises(KeyboardInterrupt):
             hyperplane.save(da.ones((4, 4), chunks=2) * 7, url, mode="overwrite")
     assert (hyperplane.load(url).compute() == 1).all()
@@ -146,7 +146,7 @@ def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, mon
 def test_of_two_writers_of_arrays_one_is_told(tmp_path, monkeypatch):
     url = str(tmp_path / "a.zarr")
     hyperplane.save(da.ones((4, 4), chunks=2), url)
-    publish, overtaken = Renames.publish, []
+    publish, overtaken = RenameCommit.publish, []
 
     def overtaking(self, manifest, staged, base):
         if not overtaken:
@@ -154,7 +154,7 @@ def test_of_two_writers_of_arrays_one_is_told(tmp_path, monkeypatch):
             hyperplane.save(da.ones((4, 4), chunks=2) * 5, url, mode="overwrite")
         return publish(self, manifest, staged, base)
 
-    monkeypatch.setattr(Renames, "publish", overtaking)
+    monkeypatch.setattr(RenameCommit, "publish", overtaking)
     with pytest.raises(OutputConflict):
         hyperplane.save(da.ones((4, 4), chunks=2) * 6, url, mode="overwrite")
     assert (hyperplane.load(url).compute() == 5).all()
@@ -229,18 +229,18 @@ def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_p
     store = faulty_store() if place == "store" else None
     url, options = (f"{store.url}/out", store.options) if store else (str(tmp_path / "out"), {})
     hyperplane.save(frame(0), url, storage_options=options)
-    commits = commits_of(target_of(url, options, {}))
+    commits = commit_protocol_for(resolve_target(url, options, {}))
 
     def left():
-        return sorted(commits.shelf.listing(commits.target.beside))
+        return sorted(commits.object_store.list_files(commits.target.beside))
 
-    before, goes_on = left(), attempt_at(commits)
-    with attempt_at(commits) as staged:
-        commits.shelf.put(f"{staged}/part", b"12")
+    before, goes_on = left(), staging_folder(commits)
+    with staging_folder(commits) as staged:
+        commits.object_store.put(f"{staged}/part", b"12")
     # As of a task that is late: it writes when its save has failed and has cleared away.
-    commits.shelf.put(f"{staged}/late", b"123")
+    commits.object_store.put(f"{staged}/late", b"123")
     running = goes_on.__enter__()
-    commits.shelf.put(f"{running}/part", b"1234")
+    commits.object_store.put(f"{running}/part", b"1234")
     look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
     if store is None:  # another process sees as much as this one
         said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
@@ -265,10 +265,12 @@ def test_what_is_published_but_not_copied_is_kept_when_its_save_has_failed(
         raise StorageError(url, "now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Numbers, "tidy", fails)
+        patch.setattr(ManifestCommit, "finish_commit", fails)
         with pytest.raises(StorageError):
             hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
-        patch.setattr(Numbers, "settle", lambda self, state: None)  # it published just now
+        patch.setattr(
+            ManifestCommit, "finish_interrupted", lambda self, state: None
+        )  # it published just now
         found = hyperplane.storage.clean(url, older_than=0, storage_options=options)
         assert [name[:8] for name in found.kept] == ["attempt-"]
     assert version_of(url, options) == 1
@@ -285,7 +287,7 @@ def test_what_is_copied_is_removed_where_its_save_ended_before_that(faulty_store
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Shelf, "remove_folder", ends)
+        patch.setattr(ObjectStore, "remove_folder", ends)
         with pytest.raises(KeyboardInterrupt):
             hyperplane.save(frame(1), url, storage_options=options)
     assert [name for name in store.objects() if "attempt-" in name]

@@ -12,8 +12,8 @@ from saving_cases import PLACES, flights, in_this_thread, parts_of, places
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 base = pytest.fixture(params=PLACES)(places)
@@ -106,7 +106,7 @@ def test_no_rows_and_one(base, rows):
 
 
 def test_a_foreign_folder_is_read_and_replaced(base):
-    target = target_of(f"{base}/out", None)
+    target = resolve_target(f"{base}/out", None)
     system = target.store.system
     system.makedirs(target.path, exist_ok=True)
     with system.open(f"{target.path}/x.csv", "wb") as opened:
@@ -133,8 +133,8 @@ def test_who_comes_second_is_told(base, monkeypatch):
         hyperplane.save(mine.map_partitions(slow, meta=mine._meta), f"{base}/out")
     assert done[0].changed
     pd.testing.assert_frame_equal(hyperplane.load(f"{base}/out").compute(), flights(start=10))
-    left = commits_of(target_of(f"{base}/out", None)).shelf.listing(
-        target_of(f"{base}/out", None).beside
+    left = commit_protocol_for(resolve_target(f"{base}/out", None)).object_store.list_files(
+        resolve_target(f"{base}/out", None).beside
     )
     assert not [name for name in left if name.startswith("attempt-")]
 

@@ -11,7 +11,7 @@ from saving_cases import flights, in_this_thread
 
 import hyperplane
 from hyperplane.errors import RequestError, StorageError
-from hyperplane.storage.target import target_of
+from hyperplane.storage.target import resolve_target
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 
@@ -58,7 +58,7 @@ def test_secrets_are_not_shown():
         hyperplane.save(b"", "nowhere://me:s3cret@host/x?sig=s3cret", password="s3cret")
     assert "nowhere" in str(caught.value)
     assert "s3cret" not in str(caught.value)
-    assert "s3cret" not in repr(target_of("memory://a/b", {"token": "s3cret"}))
+    assert "s3cret" not in repr(resolve_target("memory://a/b", {"token": "s3cret"}))
 
 
 def test_what_is_shown(tmp_path):

@@ -14,8 +14,8 @@ import pytest
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.storage import missing_shards
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,9 @@ def test_all_at_once(url):
     assert any(result.complete for result in results)
     assert missing_shards(url) == []
     assert hyperplane.load(url).compute().n.to_list() == list(range(80))
-    beside = commits_of(target_of(url, None)).shelf.listing(target_of(url, None).beside)
+    beside = commit_protocol_for(resolve_target(url, None)).object_store.list_files(
+        resolve_target(url, None).beside
+    )
     assert not [name for name in beside if name.startswith(("attempt", "shards"))]
 
 

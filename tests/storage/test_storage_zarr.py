@@ -15,8 +15,8 @@ import zarr
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, ReadError, RequestError
 from hyperplane.storage import arrays
-from hyperplane.storage.numbers import Numbers
-from hyperplane.storage.renames import Renames
+from hyperplane.storage.manifest_commit import ManifestCommit
+from hyperplane.storage.rename_commit import RenameCommit
 
 # Of text and times, which Zarr may write otherwise one day.
 pytestmark = pytest.mark.filterwarnings("ignore:The data type")
@@ -212,7 +212,7 @@ def test_while_the_store_copies_the_new_version_is_read(faulty_store, monkeypatc
     save(numbers(), place)
     new = da.where(numbers() > 12, -numbers(), numbers())  # half of the chunks stay
     with monkeypatch.context() as patch:
-        patch.setattr(Numbers, "tidy", lambda *_: None)
+        patch.setattr(ManifestCommit, "finish_commit", lambda *_: None)
         assert save(new, place, mode="overwrite").written == 3
         held = load(place)
         assert (held.compute() == new.compute()).all()
@@ -223,7 +223,7 @@ def test_while_the_store_copies_the_new_version_is_read(faulty_store, monkeypatc
 
 def test_of_two_writers_with_equal_chunks_one_is_told(place, monkeypatch):
     save(numbers(), place)
-    kind = Numbers if place[1] else Renames
+    kind = ManifestCommit if place[1] else RenameCommit
     publish, overtaken = kind.publish, []
 
     def overtaking(self, *arguments):
@@ -245,17 +245,17 @@ def test_a_folder_with_the_number_of_an_older_one_is_another(tmp_path, monkeypat
     def numbered(key, path):  # a disk that has only two numbers
         return f"{key}-{seen.setdefault(path.stat().st_ino, len(seen) % 2)}"
 
-    monkeypatch.setattr("hyperplane.storage.renames._version", numbered)
+    monkeypatch.setattr("hyperplane.storage.rename_commit._version", numbered)
     save(numbers(), place)
-    verify = arrays.verify
+    verify = arrays.verify_listing
 
     def overtaking(*arguments):
-        monkeypatch.setattr(arrays, "verify", verify)
+        monkeypatch.setattr(arrays, "verify_listing", verify)
         for value in (-1, -2):
             save(da.where(numbers() == 1, value, numbers()), place, mode="overwrite")
         verify(*arguments)
 
-    monkeypatch.setattr(arrays, "verify", overtaking)
+    monkeypatch.setattr(arrays, "verify_listing", overtaking)
     with pytest.raises(OutputConflict):
         save(da.where(numbers() == 24, 6, numbers()), place, mode="overwrite")
     assert load(place)[0, 0].compute() == -2

@@ -23,8 +23,8 @@ from hyperplane.storage import retrying
 @pytest.fixture
 def hurried(monkeypatch):
     """Waits between attempts that a test can await."""
-    monkeypatch.setattr(retrying, "FIRST", 0.002)
-    monkeypatch.setattr(retrying, "LONGEST", 0.05)
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.002)
+    monkeypatch.setattr(retrying, "MAX_WAIT", 0.05)
 
 
 def grid(version=0):
@@ -66,9 +66,9 @@ def test_a_fault_that_lasts_is_said_and_nothing_is_published(faulty_store, hurri
 
 
 def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
-    from hyperplane.storage import chunks
+    from hyperplane.storage import zarr_chunks
 
-    counter, write = itertools.count(), chunks.write_block
+    counter, write = itertools.count(), zarr_chunks.write_block
 
     def twice(block, path, region, writing):
         first = write(block, path, region, writing)
@@ -76,7 +76,7 @@ def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
         assert again == first  # what is there first stays
         return again
 
-    monkeypatch.setattr(chunks, "write_block", twice)
+    monkeypatch.setattr(zarr_chunks, "write_block", twice)
     hyperplane.save(grid(), tmp_path / "a.zarr")
     assert (hyperplane.load(tmp_path / "a.zarr").compute() == grid().compute()).all()
 

@@ -14,8 +14,8 @@ import json, os, pathlib, random, signal, sys, time
 sys.path.insert(0, sys.argv[3])
 import dask, dask.array as da, numpy as np, xarray as xr
 import hyperplane, hyperplane.storage
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.target import resolve_target
 
 dask.config.set({"scheduler": "sync"})
 kind, place, _, rounds = sys.argv[1:]
@@ -96,11 +96,11 @@ for number in range(int(rounds)):
     save(version)
     assert version_seen() == version
     last = version
-target = target_of(url, options)
-shelf = commits_of(target).shelf
+target = resolve_target(url, options)
+object_store = commit_protocol_for(target).object_store
 hyperplane.storage.clean(url, older_than=0, storage_options=options)
-seen["kept"] = sorted(shelf.listing(target.beside))
-seen["parts"] = len(shelf.listing(target.path))
+seen["kept"] = sorted(object_store.list_files(target.beside))
+seen["parts"] = len(object_store.list_files(target.path))
 seen["at"] = version_in(xr.open_zarr(url, storage_options=options or None)) == last
 print(json.dumps(seen))
 """

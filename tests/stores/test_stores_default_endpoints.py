@@ -25,9 +25,9 @@ from hyperplane import array, bag, dataframe
 from hyperplane.asl.items import object_reader
 from hyperplane.demo.data import read_with_dask
 from hyperplane.errors import RequestError, StorageError
-from hyperplane.stores import addresses, contact
-from hyperplane.stores.listing import place_of
-from hyperplane.stores.places import Store
+from hyperplane.stores import reachability, server_addresses
+from hyperplane.stores.listing import resolve_location
+from hyperplane.stores.locations import Store
 
 _VARIABLES = (
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION",
@@ -49,10 +49,10 @@ def fresh(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sesame")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name, empty in (
-        ("_answered", set()), ("_connected", set()), ("_opened", set()),
-        ("_refused", {}), ("_told", {}), ("STARTING", 0.3),
+        ("_answered", set()), ("_connected", set()), ("_opened_systems", set()),
+        ("_refusals", {}), ("_notice_times", {}), ("STARTUP_SECONDS", 0.3),
     ):  # fmt: skip
-        monkeypatch.setattr(contact, name, empty)
+        monkeypatch.setattr(reachability, name, empty)
 
 
 @pytest.fixture
@@ -130,9 +130,9 @@ def _hosts_of(monkeypatch, url, **options):
 
     def refuse(address):
         tried.append(str(address))
-        raise contact.StoreUnreachable("refused")
+        raise reachability.StoreUnreachable("refused")
 
-    monkeypatch.setattr(contact, "_reach", refuse)
+    monkeypatch.setattr(reachability, "_probe_address", refuse)
     with pytest.raises(StorageError, match="refused"):
         hyperplane.load(url, storage_options={"skip_instance_cache": True, **options})
     return tried
@@ -177,12 +177,14 @@ def test_behind_a_proxy_no_host_of_amazon_is_tried(way, monkeypatch, closed_port
     else:
         options = {"config_kwargs": {"proxies": {"https": proxy}}}
     tried = []
-    monkeypatch.setattr(contact, "_reach", tried.append)
-    store = place_of("s3://bucket/x.parquet", {**options, "skip_instance_cache": True}).store
-    assert addresses.chooses_hosts(store) == (way == "environment")
+    monkeypatch.setattr(reachability, "_probe_address", tried.append)
+    store = resolve_location(
+        "s3://bucket/x.parquet", {**options, "skip_instance_cache": True}
+    ).store
+    assert server_addresses.has_host_per_request(store) == (way == "environment")
     request = SimpleNamespace(url="https://bucket.s3.amazonaws.com/x.parquet")
     if way == "environment":
-        fsspec.asyn.sync(fsspec.asyn.get_loop(), contact._reach_host, request)
+        fsspec.asyn.sync(fsspec.asyn.get_loop(), reachability._probe_request_host, request)
     assert tried == []
 
 
@@ -224,7 +226,7 @@ def test_a_host_that_took_a_connection_is_tried_once(monkeypatch, file_systems):
     monkeypatch.setattr(socket, "create_connection", connect)
     request = SimpleNamespace(url="https://bucket.s3.amazonaws.com/x.parquet")
     for _ in range(3):
-        fsspec.asyn.sync(fsspec.asyn.get_loop(), contact._reach_host, request)
+        fsspec.asyn.sync(fsspec.asyn.get_loop(), reachability._probe_request_host, request)
     assert tried == [("bucket.s3.amazonaws.com", 443)]
 
 
@@ -233,11 +235,14 @@ def test_the_defaults_of_fsspec_are_followed(monkeypatch, closed_port, file_syst
     endpoint = f"http://127.0.0.1:{closed_port}"
     monkeypatch.setitem(fsspec.config.conf, "gs", {"endpoint_url": endpoint})
     monkeypatch.setitem(fsspec.config.conf, "gcs", {"endpoint_url": endpoint})
-    assert str(addresses.address_before_opening("gs://b/a", {})) == f"127.0.0.1:{closed_port}"
+    assert (
+        str(server_addresses.find_server_address_before_opening("gs://b/a", {}))
+        == f"127.0.0.1:{closed_port}"
+    )
     detour = {"endpoint_url": endpoint, "session_kwargs": {"trust_env": True}}
     monkeypatch.setitem(fsspec.config.conf, "gs", detour)
     monkeypatch.setitem(fsspec.config.conf, "gcs", detour)
-    assert addresses.address_before_opening("gs://b/a", {}) is None
+    assert server_addresses.find_server_address_before_opening("gs://b/a", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -253,7 +258,7 @@ def test_the_defaults_of_fsspec_are_followed(monkeypatch, closed_port, file_syst
 def test_of_azure_the_address_is_that_of_its_client(system, address):
     store = Store("abfs", "abfs://box/a.csv", {})
     store.__dict__["system"] = SimpleNamespace(**system)
-    found = addresses.address_of(store, "abfs://box/a.csv")
+    found = server_addresses.find_server_address(store, "abfs://box/a.csv")
     assert (found and str(found)) == address
 
 
@@ -290,8 +295,8 @@ def server():
 
 def test_a_slow_store_is_announced_once_and_read(server, monkeypatch, capsys):
     server.may_answer.clear()
-    monkeypatch.setattr(contact, "QUIET", 0.05)
-    tell = contact._tell
+    monkeypatch.setattr(reachability, "NOTICE_SECONDS", 0.05)
+    tell = reachability._print_notice
     threads = []
 
     def tell_and_answer(url):
@@ -300,7 +305,7 @@ def test_a_slow_store_is_announced_once_and_read(server, monkeypatch, capsys):
         if len(threads) > 1:
             server.may_answer.set()
 
-    monkeypatch.setattr(contact, "_tell", tell_and_answer)
+    monkeypatch.setattr(reachability, "_print_notice", tell_and_answer)
     url = f"http://127.0.0.1:{server.server_port}/200"
     frame = dataframe.read([f"{url}/a.csv", f"{url}/b.csv"]).compute()
     assert frame.to_dict("list") == {"a": [1, 1], "b": [2, 2]}
@@ -326,11 +331,11 @@ def test_a_missing_file_is_called_missing(server):
 
 def test_a_search_for_credentials_is_announced(monkeypatch, capsys):
     told = threading.Event()
-    tell = contact._tell
-    monkeypatch.setattr(contact, "QUIET", 0.0)
-    monkeypatch.setattr(contact, "_tell", lambda url: (tell(url), told.set()))
-    monkeypatch.setattr(contact, "_reach", lambda address: None)
-    with contact.opening("gs://bucket/x.parquet", {}):
+    tell = reachability._print_notice
+    monkeypatch.setattr(reachability, "NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(reachability, "_print_notice", lambda url: (tell(url), told.set()))
+    monkeypatch.setattr(reachability, "_probe_address", lambda address: None)
+    with reachability.monitor_open("gs://bucket/x.parquet", {}):
         assert told.wait(30)
     assert "hyperplane: gs://bucket/x.parquet has not answered" in capsys.readouterr().err
 
@@ -344,7 +349,7 @@ def _log_a_fault(name):
 
 def test_tracebacks_of_libraries_are_not_printed_but_handed_to_handlers(monkeypatch, capsys):
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    with contact.opening("https://host/a.csv", {}):
+    with reachability.monitor_open("https://host/a.csv", {}):
         _log_a_fault("gcsfs")
         _log_a_fault("azure.core.pipeline")
         assert capsys.readouterr().err == ""
@@ -376,4 +381,4 @@ def test_what_is_an_answer(error, is_answer, hidden):
     if hidden:
         cause, error = error, FileNotFoundError("a")
         error.__cause__ = cause
-    assert contact.is_answer(error) == is_answer
+    assert reachability.is_store_response(error) == is_answer

@@ -12,8 +12,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from hyperplane.errors import RequestError
 from hyperplane.stores import listing
-from hyperplane.stores.listing import find, named, natural, place_of
-from hyperplane.stores.places import File, Folder, Store
+from hyperplane.stores.listing import find_entries, find_files, natural_sort_key, resolve_location
+from hyperplane.stores.locations import File, Folder, Store
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def names(files, folder):
 
 def faults(urls, options=None):
     with pytest.raises(RequestError) as caught:
-        find(urls, options)
+        find_files(urls, options)
     assert {fault.where for fault in caught.value.faults} == {"urls"}
     return caught.value.faults
 
@@ -104,13 +104,13 @@ def faults(urls, options=None):
     ],
 )
 def test_files_of_paths_globs_and_folders(folder, urls, found):
-    assert names(find(f"{folder}{urls}"), folder) == found
-    assert names(find(f"file://{folder}{urls}"), folder) == found
+    assert names(find_files(f"{folder}{urls}"), folder) == found
+    assert names(find_files(f"file://{folder}{urls}"), folder) == found
 
 
 def test_a_list_keeps_its_order_and_names_each_file_once(folder):
     urls = (folder / "part-10.csv", f"{folder}/*.csv", str(folder / "part-2.csv"))
-    found = find(url for url in urls)
+    found = find_files(url for url in urls)
     assert names(found, folder) == ["part-10.csv", "part-2.csv"]
     assert len({id(file.store) for file in found}) == 1
 
@@ -120,56 +120,56 @@ def test_data_below_a_hidden_folder_is_data(tmp_path):
     place.mkdir(parents=True)
     (place / "a.csv").touch()
     for url in (place, f"{place}/*", f"{place}/**/*.csv", place / "a.csv"):
-        assert names(find(url), place) == ["a.csv"]
+        assert names(find_files(url), place) == ["a.csv"]
 
 
 def test_a_name_that_looks_like_a_glob(tmp_path):
     for name in ("odd[1].csv", "odd1.csv", "a?.csv", "ab.csv"):
         (tmp_path / name).touch()
-    assert names(find(tmp_path / "odd[1].csv"), tmp_path) == ["odd[1].csv"]
-    assert names(find(tmp_path / "a?.csv"), tmp_path) == ["a?.csv"]
+    assert names(find_files(tmp_path / "odd[1].csv"), tmp_path) == ["odd[1].csv"]
+    assert names(find_files(tmp_path / "a?.csv"), tmp_path) == ["a?.csv"]
 
 
 @pytest.mark.parametrize("name", ["odd[1].csv", "a?c.csv", "a*.csv", "day[1]"])
 def test_a_name_that_is_there_is_no_glob_on_any_store(odd, name):
     odd.pipe({f"/g/{one}": one.encode() for one in ("odd1.csv", "abc.csv", "day1/a.csv")})
     odd.pipe(f"/g/{name}/a.csv" if "day" in name else f"/g/{name}", b"this one")
-    [file] = find(f"odd://g/{name}")
-    assert file.between(0, file.size) == b"this one"
-    [same] = named(f"odd://g/{name}")
+    [file] = find_files(f"odd://g/{name}")
+    assert file.read_range(0, file.size) == b"this one"
+    [same] = find_entries(f"odd://g/{name}")
     assert same.path == f"/g/{name}"
 
 
 def test_a_glob_is_one_where_its_name_is_not_there(odd):
-    assert [file.path for file in find(["odd://d/[ab].csv", "odd://d/?.csv"])] == [
+    assert [file.path for file in find_files(["odd://d/[ab].csv", "odd://d/?.csv"])] == [
         "/d/a.csv",
         "/d/b.csv",
     ]
     # Nor where the store refuses to tell of a name that no file can have.
     odd.pipe("/d/forbidden-1.csv", b"")
-    assert [file.path for file in find("odd://d/forbidden-*.csv")] == ["/d/forbidden-1.csv"]
+    assert [file.path for file in find_files("odd://d/forbidden-*.csv")] == ["/d/forbidden-1.csv"]
 
 
 def test_relative_and_home_paths(folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
     for url in ("part-2.csv", "./part-2.csv", "~/part-2.csv", "~/part-2*"):
-        assert [Path(file.path) for file in find(url)] == [folder / "part-2.csv"]
+        assert [Path(file.path) for file in find_files(url)] == [folder / "part-2.csv"]
 
 
 def test_a_file_says_where_and_what_it_is(folder):
-    [file] = find(folder / "part-2.csv")
+    [file] = find_files(folder / "part-2.csv")
     assert (file.path, file.url, file.address) == (str(folder / "part-2.csv"),) * 3
-    assert (file.size, file.sized, file.packing) == (11, True, "")
-    assert file.between(5, 8) == b"2.c"
-    assert file.between(8, 8) == b""
+    assert (file.size, file.sized, file.compression) == (11, True, "")
+    assert file.read_range(5, 8) == b"2.c"
+    assert file.read_range(8, 8) == b""
     before = file.stamp
     os.utime(file.path, (1, 1))
-    assert find(file.path)[0].stamp != before
+    assert find_files(file.path)[0].stamp != before
 
 
 def test_folders_stay_folders_where_names_are_asked_for(folder):
-    found = named([f"{folder}/*", folder])
+    found = find_entries([f"{folder}/*", folder])
     assert names(found, folder) == ["day=1", "part-2.csv", "part-10.csv", "."]
     assert [type(one) for one in found] == [Folder, File, File, Folder]
 
@@ -194,15 +194,15 @@ def test_secrets_are_in_no_fault(odd):
     assert said in fault.allowed
     for secret in ("hidden", "s3cr3t", "pw", "abc"):
         assert secret not in str(fault)
-    [file, _] = find("odd://d", {"key": "s3cr3t"})
+    [file, _] = find_files("odd://d", {"key": "s3cr3t"})
     assert "s3cr3t" not in repr(file) + repr(file.store) + file.url
 
 
 def test_sizes_that_a_list_does_not_say_are_asked_for(odd):
     OddStore.mute = ("lists",)
-    assert [(file.size, file.sized) for file in find("odd://d")] == [(4, True), (5, True)]
+    assert [(file.size, file.sized) for file in find_files("odd://d")] == [(4, True), (5, True)]
     OddStore.mute = ("lists", "files")
-    assert [file.sized for file in find("odd://d", sized=False)] == [False, False]
+    assert [file.sized for file in find_files("odd://d", sized=False)] == [False, False]
     found = faults("odd://d")
     assert [fault.asked for fault in found] == ["'odd:///d/a.csv'", "'odd:///d/b.csv'"]
     assert "how long it is" in found[0].allowed
@@ -213,19 +213,24 @@ def test_single_files_are_asked_for_in_parallel(odd):
     OddStore.barrier = threading.Barrier(4)
     odd.pipe({"/e/c.csv": b"", "/e/d.csv": b""})
     urls = ["odd://d/b.csv", "odd://d/a.csv", "odd://e/c.csv", "odd://e/d.csv"]
-    assert [file.path for file in find(urls)] == ["/d/b.csv", "/d/a.csv", "/e/c.csv", "/e/d.csv"]
+    assert [file.path for file in find_files(urls)] == [
+        "/d/b.csv",
+        "/d/a.csv",
+        "/e/c.csv",
+        "/e/d.csv",
+    ]
 
 
 def test_more_files_than_threads_keep_their_order(folder):
-    urls = [folder / f"{number * 7919 % 101}.csv" for number in range(3 * listing.AT_ONCE + 1)]
+    urls = [folder / f"{number * 7919 % 101}.csv" for number in range(3 * listing.MAX_THREADS + 1)]
     for url in urls:
         url.touch()
-    assert [file.path for file in find(urls)] == list(map(str, urls))
+    assert [file.path for file in find_files(urls)] == list(map(str, urls))
 
 
 def test_some_bytes_of_a_store_that_knows_no_ranges(odd):
-    file, _ = find("odd://d")
-    assert [file.between(0, 2), file.between(2, 4), file.between(0, 4)] == [
+    file, _ = find_files("odd://d")
+    assert [file.read_range(0, 2), file.read_range(2, 4), file.read_range(0, 4)] == [
         b"n\n",
         b"1\n",
         b"n\n1\n",
@@ -233,12 +238,12 @@ def test_some_bytes_of_a_store_that_knows_no_ranges(odd):
 
 
 def test_the_same_path_on_two_stores_is_two_files(odd):
-    [one], [other] = find("odd://d/a.csv"), find("odd://d/a.csv", {"key": "b"})
+    [one], [other] = find_files("odd://d/a.csv"), find_files("odd://d/a.csv", {"key": "b"})
     assert one.path == other.path
     assert tokenize(one) != tokenize(other)
     fsspec.filesystem("memory").pipe("/d/a.csv", b"x")
     try:
-        both = find(["odd://d/a.csv", "memory://d/a.csv"])
+        both = find_files(["odd://d/a.csv", "memory://d/a.csv"])
         assert [file.store.protocol for file in both] == ["odd", "memory"]
         assert [file.url for file in both] == ["odd:///d/a.csv", "memory:///d/a.csv"]
     finally:
@@ -246,22 +251,22 @@ def test_the_same_path_on_two_stores_is_two_files(odd):
 
 
 def test_a_file_travels_and_keeps_its_token(odd):
-    file, other = find("odd://d", {"key": "b"})
+    file, other = find_files("odd://d", {"key": "b"})
     back, beside = pickle.loads(pickle.dumps((file, other)))
     assert (back, back.store.system.key) == (file, "b")
     assert back.store is beside.store
-    assert back.between(2, 3) == b"1"
+    assert back.read_range(2, 3) == b"1"
     assert tokenize(back) == tokenize(file) != tokenize(other)
 
 
 def test_a_place_need_not_be_there(tmp_path):
-    assert place_of(str(tmp_path / "no")).path == str(tmp_path / "no")
-    assert place_of("memory://b/no").address == "memory:///b/no"
+    assert resolve_location(str(tmp_path / "no")).path == str(tmp_path / "no")
+    assert resolve_location("memory://b/no").address == "memory:///b/no"
 
 
 def test_names_in_natural_order():
     paths = ["part-10", "part-2", "a", "part-2b", "9", "1²2"]
-    assert sorted(paths, key=natural) == ["1²2", "9", "a", "part-2", "part-2b", "part-10"]
+    assert sorted(paths, key=natural_sort_key) == ["1²2", "9", "a", "part-2", "part-2b", "part-10"]
 
 
 def test_a_store_is_made_again_where_it_is_needed(tmp_path):

@@ -5,12 +5,12 @@ import pytest
 
 from hyperplane.errors import RequestError
 from hyperplane.stores import listing
-from hyperplane.stores.listing import find, place_of
+from hyperplane.stores.listing import find_files, resolve_location
 
 
 def faults(urls, options=None):
     with pytest.raises(RequestError) as caught:
-        find(urls, options)
+        find_files(urls, options)
     assert {fault.where for fault in caught.value.faults} == {"urls"}
     return caught.value.faults
 
@@ -44,7 +44,7 @@ def test_of_what_is_no_url_only_the_type_is_said(urls, asked):
 
 def test_options_that_are_none():
     with pytest.raises(RequestError, match="storage_options = a str: allowed is a mapping"):
-        find(".", "s3cr3t")
+        find_files(".", "s3cr3t")
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
@@ -55,7 +55,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     [fault] = faults("s3://a/b.csv")
     assert "Install s3fs" in fault.allowed
     with pytest.raises(RequestError, match="Install s3fs"):
-        place_of("s3://a/b.csv")
+        resolve_location("s3://a/b.csv")
 
 
 def test_a_signed_url_is_no_glob():

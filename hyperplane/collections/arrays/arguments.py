@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
-from hyperplane.collections.flags import flag_faults, is_one_of
+from hyperplane.collections.flags import find_flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
-from hyperplane.stores.contact import StoreUnreachable
-from hyperplane.stores.secrets import given, said
+from hyperplane.stores.reachability import StoreUnreachable
+from hyperplane.stores.redaction import describe_error, describe_url
 
 if TYPE_CHECKING:
     from hyperplane.collections.arrays.zarr_stores import CachingStore
@@ -77,7 +77,7 @@ def find_argument_faults(
         ):
             allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
             yield Fault(where, repr(value)[:80], allowed)
-    yield from flag_faults(load=load)
+    yield from find_flag_faults(load=load)
     known = _open_dataset_options()
     for name in decoding:
         if name not in known:
@@ -134,8 +134,8 @@ def make_stores(
             faults.append(
                 Fault(
                     where,
-                    given(url),
-                    f"a URL that fsspec can open ({said(error, storage_options, url)})",
+                    describe_url(url),
+                    f"a URL that fsspec can open ({describe_error(error, storage_options, url)})",
                 )
             )
             continue
@@ -144,7 +144,7 @@ def make_stores(
             faults.append(
                 Fault(
                     where,
-                    given(url),
+                    describe_url(url),
                     f"a place that workers can read: {MEMORY_STORE_ERROR}",
                     advice,
                 )
@@ -157,7 +157,7 @@ def make_stores(
 def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -> str:
     """Return advice that names similar paths next to a missing store; may be empty."""
     try:
-        listing.named(url, storage_options)
+        listing.find_entries(url, storage_options)
     except RequestError as error:
         return error.faults[0].advice
     return ""

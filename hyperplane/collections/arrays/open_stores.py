@@ -16,9 +16,9 @@ from hyperplane.collections.arrays.arguments import suggest_similar_store
 from hyperplane.collections.arrays.stored_variable import StoredVariable
 from hyperplane.collections.arrays.zarr_stores import CachingStore
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.contact import reach, waiting
-from hyperplane.stores.listing import place_of
-from hyperplane.stores.secrets import shown, without_secrets
+from hyperplane.stores.listing import resolve_location
+from hyperplane.stores.reachability import monitor_request, probe_store
+from hyperplane.stores.redaction import redact_text, redact_url
 
 #: Maximum number of concurrent reads.
 READER_THREADS = 32
@@ -69,9 +69,9 @@ def open_stores(
 
         def attempt(number: int) -> OpenedStore | Fault:
             try:
-                place = place_of(urls[number], storage_options)
-                reach(place, urls[number])
-                with waiting(place.store, urls[number]):
+                place = resolve_location(urls[number], storage_options)
+                probe_store(place, urls[number])
+                with monitor_request(place.store, urls[number]):
                     lazy = _open_dataset(stores[number], group, options, readers)
                 _check_chunk_count(lazy)
             except Exception as error:  # noqa: BLE001 - stores and codecs raise any type
@@ -79,10 +79,10 @@ def open_stores(
                 if isinstance(error, FileNotFoundError):
                     similar = suggest_similar_store(urls[number], storage_options)
                     why = f"{why}; {similar}" if similar else why
-                why = without_secrets(why, storage_options, urls[number])
-                given = repr(shown(urls[number]))
+                why = redact_text(why, storage_options, urls[number])
+                given = repr(redact_url(urls[number]))
                 return Fault(f"urls[{number}]", given, "a Zarr group that can be read", why)
-            return _make_opened_store(shown(urls[number]), lazy)
+            return _make_opened_store(redact_url(urls[number]), lazy)
 
         attempts = list(openers.map(attempt, range(len(stores))))
     faults = [one for one in attempts if isinstance(one, Fault)]

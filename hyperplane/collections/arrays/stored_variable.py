@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from hyperplane.errors import HyperplaneError
-from hyperplane.stores.secrets import said
+from hyperplane.stores.redaction import describe_error
 
 
 class StoredVariable:
@@ -34,7 +34,7 @@ class StoredVariable:
         try:
             values: np.ndarray[Any, Any] = self.variable[key].values
         except Exception as error:
-            why = said(error)[:300]  # redacted: the error may quote a signed URL
+            why = describe_error(error)[:300]  # redacted: the error may quote a signed URL
             message = f"variable {self.name!r} of {self.store!r} cannot be read: {why}"
             raise HyperplaneError(message) from error
         return values

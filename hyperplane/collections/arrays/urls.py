@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.listing import is_glob, named
-from hyperplane.stores.secrets import given
+from hyperplane.stores.listing import find_entries, is_glob
+from hyperplane.stores.redaction import describe_url
 from hyperplane.units import is_iterable
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
@@ -25,7 +25,7 @@ def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[st
     """
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
     if isinstance(several, Mapping | bytes) or not is_iterable(several):
-        raise RequestError([Fault("urls", given(urls), _ALLOWED)])
+        raise RequestError([Fault("urls", describe_url(urls), _ALLOWED)])
     found: list[str] = []
     faults: list[Fault] = []
     for number, url_or_list in enumerate(several):
@@ -35,7 +35,7 @@ def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[st
         except RequestError as error:
             faults += error.faults
     if not found and not faults:
-        faults = [Fault("urls", given(urls), _ALLOWED + "; the list is empty")]
+        faults = [Fault("urls", describe_url(urls), _ALLOWED + "; the list is empty")]
     if faults:
         raise RequestError(faults)
     return found
@@ -51,14 +51,14 @@ def flatten_nested_urls(urls: Any) -> Any:
     """
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
         allowed = "a list of paths or URLs, or nested lists of equal depth"
-        raise RequestError([Fault("urls", given(urls), allowed)])
+        raise RequestError([Fault("urls", describe_url(urls), allowed)])
     if all(isinstance(url_or_list, str | os.PathLike) for url_or_list in urls):
         row = [os.fspath(url_or_list) for url_or_list in urls]
         return row, 1, row
     inner = [flatten_nested_urls(url_or_list) for url_or_list in urls]
     depths = {depth for _, depth, _ in inner}
     if len(depths) > 1:
-        raise RequestError([Fault("urls", given(urls), "nested lists of equal depth")])
+        raise RequestError([Fault("urls", describe_url(urls), "nested lists of equal depth")])
     tree = [url_or_list for url_or_list, _, _ in inner]
     return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
 
@@ -67,7 +67,7 @@ def _expand_url(
     url_or_list: Any, where: str, storage_options: Mapping[str, Any] | None
 ) -> list[str]:
     if not isinstance(url_or_list, str | os.PathLike) or not os.fspath(url_or_list):
-        raise RequestError([Fault(where, given(url_or_list), _ALLOWED)])
+        raise RequestError([Fault(where, describe_url(url_or_list), _ALLOWED)])
     url = os.fspath(url_or_list)
     if not is_glob(url):
         return [url]
@@ -76,12 +76,12 @@ def _expand_url(
             [
                 Fault(
                     where,
-                    given(url),
+                    describe_url(url),
                     "one URL for each store; globs in chained URLs (::) are not supported",
                 )
             ]
         )
     try:
-        return [place.address for place in named(url, storage_options)]
+        return [place.address for place in find_entries(url, storage_options)]
     except RequestError as error:
         raise RequestError([replace(fault, where=where) for fault in error.faults]) from error

@@ -17,7 +17,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from hyperplane.errors import HyperplaneError
-from hyperplane.stores.contact import opening
+from hyperplane.stores.reachability import monitor_open
 
 #: Why a memory:// store cannot be read by workers.
 MEMORY_STORE_ERROR = (
@@ -89,5 +89,5 @@ def make_store(url: str, storage_options: Mapping[str, Any] | None) -> Store:
     if url.startswith("file://"):
         return LocalStore(Path(fsspec.core.strip_protocol(url)), read_only=True)
     options = dict(storage_options or {})
-    with opening(url, options):
+    with monitor_open(url, options):
         return FsspecStore.from_url(url, options, read_only=True)

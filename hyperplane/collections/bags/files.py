@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hyperplane.collections.in_use import threads
+from hyperplane.collections.active_cluster import count_threads
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import listing
-from hyperplane.stores.naming import format_of
-from hyperplane.stores.places import File
+from hyperplane.stores.file_names import detect_format
+from hyperplane.stores.locations import File
 
 #: Default maximum and minimum bytes of text in a partition.
 MAX_PARTITION, MIN_PARTITION = 64_000_000, 8_000_000
@@ -55,13 +55,13 @@ def find_files(
     RequestError
         With every URL that matches no file, and every file of unknown format.
     """
-    files = listing.find(urls, storage_options, sized=False)
+    files = listing.find_files(urls, storage_options, sized=False)
     first = {file.store.system: file for file in reversed(files)}
     if len(first) > 1:
         given = " and ".join(repr(file.url) for file in reversed(first.values()))
         advice = "make one bag for each file system and join them with dask.bag.concat"
         raise RequestError([Fault("urls", given, "URLs of one file system", advice)])
-    return files, kind if kind is not None else format_of(
+    return files, kind if kind is not None else detect_format(
         files, FORMATS, "or write format='json' or format='text'"
     )
 
@@ -69,7 +69,7 @@ def find_files(
 def estimate_cost(file: File) -> int:
     """Return the cost of reading a file, in bytes of text."""
     size = file.size if file.sized else MAX_PARTITION
-    return OPEN_COST + size * (COMPRESSION_RATIO if file.packing else 1)
+    return OPEN_COST + size * (COMPRESSION_RATIO if file.compression else 1)
 
 
 def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[BagPartition]:
@@ -88,7 +88,7 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
 
     Examples
     --------
-    >>> from hyperplane.stores.places import Store
+    >>> from hyperplane.stores.locations import Store
     >>> here = Store("file", "file:///", {})
     >>> small = [File(here, f"{i}.txt", 1000, "") for i in range(500)]
     >>> [len(part) for part in split_into_partitions(small, 50_000_000)]
@@ -105,8 +105,8 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
         if joined and filled + estimate_cost(file) > target:
             parts.append(tuple(joined))
             joined, filled = [], 0
-        if file.packing or not file.sized or file.size <= target:
-            joined.append(TextByteRange(file.path, file.packing))
+        if file.compression or not file.sized or file.size <= target:
+            joined.append(TextByteRange(file.path, file.compression))
             filled += estimate_cost(file)
         else:
             count = -(-file.size // target)
@@ -116,4 +116,6 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
 
 
 def _choose_blocksize(total: int) -> int:
-    return min(MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * threads())))
+    return min(
+        MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * count_threads()))
+    )

@@ -22,7 +22,7 @@ from hyperplane.collections.bags.types import (
     infer_type,
     parse_types,
 )
-from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.flags import find_flag_faults
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number
@@ -108,7 +108,7 @@ def to_dataframe(
     count = whole_number(sample)
     if count is None or count < 1:
         more.append(Fault("sample", repr(sample)[:80], "a whole number from 1"))
-    more += find_bag_faults(bag) + flag_faults(flatten=flatten)
+    more += find_bag_faults(bag) + find_flag_faults(flatten=flatten)
     check([*faults, *more])
     records = _read_sample(bag, min(count or 1, sys.maxsize))
     pairs = chosen.pairs if chosen else _infer_pairs(records, flatten, types_by_name)

@@ -8,8 +8,8 @@ from typing import Any
 
 from hyperplane.collections.bags.files import TextByteRange
 from hyperplane.errors import ReadError
-from hyperplane.stores.naming import DAMAGE, unpacked
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.file_names import DAMAGE_ERRORS, decompress
+from hyperplane.stores.redaction import describe_error, redact_url
 
 #: Bytes that are read and parsed at once; small, because some readers stop early.
 STEP = 1 << 20
@@ -25,11 +25,15 @@ def _naming_file(byte_range: TextByteRange, store: Any) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         gone = "the file is gone: it was deleted after the bag was made"
-        raise ReadError(shown(byte_range.path), gone) from error
-    except DAMAGE as error:
+        raise ReadError(redact_url(byte_range.path), gone) from error
+    except DAMAGE_ERRORS as error:
         cut = isinstance(error, EOFError) or "runcated" in str(error)
-        wrong = _describe_truncation(byte_range) if cut else said(error, store.storage_options)
-        raise ReadError(shown(byte_range.path), wrong) from error
+        wrong = (
+            _describe_truncation(byte_range)
+            if cut
+            else describe_error(error, store.storage_options)
+        )
+        raise ReadError(redact_url(byte_range.path), wrong) from error
 
 
 def _describe_truncation(byte_range: TextByteRange) -> str:
@@ -38,7 +42,10 @@ def _describe_truncation(byte_range: TextByteRange) -> str:
 
 @contextmanager
 def _open_unpacked(store: Any, byte_range: TextByteRange) -> Iterator[Any]:
-    with store.open(byte_range.path, "rb") as raw, unpacked(raw, byte_range.compression) as opened:
+    with (
+        store.open(byte_range.path, "rb") as raw,
+        decompress(raw, byte_range.compression) as opened,
+    ):
         yield opened
 
 

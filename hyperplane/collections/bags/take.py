@@ -12,9 +12,9 @@ from dask._task_spec import Task, TaskRef, cull
 from dask.bag import Bag
 from dask.base import tokenize
 
+from hyperplane.collections.active_cluster import count_threads
 from hyperplane.collections.bags.graph import find_bag_faults, make_graph
 from hyperplane.collections.bags.scheduler import quick_scheduler
-from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number
@@ -66,7 +66,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     tasks, name = make_heads(bag, wanted)
     shared = _is_shared(tasks, name)
     found: list[Any] = []
-    done, wave, max_wave = 0, 1, threads()
+    done, wave, max_wave = 0, 1, count_threads()
     while len(found) < wanted and done < bag.npartitions:
         keys = [(name, i) for i in range(done, min(done + wave, bag.npartitions))]
         found += chain.from_iterable(compute_heads(tasks, keys))

@@ -1,1 +1,1 @@
-"""What ``hyperplane.dataframe`` is made of."""
+"""Implementation of ``hyperplane.dataframe``."""

@@ -1,9 +1,9 @@
-"""Aggregations as partial states that combine, and what is made of these.
+"""The ``agg`` argument: parsed into partial states that tasks compute and merge.
 
-Every function that pandas knows by these names is a few *states* per group, which tasks compute
-from rows and combine with those of other tasks, and a last step from states to the value.
-Variance combines by the rule of Chan, Golub and LeVeque (1979): counts, means and sums of squared
-deviations, which stays exact where sums of squares would cancel.
+Each aggregation function needs a few *partial states* per group. A task computes them from the
+rows of its partition, further tasks merge them, and the last one computes the value from them.
+Variances are merged from counts, means and sums of squared deviations (Chan, Golub and LeVeque,
+1979), which keeps the precision that sums of squares lose by cancellation.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -18,12 +19,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.arguments import unknown_column
+from hyperplane.collections.frames.arguments import make_unknown_column_fault
 from hyperplane.collections.frames.column_names import escape
 from hyperplane.errors import Fault, check
 
-#: Function -> the states that it needs.
-STATES: dict[str, tuple[str, ...]] = {
+#: Function -> kinds of the states that it needs.
+STATES_OF_FUNCTION: dict[str, tuple[str, ...]] = {
     "sum": ("sum",),
     "mean": ("total", "count"),
     "min": ("min",),
@@ -37,21 +38,27 @@ STATES: dict[str, tuple[str, ...]] = {
     "var": ("count", "mean", "m2"),
     "median": ("values",),
 }
-#: States that grow with the values of a group; to combine them in a tree would move all of them
-#: at every level.
-GROWING = frozenset({"set", "values"})
-#: Functions whose value for a window without rows is 0, not missing.
+#: States that grow with the number of values of a group. A tree reduction would move all of them
+#: at every level, so they are exchanged by key.
+GROWING_STATES = frozenset({"set", "values"})
+#: Functions that are 0, not missing, for a window without rows.
 ZERO_WHEN_EMPTY = frozenset({"sum", "count", "size", "nunique"})
-#: Functions that text and times do not have; durations have sums.
-NUMBERS_ONLY = frozenset({"sum", "mean", "std", "var", "median"})
-
+#: Functions of numbers and booleans only; ``sum`` is also defined for durations.
+NUMERIC_FUNCTIONS = frozenset({"sum", "mean", "std", "var", "median"})
 #: Functions that are computed in double precision.
-COMPUTED = frozenset({"mean", "std", "var"})
+FLOAT64_FUNCTIONS = frozenset({"mean", "std", "var"})
 
-#: What pandas raises where a type has no such function, or no groups.
-_NO_RESULT = (KeyError, TypeError, ValueError, NotImplementedError, AttributeError, ArithmeticError)
-#: Callables that mean the same as a name: by identity, since anybody may name a function "first".
-_CALLABLES = {
+#: What pandas raises if a type has no such function or cannot be grouped.
+_AGG_ERRORS = (
+    KeyError,
+    TypeError,
+    ValueError,
+    NotImplementedError,
+    AttributeError,
+    ArithmeticError,
+)
+#: id of a callable -> its name. Identity, not ``__name__``: a user's function may be named "first".
+_FUNCTION_NAMES = {
     id(function): name
     for name in ("sum", "mean", "min", "max", "count", "nunique", "median", "std", "var")
     for function in (getattr(pd.Series, name), getattr(builtins, name, None))
@@ -62,7 +69,7 @@ AggSpec = Mapping[str, str | Callable[..., Any] | Sequence[str | Callable[..., A
 
 
 @dataclass(frozen=True)
-class State:
+class PartialState:
     """One partial state of one column.
 
     Parameters
@@ -70,11 +77,11 @@ class State:
     column : str
         Column of the rows.
     kind : str
-        What is kept of it.
+        Kind of state, one of the values of STATES_OF_FUNCTION.
     name : str
-        Its column in partial tables.
+        Column of the state in partial tables.
     order : str or None
-        Column by which rows come first and last; None for the order that they are in.
+        Column that defines ``first`` and ``last``; None for the order of the rows.
     """
 
     column: str
@@ -84,46 +91,47 @@ class State:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """One column of the result."""
 
     column: str
     function: str
-    states: tuple[State, ...]
+    states: tuple[PartialState, ...]
     dtype: Any
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A whole ``agg`` argument, understood.
+    """A parsed ``agg`` argument.
 
     Parameters
     ----------
-    outputs : tuple of Output
+    outputs : tuple of OutputColumn
         In the order of the result's columns.
-    states : tuple of State
-        Each once, however many functions share it.
+    states : tuple of PartialState
+        All states without duplicates; functions of one column share states.
     nested : bool
-        Whether the result's columns are pairs (column, function), as pandas has them for lists.
+        Whether the result's columns are pairs (column, function), as in pandas when ``agg`` has
+        lists of functions.
     """
 
-    outputs: tuple[Output, ...]
-    states: tuple[State, ...]
+    outputs: tuple[OutputColumn, ...]
+    states: tuple[PartialState, ...]
     nested: bool
 
     @property
     def columns(self) -> list[str]:
-        """Input columns that are read."""
+        """Input columns without duplicates."""
         return list(dict.fromkeys(state.column for state in self.states))
 
     @property
-    def grows(self) -> bool:
-        """Whether a state grows with the values of a group."""
-        return any(state.kind in GROWING for state in self.states)
+    def has_growing_states(self) -> bool:
+        """Whether a state grows with the number of values of a group."""
+        return any(state.kind in GROWING_STATES for state in self.states)
 
-    def escaped(self) -> Aggregation:
-        """The same of columns with escaped names."""
-        states = {state: _escaped_state(state) for state in self.states}
+    def escape_names(self) -> Aggregation:
+        """Return the same aggregation for columns with escaped names."""
+        states = {state: _escape_state(state) for state in self.states}
         outputs = tuple(
             replace(
                 out, column=escape(out.column), states=tuple(states[state] for state in out.states)
@@ -140,63 +148,62 @@ class Aggregation:
         return pd.Index([out.column for out in self.outputs])
 
 
-def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
-    """Check an ``agg`` argument against the columns and types of a frame.
+def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
+    """Parse an ``agg`` argument and check it against the columns and types of a frame.
 
     Parameters
     ----------
     like : pandas.DataFrame
-        An empty frame with the columns and types.
+        Empty, with the columns and types.
     agg : mapping
-        Column -> function or list of functions, by name or as a callable of that name.
+        Column -> function or list of functions, each a name or a callable such as ``np.sum``.
     order : str or None
-        Column by which rows come first and last; None for the order that they are in.
-
-    Returns
-    -------
-    Aggregation
+        Column that defines ``first`` and ``last``; None for the order of the rows.
 
     Raises
     ------
     RequestError
-        With every unknown column, unknown function and function that a type does not have.
+        With every unknown column, every unknown function and every function that is not defined
+        for the type of its column.
     """
     faults: list[Fault] = []
     if not isinstance(agg, Mapping) or not agg:
         check([Fault("agg", repr(agg), 'a mapping such as {"id": "nunique", "items": "sum"}')])
-    outputs: list[Output] = []
-    states: dict[tuple[str, str], State] = {}
+    outputs: list[OutputColumn] = []
+    states: dict[tuple[str, str], PartialState] = {}
     nested = any(_is_list(functions) for functions in agg.values())
     for column, functions in agg.items():
         if column not in like.columns:
-            faults.append(unknown_column(like, column, "agg column"))
+            faults.append(make_unknown_column_fault(like, column, "agg column"))
             continue
         if _is_list(functions) and not functions:
             faults.append(Fault(f"agg[{column!r}]", repr(functions), "at least one function"))
         for function in functions if _is_list(functions) else [functions]:  # type: ignore[union-attr]
-            name = function if isinstance(function, str) else _CALLABLES.get(id(function), "")
-            fault = _fault(like[column].dtype, column, name, repr(function))
+            name = function if isinstance(function, str) else _FUNCTION_NAMES.get(id(function), "")
+            fault = _find_function_fault(like[column].dtype, column, name, repr(function))
             if fault:
                 faults.append(fault)
                 continue
             needed = tuple(
                 states.setdefault(
-                    (column, kind), State(column, kind, f"__{len(states)}_{kind}_{column}__", order)
+                    (column, kind),
+                    PartialState(column, kind, f"__{len(states)}_{kind}_{column}__", order),
                 )
-                for kind in STATES[name]
+                for kind in STATES_OF_FUNCTION[name]
             )
             try:
-                result = _result_type(like[column].dtype, name)
-            except _NO_RESULT:
-                asked = f"{name!r} of a column of type {like[column].dtype}"
-                faults.append(Fault(f"agg[{column!r}]", asked, "functions that pandas has for it"))
+                result = _find_result_dtype(like[column].dtype, name)
+            except _AGG_ERRORS:
+                given = f"{name!r} of a column of type {like[column].dtype}"
+                allowed = "functions that pandas supports for this type"
+                faults.append(Fault(f"agg[{column!r}]", given, allowed))
                 continue
-            outputs.append(Output(column, name, needed, result))
+            outputs.append(OutputColumn(column, name, needed, result))
     check(faults)
     return Aggregation(tuple(outputs), tuple(states.values()), nested)
 
 
-def _escaped_state(state: State) -> State:
+def _escape_state(state: PartialState) -> PartialState:
     return replace(state, column=escape(state.column), order=escape(state.order))
 
 
@@ -204,20 +211,22 @@ def _is_list(functions: Any) -> bool:
     return isinstance(functions, Sequence) and not isinstance(functions, str)
 
 
-def _fault(dtype: Any, column: str, name: str, asked: str) -> Fault | None:
-    place = f"agg[{column!r}]"
-    if name not in STATES:
-        advice = "compute others with df.groupby(...).apply(...), which moves all rows of a group"
-        return Fault(place, asked, "one of " + ", ".join(STATES), advice)
+def _find_function_fault(dtype: Any, column: str, name: str, given: str) -> Fault | None:
+    """Return a fault if a function is unknown or not defined for the type of its column."""
+    where = f"agg[{column!r}]"
+    if name not in STATES_OF_FUNCTION:
+        advice = "for other functions use df.groupby(...).apply(...), which shuffles all rows"
+        return Fault(where, given, "one of " + ", ".join(STATES_OF_FUNCTION), advice)
     text = f"{name!r} of a column of type {dtype}"
-    if name in NUMBERS_ONLY and not _is_number(dtype, name):
-        return Fault(place, text, "numbers and booleans" + (", durations" * (name == "sum")))
+    if name in NUMERIC_FUNCTIONS and not _accepts_numeric_function(dtype, name):
+        return Fault(where, text, "numbers and booleans" + (", durations" * (name == "sum")))
     if name in ("min", "max") and isinstance(dtype, pd.CategoricalDtype):
-        return Fault(place, text, "types with an order", "turn it into text or codes first")
+        return Fault(where, text, "types with an order", "convert it to text or codes first")
     return None
 
 
-def _is_number(dtype: Any, name: str) -> bool:
+def _accepts_numeric_function(dtype: Any, name: str) -> bool:
+    """Return whether one of NUMERIC_FUNCTIONS is defined for a type."""
     kinds = pd.api.types
     if kinds.is_timedelta64_dtype(dtype):
         return name == "sum"
@@ -228,15 +237,20 @@ def _is_number(dtype: Any, name: str) -> bool:
     )
 
 
-def _result_type(dtype: Any, function: str) -> Any:
-    """The type that pandas gives; asked from pandas itself, on two rows without a value."""
+def _find_result_dtype(dtype: Any, function: str) -> Any:
+    """Return the result type of pandas, found by aggregating two rows with pandas."""
     values = pd.Series([0, 0], dtype="int64")
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
         if function in ("first", "last", "min", "max"):
-            return dtype  # as of NumPy's; pandas groups none of Arrow's
+            return dtype  # as for NumPy's float16; pandas cannot group Arrow's
         dtype = pd.ArrowDtype(pa.float32())
-    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype):
+    arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else pa.null()
+    if pa.types.is_decimal(arrow):
+        if function in FLOAT64_FUNCTIONS:  # pandas 3.0 has no deviation of decimals
+            return pd.ArrowDtype(pa.float64())
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
+    elif pa.types.is_date(arrow):  # pandas 3.0 makes nulls of dates without a value
+        column = pd.Series([date.min, date.min], dtype=dtype)
     elif not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):
         column = values.astype(dtype)
     elif isinstance(dtype, pd.CategoricalDtype) or dtype.kind == "O":
@@ -245,18 +259,18 @@ def _result_type(dtype: Any, function: str) -> Any:
         column = pd.Series([None, None]).astype(dtype)
         if pd.api.types.is_bool_dtype(dtype):
             column = pd.Series([True, True]).astype(dtype)
-    made = pd.DataFrame({"k": [0, 1], "v": column}).groupby("k").agg({"v": function})
-    return _computed_type(made["v"].dtype, function)
+    aggregated = pd.DataFrame({"k": [0, 1], "v": column}).groupby("k").agg({"v": function})
+    return _widen_result_dtype(aggregated["v"].dtype, function)
 
 
-def _computed_type(dtype: Any, function: str) -> Any:
-    """The type of the values that are computed, where it is wider than that of pandas."""
+def _widen_result_dtype(dtype: Any, function: str) -> Any:
+    """Return the type that the kernel computes, if it is wider than the type of pandas."""
     if function in ("sum", "median") and dtype == np.dtype("float16"):
-        return np.dtype("float32")  # the least that the kernel computes with
+        return np.dtype("float32")  # the narrowest float of the kernel
     numbers = getattr(dtype, "numpy_dtype", dtype)
     decimal = isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
     short = isinstance(numbers, np.dtype) and numbers.kind == "f" and numbers.itemsize < 8
-    if function not in COMPUTED or not (short or decimal):
+    if function not in FLOAT64_FUNCTIONS or not (short or decimal):
         return dtype
     if isinstance(dtype, pd.ArrowDtype):
         return pd.ArrowDtype(pa.float64())

@@ -1,4 +1,4 @@
-"""Arguments that several helpers share, and their faults."""
+"""Checks of arguments that several helpers share."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from hyperplane.errors import Fault, RequestError, check
 
-#: Partitions of a result at most: an exchange plans as many tasks for each partition of the rows.
-MOST_PARTS = 10_000
-_NAMES = "columns of different names that are text and do not begin and end with '__'"
+#: Maximum partitions of a result: an exchange has this many tasks per input partition.
+MAX_PARTITIONS = 10_000
+_VALID_NAMES = "unique column names that are strings and do not begin and end with '__'"
 
 
-class Faults(list[Fault]):
-    """Faults as they are found."""
+class ArgumentFaults(list[Fault]):
+    """List of the faults of one call."""
 
     @contextmanager
-    def of(self) -> Iterator[None]:
-        """Add the faults that a block raises, and go on after it."""
+    def collect(self) -> Iterator[None]:
+        """Add the faults of a RequestError that a block raises, and continue after the block."""
         try:
             yield
         except RequestError as error:
@@ -30,67 +30,73 @@ class Faults(list[Fault]):
 
 
 @contextmanager
-def collect_faults() -> Iterator[Faults]:
-    """Raise at the end of a block all faults that were found in it."""
-    faults = Faults()
+def collect_faults() -> Iterator[ArgumentFaults]:
+    """Raise a RequestError with all collected faults at the end of a block."""
+    faults = ArgumentFaults()
     yield faults
     check(faults)
 
 
-def names_of(by: Any) -> list[str]:
-    """One name or several, as a list without repeats."""
+def list_names(by: Any) -> list[str]:
+    """Return one name, or a sequence of names, as a list without duplicates."""
     if by is None:
         return []
     several = isinstance(by, Sequence) and not isinstance(by, str)
     names: list[Any] = []
     for name in by if several else [by]:
-        # What is no text is no name and may not even be comparable: columns_fault says so.
+        # Values that are no strings may not be comparable; find_column_faults reports them.
         if not isinstance(name, str) or name not in names:
             names.append(name)
     return names
 
 
 def has_column(like: pd.DataFrame, name: object) -> bool:
-    """Whether it is the name of a column, whatever was given as one."""
+    """Return whether a value is a string and the name of a column."""
     return isinstance(name, str) and name in like.columns
 
 
-def columns_fault(like: pd.DataFrame, **asked: Sequence[Any]) -> list[Fault]:
-    """A fault for each column that is not there, with the names that come near."""
-    check(_names_fault(like))  # at once: nothing else can be said of such a frame
+def find_column_faults(like: pd.DataFrame, **columns: Sequence[Any]) -> list[Fault]:
+    """Return a fault for each unknown column; the keywords are names of arguments.
+
+    Raises
+    ------
+    RequestError
+        When the frame itself has column names that Polars does not support.
+    """
+    check(_find_name_faults(like))
     return [
-        unknown_column(like, name, where)
-        for where, names in asked.items()
+        make_unknown_column_fault(like, name, where)
+        for where, names in columns.items()
         for name in names
         if not has_column(like, name)
     ]
 
 
-def _names_fault(like: pd.DataFrame) -> list[Fault]:
-    """A fault when columns cannot be told apart by text, as Polars does it."""
+def _find_name_faults(like: pd.DataFrame) -> list[Fault]:
+    """Return a fault if column names are not strings, not unique or reserved."""
     wrong = [name for name in like.columns if not isinstance(name, str)]
     wrong += list(like.columns[like.columns.duplicated()])
     wrong += [name for name in like.columns if str(name)[:2] == str(name)[-2:] == "__"]
     if not wrong:
         return []
     shown = ", ".join(map(repr, wrong[:5]))
-    return [Fault("df", f"columns {shown}", _NAMES, "rename them")]
+    return [Fault("df", f"columns {shown}", _VALID_NAMES, "rename them with df.rename")]
 
 
-def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
-    """The fault of a column that is not there."""
+def make_unknown_column_fault(like: pd.DataFrame, column: object, where: str) -> Fault:
+    """Return the fault for an unknown column, with similar names as advice."""
     names = [str(name) for name in like.columns]
     near = difflib.get_close_matches(column, names, 3) if isinstance(column, str) else []
     advice = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
     if not isinstance(column, str):
-        advice = "write the name of a column as text, not in a list of its own"
+        advice = "write the name of the column as a string"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    asked = " ".join(repr(column).split())[:80]
-    return Fault(where, asked, f"one of {shown}", advice)
+    given = " ".join(repr(column).split())[:80]
+    return Fault(where, given, f"one of {shown}", advice)
 
 
-def keys_fault(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Fault]:
-    """A fault for each column whose values pandas cannot group by, by their type."""
+def find_key_faults(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Fault]:
+    """Return a fault for each key column of a type that pandas cannot group by."""
     faults = []
     for key in keys:
         if not has_column(like, key):
@@ -98,30 +104,30 @@ def keys_fault(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Faul
         dtype = like[key].dtype
         nested = isinstance(dtype, pd.ArrowDtype) and pa.types.is_nested(dtype.pyarrow_dtype)
         if nested or dtype.kind == "c" or isinstance(dtype, pd.IntervalDtype):
-            asked = f"{key!r} of type {dtype}"
-            faults.append(Fault(where, asked, "numbers, text, times or categories"))
+            given = f"{key!r} of type {dtype}"
+            faults.append(Fault(where, given, "numbers, text, times or categories"))
     return faults
 
 
-def count_fault(where: str, value: object) -> list[Fault]:
-    """A fault when a value is no whole number of at least one."""
+def find_count_faults(where: str, value: object) -> list[Fault]:
+    """Return a fault if a value is not an integer of at least 1."""
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     return [] if whole else [Fault(where, repr(value)[:80], "a whole number, 1 or more")]
 
 
-def parts_fault(value: object) -> list[Fault]:
-    """A fault when ``split_out`` is no number of partitions that tasks can be planned for."""
-    faults = count_fault("split_out", value)
-    if not faults and isinstance(value, int) and value > MOST_PARTS:
-        asked = f"{value:,}"[:80] if value < 10**60 else "a number of more than 60 digits"
-        faults.append(Fault("split_out", asked, f"at most {MOST_PARTS:,}"))
+def find_split_out_faults(value: object) -> list[Fault]:
+    """Return a fault if ``split_out`` is not an integer from 1 to MAX_PARTITIONS."""
+    faults = find_count_faults("split_out", value)
+    if not faults and isinstance(value, int) and value > MAX_PARTITIONS:
+        given = f"{value:,}"[:80] if value < 10**60 else "a number of more than 60 digits"
+        faults.append(Fault("split_out", given, f"at most {MAX_PARTITIONS:,}"))
     return faults
 
 
-def split_fault(split_out: object, keys: Sequence[str]) -> list[Fault]:
-    """A fault when a result cannot be in so many partitions."""
-    faults = parts_fault(split_out)
+def find_window_split_faults(split_out: object, keys: Sequence[str]) -> list[Fault]:
+    """Return a fault if ``split_out`` is invalid, or not 1 for windows without keys."""
+    faults = find_split_out_faults(split_out)
     if not faults and split_out != 1 and not keys:
-        advice = "windows alone are few; leave split_out out"
+        advice = "a result without keys has one row per window; leave split_out out"
         faults.append(Fault("split_out", repr(split_out), "1 without by", advice))
     return faults

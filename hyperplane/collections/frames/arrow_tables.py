@@ -1,4 +1,4 @@
-"""Arrow tables as Polars frames, slices included."""
+"""Conversion of Arrow tables, sliced ones too, to Polars."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pyarrow as pa
 
 
 def as_polars(table: pa.Table) -> pl.DataFrame:
-    """A table as a Polars frame.
+    """Convert an Arrow table to a Polars frame.
 
-    Polars (2.1) takes the wrong part of the buffers, or panics, where a slice has lists of a fixed
-    size, or dictionaries within other types. Such columns are copied first.
+    Polars (2.1) reads the wrong part of the buffers, or panics, if a sliced column has lists of a
+    fixed size, or dictionaries within other types. Such columns are copied first.
 
     Examples
     --------
@@ -19,14 +19,14 @@ def as_polars(table: pa.Table) -> pl.DataFrame:
     >>> as_polars(pa.table({"pair": pairs.slice(1)})).rows()
     [(None,), ([3, 4],)]
     """
-    some = [place for place, field in enumerate(table.schema) if _must_be_whole(field.type)]
-    every = pa.array(np.arange(table.num_rows if some else 0))
-    for place in some:
-        table = table.set_column(place, table.field(place), table.column(place).take(every))
+    broken = [n for n, field in enumerate(table.schema) if _is_broken_by_slicing(field.type)]
+    all_rows = pa.array(np.arange(table.num_rows if broken else 0))
+    for n in broken:
+        table = table.set_column(n, table.field(n), table.column(n).take(all_rows))
     return pl.DataFrame(table)
 
 
-def _must_be_whole(kind: pa.DataType, within: bool = False) -> bool:
-    if pa.types.is_fixed_size_list(kind) or (within and pa.types.is_dictionary(kind)):
+def _is_broken_by_slicing(kind: pa.DataType, nested: bool = False) -> bool:
+    if pa.types.is_fixed_size_list(kind) or (nested and pa.types.is_dictionary(kind)):
         return True
-    return any(_must_be_whole(kind.field(n).type, True) for n in range(kind.num_fields))
+    return any(_is_broken_by_slicing(kind.field(n).type, True) for n in range(kind.num_fields))

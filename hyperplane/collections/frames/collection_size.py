@@ -1,4 +1,4 @@
-"""The size of a collection in memory: from what is known of its files, or from a few partitions."""
+"""Size of a collection in memory: from file metadata, from the cluster or from a sample."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import pandas as pd
 from dask.dataframe.dask_expr._expr import Blockwise
 from dask.dataframe.dask_expr.io import FromMap, FromPandas, ReadParquet
 
-from hyperplane.collections.frames import predicate
-from hyperplane.collections.frames.explain.sizes import Sizes
-from hyperplane.collections.in_use import active_client
+from hyperplane.collections.active_cluster import get_active_client
+from hyperplane.collections.frames import filter_pushdown
+from hyperplane.collections.frames.explain.sizes import SizeEstimator
 
-#: Partitions that are computed where nothing else tells the size.
-SAMPLED = 3
+#: Partitions that are computed if the size is not known otherwise.
+SAMPLED_PARTITIONS = 3
 
 
-def size_before_filters(df: Any) -> int | None:
-    """Bytes in memory before any filter, where they are known without computing."""
-    found = predicate.taken_apart(df.expr)
-    if found is not None:
-        sizes = [part.nbytes for part in found[0].iterables[0]]
+def estimate_size_before_filters(df: Any) -> int | None:
+    """Return the bytes in memory before filters, or None if unknown; computes nothing."""
+    scan = filter_pushdown.extract_filters(df.expr)
+    if scan is not None:
+        sizes = [part.nbytes for part in scan[0].iterables[0]]
         return None if None in sizes else sum(sizes)
-    size = Sizes().of(df.expr)
+    size = SizeEstimator().estimate(df.expr)
     return None if size is None else size.total
 
 
-def persisted_size(df: Any) -> int | None:
-    """Bytes of a collection that the active cluster holds."""
-    client = active_client()
+def measure_persisted_size(df: Any) -> int | None:
+    """Return the bytes of a collection that is persisted on the cluster; None if it is not."""
+    client = get_active_client()
     if client is None:
         return None
     from distributed import futures_of
@@ -41,21 +41,23 @@ def persisted_size(df: Any) -> int | None:
     return sum(sizes.values()) if len(sizes) == len(keys) else None
 
 
-def sampled_size(df: Any) -> int | None:
-    """Bytes in memory by a few partitions, filters included.
+def estimate_size_from_sample(df: Any) -> int | None:
+    """Return the bytes in memory after filters, extrapolated from a few computed partitions.
 
-    None where a partition is not made of one of the source's alone: one of a shuffle would
-    compute everything.
+    None unless each partition depends on one source partition: one partition of a shuffle would
+    compute the whole collection.
     """
     rowwise = (Blockwise, FromMap, FromPandas, ReadParquet)
     if not all(isinstance(node, rowwise) for node in df.expr.walk()):
         return None
     count = df.npartitions
-    chosen = sorted({round(place) for place in np.linspace(0, count - 1, min(count, SAMPLED))})
+    chosen = sorted(
+        {round(place) for place in np.linspace(0, count - 1, min(count, SAMPLED_PARTITIONS))}
+    )
     meta = pd.Series([0], dtype="int64")
-    sizes = df.partitions[chosen].map_partitions(_weight, meta=meta).compute()
+    sizes = df.partitions[chosen].map_partitions(_measure_partition, meta=meta).compute()
     return int(sizes.sum() * count // len(chosen))
 
 
-def _weight(part: pd.DataFrame) -> pd.Series[int]:
+def _measure_partition(part: pd.DataFrame) -> pd.Series[int]:
     return pd.Series([int(part.memory_usage(deep=True).sum())])

@@ -1,7 +1,7 @@
-"""Names of columns that Polars would take for patterns, escaped while a helper works.
+"""Escaping of column names that Polars interprets as patterns.
 
-Polars reads ``"*"`` as all columns and ``"^...$"`` as a regular expression, in most places where
-it takes a name.
+Most functions of Polars take ``"*"`` for all columns and ``"^...$"`` for a regular expression.
+Names are escaped in the tables of Polars and unescaped in results and messages.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-#: No pattern ends with it, and it is not visible in a message.
+#: Suffix of escaped names (a zero-width space): no pattern ends with it.
 _MARK = "\u200b"
 
 Name = TypeVar("Name")
 
 
 def escape(name: Name) -> Name:
-    """The name that a column has in tables of Polars."""
+    """Return the name of a column in Polars."""
     if not isinstance(name, str):
         return name
     pattern = name in ("", "*") or (name.startswith("^") and name.endswith("$"))
@@ -26,7 +26,7 @@ def escape(name: Name) -> Name:
 
 
 def unescape(name: Name) -> Name:
-    """The name that a column has in pandas."""
+    """Return the name of a column in pandas."""
     if isinstance(name, tuple):
         return tuple(map(unescape, name))  # type: ignore[return-value]
     if not isinstance(name, str):
@@ -35,28 +35,28 @@ def unescape(name: Name) -> Name:
 
 
 def escape_all(names: Iterable[Name]) -> list[Name]:
-    """The names that columns have in tables of Polars."""
+    """Return the names of columns in Polars."""
     return [escape(name) for name in names]
 
 
 def escape_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same frame with escaped names."""
-    made = frame.copy(deep=False)
-    made.columns = pd.Index(escape_all(frame.columns), dtype=frame.columns.dtype)
-    return made
+    """Return a shallow copy of a frame with escaped column names."""
+    result = frame.copy(deep=False)
+    result.columns = pd.Index(escape_all(frame.columns), dtype=frame.columns.dtype)
+    return result
 
 
 def has_escaped(frame: Any) -> bool:
-    """Whether a column or a level of the index has an escaped name."""
+    """Return whether a column or a level of the index has an escaped name."""
     return any(unescape(name) != name for name in [*frame.columns, *frame.index.names])
 
 
 def unescape_columns(frame: Any) -> Any:
-    """The same frame with the names of pandas, those of the index too."""
-    made = frame.copy(deep=False)
-    if isinstance(made.columns, pd.MultiIndex):
-        made.columns = pd.MultiIndex.from_tuples([unescape(name) for name in made.columns])
+    """Return a shallow copy of a frame with the names of pandas, index levels included."""
+    result = frame.copy(deep=False)
+    if isinstance(result.columns, pd.MultiIndex):
+        result.columns = pd.MultiIndex.from_tuples([unescape(name) for name in result.columns])
     else:
-        made.columns = pd.Index([unescape(name) for name in made.columns], dtype="str")
-    made.index = made.index.set_names([unescape(name) for name in made.index.names])
-    return made
+        result.columns = pd.Index([unescape(name) for name in result.columns], dtype="str")
+    result.index = result.index.set_names([unescape(name) for name in result.index.names])
+    return result

@@ -1,4 +1,4 @@
-"""Text and numbers as times, partition by partition."""
+"""Conversion of text and numbers to times, partition by partition."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ import pyarrow as pa
 from dask._collections import new_collection
 from dask.dataframe.dask_expr._expr import Assign
 
-from hyperplane.collections.flags import flag_faults, is_one_of
-from hyperplane.collections.frames import predicate
-from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
-from hyperplane.collections.frames.convert import values_of_categories
-from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.flags import find_flag_faults, is_one_of
+from hyperplane.collections.frames import filter_pushdown
+from hyperplane.collections.frames.arguments import collect_faults, find_column_faults, has_column
+from hyperplane.collections.frames.convert import decode_categories
+from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.task_errors import run_in_partition
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 
 _UNITS = ("s", "ms", "us", "ns")
-_SHOWN = 5
-#: An offset stands after a time of day; without one, it is the year of a date with dashes.
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MAX_SHOWN = 5
+#: A UTC offset after a time of day; without a time of day, "-2026" is the year of a date.
 _OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
-
-#: A date of three numbers: the first two are month and day, in one order or the other, or a year
-#: comes first. pandas exchanges month and day of a value that is no date in the order asked for.
+#: Dates of three numbers, with the year last or first. pandas silently swaps month and day of a
+#: value that is not a date in the requested order; these patterns find such values.
 _YEAR_LAST = (
     r"(?<!\d)(?P<first>\d{1,2})(?P<by>[./\- ])(?P<second>\d{1,2})(?P=by)(?:\d{4}|\d{2})(?!\d)"
 )
@@ -46,13 +47,13 @@ def to_datetime(
     unit: Literal["s", "ms", "us", "ns"] | None = None,
     dayfirst: bool = False,
 ) -> dd.DataFrame:
-    """Make times of a column of text or numbers.
+    """Convert a column of text or numbers to times.
 
-    Without a format each value is read for itself, ISO 8601 first and then any form that pandas
-    knows, so that what a value means depends neither on its neighbours nor on its partition:
-    1/2/2026 is the second of January unless ``dayfirst`` says otherwise, and 13/2/2026 is then no
-    time, where pandas reads it by itself with the day first.
-    A column that holds times already stays as it is, with its time zone and its unit.
+    Without a format each value is parsed separately, as ISO 8601 or else in any form that pandas
+    recognizes, so that the result does not depend on other values or on partitions. 1/2/2026 is
+    January 2 unless ``dayfirst`` is True; 13/2/2026 is then not a time, while pandas would take
+    it for February 13.
+    A column of times is kept as it is, with its time zone and unit.
 
     Parameters
     ----------
@@ -61,32 +62,32 @@ def to_datetime(
     column : str
         The column; it keeps its name and place.
     format : str, optional
-        As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have it, and it is read
-        several times faster than mixed forms.
+        As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have this format. It is
+        several times faster than parsing without a format.
     errors : {"raise", "coerce"}
-        What to do with a value that is no time: say which ones, or make it missing.
+        Raise an error for values that are not times, or make them missing.
     utc : bool
-        Make times of UTC; needed when values have offsets, such as ``+02:00``. Times of another
-        zone are converted, those without a zone are taken to be of UTC.
+        Return times in UTC; required if values have UTC offsets, such as ``+02:00``. Times of
+        another zone are converted, times without a zone are taken as UTC.
     unit : {"s", "ms", "us", "ns"}, optional
-        What numbers count since 1970.
+        Unit of numbers, counted since 1970-01-01.
     dayfirst : bool
-        Whether 1/2/2026 is the first of February.
+        Whether 1/2/2026 is February 1.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``: the type is
-        known before the values are, and what text says beyond microseconds is cut off. Numbers
-        with ``unit="ns"`` become ``datetime64[ns]``; a column of times keeps its type and unit,
-        and dates of Arrow become ``datetime64[s]``, as in Dask.
+        Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``; text with
+        more digits is truncated to microseconds. Numbers with ``unit="ns"`` become
+        ``datetime64[ns]``, a column of times keeps its type and unit, and Arrow dates become
+        ``datetime64[s]``, as in Dask.
 
     Raises
     ------
     RequestError
         When the arguments are wrong.
     DataError
-        When it is computed, with some of the values that are no times.
+        When it is computed, with examples of the values that are not times.
 
     Examples
     --------
@@ -96,56 +97,68 @@ def to_datetime(
     >>> to_datetime(df, "at", dayfirst=True).compute()["at"].dt.date.to_list()
     [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1), NaT]
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta
     with collect_faults() as faults:
-        faults += columns_fault(like, column=[column]) + flag_faults(utc=utc, dayfirst=dayfirst)
+        faults += find_column_faults(like, column=[column]) + find_flag_faults(
+            utc=utc, dayfirst=dayfirst
+        )
         if not is_one_of(errors, ("raise", "coerce")):
             faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
         if not is_one_of(unit, (None, *_UNITS)):
             faults.append(Fault("unit", repr(unit)[:80], f"one of {', '.join(_UNITS)}"))
-        asked: Any = format
-        if not isinstance(asked, str | None):
+        form: Any = format
+        if not isinstance(form, str | None):
             allowed = "text such as '%d.%m.%Y', or None"
-            faults.append(Fault("format", repr(asked)[:80], allowed))
+            faults.append(Fault("format", repr(form)[:80], allowed))
         elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True to get times of UTC"
             faults.append(Fault("format", repr(format), "no %z or %Z without utc=True", advice))
         if has_column(like, column):
-            faults += _type_faults(like[column].dtype, column, format, unit)
+            faults += _find_type_faults(like[column].dtype, column, format, unit)
     own = like[column].dtype
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
-        given = df if kind is own else _with(df, column, df[column].astype(kind))
-        if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
-            return given  # of files, whose readers have seen the types
-        meta = _midnights(given._meta[column].iloc[:0])
-        meta = in_utc(meta) if utc else meta
-        keep = partial(run_in_partition, times_of, column=column, utc=utc, like=meta.dtype)
-        times = given[column].map_partitions(keep, meta=meta, enforce_metadata=False)
-        return _with(df, column, times)
+        times_source = df if kind is own else _assign_column(df, column, df[column].astype(kind))
+        if (
+            not utc
+            and not _is_date(kind)
+            and filter_pushdown.extract_filters(times_source.expr) is not None
+        ):
+            return times_source  # readers of files guarantee the declared types
+        meta = _dates_to_times(times_source._meta[column].iloc[:0])
+        meta = convert_to_utc(meta) if utc else meta
+        keep = partial(run_in_partition, normalize_times, column=column, utc=utc, like=meta.dtype)
+        times = times_source[column].map_partitions(keep, meta=meta, enforce_metadata=False)
+        return _assign_column(df, column, times)
     parse = partial(
-        parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
+        parse_partition,
+        column=column,
+        form=format,
+        errors=errors,
+        utc=utc,
+        unit=unit,
+        dayfirst=dayfirst,
     )
-    kept = _kept(unit)
+    kept = _get_result_unit(unit)
     meta = pd.Series(
         dtype=f"datetime64[{kept}, UTC]" if utc else f"datetime64[{kept}]", name=column
     )
     run = partial(run_in_partition, parse)
     times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
-    return _with(df, column, times)
+    return _assign_column(df, column, times)
 
 
-def _with(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataFrame:
-    """A collection with another column of that name; ``assign`` has no column ``self``."""
+def _assign_column(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataFrame:
+    """Replace a column of a collection; ``df.assign`` cannot assign a column named ``self``."""
     return new_collection(Assign(df.expr, column, values.expr))
 
 
-def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:
+def _find_type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:
     number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
     if number and unit is None and form is None:
-        asked = f"{column!r} of type {dtype}, no unit"
-        return [Fault("unit", asked, f"one of {', '.join(_UNITS)} for numbers")]
+        allowed = f"one of {', '.join(_UNITS)} for numbers: {column!r} is of type {dtype}"
+        return [Fault("unit", "None", allowed)]
     if not number and unit is not None:
         return [Fault("unit", repr(unit), f"None: {column!r} is of type {dtype}, not a number")]
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
@@ -153,53 +166,54 @@ def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) ->
     return []
 
 
-def _kept(unit: str | None) -> str:
-    """The unit of the result."""
+def _get_result_unit(unit: str | None) -> str:
+    """Return the time unit of the result."""
     return "ns" if unit == "ns" else "us"
 
 
-def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
-    """Times of the type that the collection says, or of one that holds more of them.
+def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
+    """Convert a partition of times to the declared type, or to a coarser or finer unit.
 
     Raises
     ------
     DataError
-        When a partition holds something else, whatever the collection says.
+        When the partition does not hold times, or its times differ in having a time zone.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values_of_categories(values).set_axis(values.index)
+        values = decode_categories(values).set_axis(values.index)
     if values.isna().all():
         has_unit = pd.api.types.is_datetime64_any_dtype(values.dtype) and not _is_date(values.dtype)
         units = [pd.Series(dtype=like).dt.unit, *([values.dt.unit] if has_unit else [])]
-        dtype = _with_unit(like, min(units, key=_UNITS.index))
+        dtype = _replace_unit(like, min(units, key=_UNITS.index))
         return pd.Series(None, values.index, dtype=dtype, name=values.name)
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
         first = values[values.notna()].iloc[0]
         raise DataError(
             column,
-            f"holds {first!r:.60} of type {values.dtype}, where the collection says times; "
-            "make it of type object first, so that text is read as times",
+            f"holds {first!r:.60} of type {values.dtype}, but the declared type is a type of "
+            "times; convert the column to object before, so that text is parsed",
         )
-    values = _midnights(values)
+    values = _dates_to_times(values)
     if utc:
-        return _in_unit_of(in_utc(values), like)
+        return _convert_unit(convert_to_utc(values), like)
     own, zone = values.dt.tz, pd.Series(dtype=like).dt.tz
     if (own is None) != (zone is None):
-        held = "without a zone" if own is None else f"of {own}"
-        says = "without a zone" if zone is None else f"of {zone}"
+        held = "without a time zone" if own is None else f"in {own}"
+        declared = "has no time zone" if zone is None else f"is in {zone}"
         raise DataError(
             column,
-            f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, where the collection "
-            f"says times {says}; write utc=True for times of UTC",
+            f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, but the declared type "
+            f"{declared}; write utc=True for times in UTC",
         )
     in_zone = own is None or str(own) == str(zone)
-    return _in_unit_of(values if in_zone else values.dt.tz_convert(zone), like)
+    return _convert_unit(values if in_zone else values.dt.tz_convert(zone), like)
 
 
-def _in_unit_of(times: Any, like: Any) -> Any:
-    """Times of a type, but in no finer unit than their own, and in one that loses nothing.
+def _convert_unit(times: Any, like: Any) -> Any:
+    """Convert times to a type, in the coarsest unit that keeps every digit.
 
-    A finer unit does not reach as far, and pandas concatenates partitions in the finest one.
+    The unit is never finer than that of the times: finer units have a smaller range, and pandas
+    concatenates partitions in the finest unit.
     """
     if times.dtype == like:
         return times
@@ -207,35 +221,35 @@ def _in_unit_of(times: Any, like: Any) -> Any:
     units = [each for each in _UNITS if each in (own, unit, "us")]
     for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
         try:
-            made = times.astype(_with_unit(like, each))
-        except pa.ArrowException:  # of Arrow, which refuses to cut digits off
+            converted = cast_column(times, _replace_unit(like, each))
+        except pa.ArrowException:  # Arrow refuses to truncate
             continue
-        if made.astype(times.dtype).equals(times):
-            return made
-    return times.astype(_with_unit(like, own))
+        if cast_column(converted, times.dtype).equals(times):
+            return converted
+    return cast_column(times, _replace_unit(like, own))
 
 
-def _with_unit(dtype: Any, unit: str) -> str:
-    """The name of a type of times in another unit."""
+def _replace_unit(dtype: Any, unit: str) -> str:
+    """Return the name of a type of times with another unit."""
     return re.sub(r"\[(?:s|ms|us|ns)\b", f"[{unit}", str(dtype), count=1)
 
 
 def _is_date(dtype: Any) -> bool:
-    """Whether a type is one of dates of Arrow, which pandas counts among times."""
+    """Return whether a type is an Arrow date; pandas counts these among times."""
     return isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
 
 
-def _midnights(values: Any) -> Any:
-    """Times as they are, and dates of Arrow as the times at which they begin."""
+def _dates_to_times(values: Any) -> Any:
+    """Convert Arrow dates to times at midnight; return other values unchanged."""
     return values.astype("datetime64[s]") if _is_date(values.dtype) else values
 
 
-def in_utc(times: Any) -> Any:
-    """Times of UTC, in the unit that they have; those without a zone are of UTC already."""
+def convert_to_utc(times: Any) -> Any:
+    """Convert times to UTC; times without a zone are taken as UTC."""
     return times.dt.tz_localize("UTC") if times.dt.tz is None else times.dt.tz_convert("UTC")
 
 
-def parsed(
+def parse_partition(
     values: Any,
     column: str,
     form: str | None,
@@ -244,40 +258,40 @@ def parsed(
     unit: str | None,
     dayfirst: bool,
 ) -> pd.Series[Any]:
-    """The times of one partition."""
+    """Parse the values of one partition."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values_of_categories(values).set_axis(values.index)
+        values = decode_categories(values).set_axis(values.index)
     if unit is not None:
-        times: Any = _from_numbers(values, unit)
+        times: Any = _parse_numbers(values, unit)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
-        if values.dt.tz is not None and not utc:  # categories that were not known before
-            message = f"its values are times of {values.dt.tz}; write utc=True for times of UTC"
+        if values.dt.tz is not None and not utc:  # possible for unknown categories only
+            message = f"holds times in {values.dt.tz}; write utc=True for times in UTC"
             raise DataError(column, message)
-        times = in_utc(values)
+        times = convert_to_utc(values)
     else:
-        text = _without_bytes(values).astype("str")
+        text = _mask_bytes(values).astype("str")
         text = text.where(values.notna())
-        times = _from_text(text, form, dayfirst, column, utc)
+        times = _parse_text(text, form, dayfirst, column, utc)
     bad = values[times.isna() & values.notna()]
     if len(bad) and errors == "raise":
-        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN).tolist())
-        kind = f"no times of the format {form!r}" if form else "no times"
+        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_MAX_SHOWN).tolist())
+        kind = f"not times in the format {form!r}" if form else "not times"
         advice = "give their format=, or errors='coerce' to make them missing"
-        text = _without_bytes(bad).astype("str")
-        if unit is None and form is None and _other_order(text, dayfirst).all():
-            kind = f"no times with the {'day' if dayfirst else 'month'} first"
+        text = _mask_bytes(bad).astype("str")
+        if unit is None and form is None and _has_swapped_day_and_month(text, dayfirst).all():
+            kind = f"not times with the {'day' if dayfirst else 'month'} first"
             advice = f"write dayfirst={not dayfirst}, or the format= of all values"
         raise DataError(
             column,
             f"{len(bad):,} of {len(values):,} values of a partition are {kind}, such as {shown}; "
             f"{advice}",
         )
-    times = times.dt.tz_convert("UTC").dt.as_unit(_kept(unit))
+    times = times.dt.tz_convert("UTC").dt.as_unit(_get_result_unit(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
 
 
-def _without_bytes(values: pd.Series[Any]) -> Any:
-    """The same values; bytes, which are no times for pandas, are missing and not decoded."""
+def _mask_bytes(values: pd.Series[Any]) -> Any:
+    """Make bytes missing: they are not times, and would be decoded as text otherwise."""
     dtype: Any = values.dtype
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_binary(dtype.pyarrow_dtype):
         return pd.Series(None, values.index, dtype=object)
@@ -287,31 +301,40 @@ def _without_bytes(values: pd.Series[Any]) -> Any:
     return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
 
 
-def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
-    """Times in UTC; what one number means does not depend on the others."""
-    # Of its annotations none has all of these arguments.
+def _parse_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
+    """Convert numbers to times in UTC, each independent of the others."""
+    # No overload of to_datetime has all these arguments.
     read: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
     dtype: Any = values.dtype
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_integer(dtype.pyarrow_dtype):
-        # Arrow compares no whole number beyond 2**53 with a float.
+        # Arrow does not compare integers beyond 2**53 with floats.
         values = values.astype("UInt64" if dtype.kind == "u" else "Int64")
-    # Beside an infinite number pandas takes others for out of bounds.
+    # With an infinite number among them, pandas takes other numbers for out of bounds.
     finite = values.where(~values.isin([float("inf"), float("-inf")]))
     if not pd.api.types.is_float_dtype(finite.dtype):
-        return read(finite)
-    # So it does beside a fraction, for which it counts all of them in nanoseconds.
+        return _set_unit(read(finite), _get_result_unit(unit))
+    # The same with a fraction among them, since it then converts all numbers to nanoseconds.
     numbers = finite.to_numpy("float64", na_value=float("nan"))
     fractions = pd.Series(numbers % 1 > 0, finite.index)
-    times = read(finite.mask(fractions)).dt.as_unit(_kept(unit))
+    times = _set_unit(read(finite.mask(fractions)), _get_result_unit(unit))
     if fractions.any():
-        times[fractions] = read(finite[fractions]).dt.as_unit(_kept(unit))
+        times[fractions] = _set_unit(read(finite[fractions]), _get_result_unit(unit))
     return times
 
 
-def _from_text(
+def _set_unit(times: Any, unit: str) -> Any:
+    """Return times in a unit; times out of its bounds become missing, as in pandas 3.1."""
+    factor = _PER_SECOND[unit] // _PER_SECOND[times.dt.unit]
+    if factor > 1:  # pandas 3.0 raises OutOfBoundsDatetime for all of them
+        ticks = times.astype("int64")
+        times = times.where(ticks.abs() <= np.iinfo("int64").max // factor)
+    return times.dt.as_unit(unit)
+
+
+def _parse_text(
     text: pd.Series[Any], form: str | None, dayfirst: bool, column: str, utc: bool
 ) -> pd.Series[Any]:
-    """Times in UTC; what has no offset is taken as it stands."""
+    """Parse text to times in UTC; times without an offset are taken as UTC."""
     if not utc:
         offsets = text[text.str.contains(_OFFSET, na=False)] if form is None else text.iloc[:0]
         if len(offsets):
@@ -329,19 +352,19 @@ def _from_text(
         return first
     mixed = text[rest]
     others = read(mixed, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
-    others[_other_order(mixed, dayfirst) | _has_month_after_12(mixed)] = pd.NaT
-    # Nanoseconds of one value do not reach to the year of another.
+    others[_has_swapped_day_and_month(mixed, dayfirst) | _has_month_after_12(mixed)] = pd.NaT
+    # In nanoseconds the range of years would be too small for some values.
     first = first.dt.as_unit("us")
     first[rest] = others.dt.as_unit("us")
     return first
 
 
-def _other_order(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
-    """Which texts are dates only with month and day in the other order than the one asked for."""
+def _has_swapped_day_and_month(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
+    """Return which texts are dates only with day and month swapped."""
     numbers = text.astype(object).str.extract(_YEAR_LAST)
     return pd.to_numeric(numbers["second" if dayfirst else "first"]) > 12
 
 
 def _has_month_after_12(text: pd.Series[Any]) -> pd.Series[Any]:
-    """Which texts begin with the year, and have the day where the month should be."""
+    """Return which texts begin with a year followed by a number that is not a month."""
     return pd.to_numeric(text.astype(object).str.extract(_YEAR_FIRST)["month"]) > 12

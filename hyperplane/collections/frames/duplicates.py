@@ -1,4 +1,4 @@
-"""Rows without their repeats."""
+"""`hyperplane.dataframe.drop_duplicates`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ import polars as pl
 from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import is_one_of
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    names_of,
-    parts_fault,
+    find_column_faults,
+    find_split_out_faults,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finish import lazy
+from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source import Frame, collection, opened, source
-from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
 
@@ -40,21 +45,22 @@ def drop_duplicates(
     keep: Keep = "first",
     split_out: int | None = None,
 ) -> dd.DataFrame:
-    """Leave out rows whose values occur in another row.
+    """Drop rows whose values occur in another row.
 
-    The rows of ``df.drop_duplicates(subset, keep=keep)`` of pandas; their order is not kept.
+    Returns the rows of ``df.drop_duplicates(subset, keep=keep)`` of pandas, in another order.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
-        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
     subset : str or list of str, optional
-        Columns that are compared; all when not given. Missing values equal each other.
+        Columns to compare; all by default. Missing values are equal to each other.
     keep : {"first", "last"}
-        Which row of equal ones is kept.
+        Which of several equal rows is kept.
     split_out : int, optional
-        Number of partitions of the result; when not given four for each thread, but not more
-        than four for each partition, or one for eight partitions if that is more.
+        Number of partitions of the result. By default four per thread, but at most four per input
+        partition, and at least one per eight input partitions.
 
     Returns
     -------
@@ -64,7 +70,7 @@ def drop_duplicates(
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -76,50 +82,57 @@ def drop_duplicates(
     0     1    a
     1     2    a
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta.iloc[:0].reset_index(drop=True)
-    columns = list(like.columns) if subset is None else names_of(subset)
+    columns = list(like.columns) if subset is None else list_names(subset)
     with collect_faults() as faults:
-        faults += columns_fault(like, subset=columns)
-        faults += parts_fault(split_out) if split_out is not None else []
+        faults += find_column_faults(like, subset=columns)
+        faults += find_split_out_faults(split_out) if split_out is not None else []
         if subset is not None and not columns:
             faults.append(Fault("subset", repr(subset), "at least one column, or None for all"))
         if not is_one_of(keep, ("first", "last")):
             faults.append(Fault("keep", repr(keep)[:80], "'first' or 'last'"))
-    read = source(df, list(like.columns))
+    source = select_source(df, list(like.columns))
     like, columns = escape_columns(like), escape_all(columns)
-    into = split_out or plan.receivers_of_rows(len(read.pieces))
-    token = tokenize(read.token, columns, keep, into)
-    once = partial(_once, columns=columns, keep=keep)
-    pieces = [
-        [piece, number, read.where, like, columns, keep] for number, piece in enumerate(read.pieces)
+    into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
+    token = tokenize(source.token, columns, keep, into)
+    combine = partial(_drop_duplicates, columns=columns, keep=keep)
+    arguments = [
+        [partition, number, source.where, like, columns, keep]
+        for number, partition in enumerate(source.partitions)
     ]
-    tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
-    cut = partial(kernel.split, keys=columns, into=into)
-    last = plan.gathered("drop-duplicates", token, tables, into, cut, once)
-    finish = partial(_finished, columns=columns, keep=keep, like=like)
-    results = plan.tasks("drop-duplicates", token, finish, [[received] for received in last])
-    return lazy(results, like, "drop-duplicates")
+    tables = task_graph.make_tasks(
+        "drop-duplicates-partial", token, drop_partition_duplicates, arguments
+    )
+    split = partial(kernel.split_by_hash, keys=columns, into=into)
+    received_tables = task_graph.gather_by_key(
+        "drop-duplicates", token, tables, into, split, combine
+    )
+    finish = partial(_build_partition, columns=columns, keep=keep, like=like)
+    results = task_graph.make_tasks(
+        "drop-duplicates", token, finish, [[received] for received in received_tables]
+    )
+    return build_collection(results, like, "drop-duplicates")
 
 
-@on_piece
-def partial_rows(
-    piece: Any,
+@name_partition_in_errors
+def drop_partition_duplicates(
+    partition: Any,
     number: int,
     where: pl.Expr | None,
     like: pd.DataFrame,
     subset: list[str],
     keep: Keep,
 ) -> pl.DataFrame:
-    """A task's rows without their repeats."""
-    return kernel.distinct(opened(piece, like, where), subset, keep)
+    """Drop duplicates within a partition."""
+    return kernel.drop_repeats(open_partition(partition, like, where), subset, keep)
 
 
-def _once(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:
-    return kernel.distinct(together(tables).lazy(), columns, keep)
+def _drop_duplicates(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:
+    return kernel.drop_repeats(concat_tables(tables).lazy(), columns, keep)
 
 
-def _finished(
+def _build_partition(
     tables: list[pl.DataFrame], columns: list[str], keep: Keep, like: pd.DataFrame
 ) -> pd.DataFrame:
-    return to_pandas(_once(tables, columns, keep), like)
+    return to_pandas(_drop_duplicates(tables, columns, keep), like)

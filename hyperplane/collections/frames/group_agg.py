@@ -1,4 +1,4 @@
-"""Group-bys whose groups are far fewer than the rows."""
+"""`hyperplane.dataframe.group_agg` and `hyperplane.dataframe.value_counts`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pandas as pd
 import pyarrow as pa
 from dask.tokenize import tokenize
 
-from hyperplane.collections.flags import flag_faults
-from hyperplane.collections.frames import plan
-from hyperplane.collections.frames.aggregates import AggSpec, understand
+from hyperplane.collections.flags import find_flag_faults
+from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames.aggregates import AggSpec, parse_agg
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    keys_fault,
-    names_of,
-    split_fault,
+    find_column_faults,
+    find_key_faults,
+    find_window_split_faults,
+    list_names,
 )
-from hyperplane.collections.frames.grouped import Grouping, grouped
-from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
+from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
@@ -31,22 +31,22 @@ from hyperplane.public_calls import check_call
 def group_agg(
     df: Frame, by: str | Sequence[str], agg: AggSpec, *, split_out: int = 1
 ) -> dd.DataFrame:
-    """Group and aggregate, as pandas does with ``df.groupby(by).agg(agg)``.
+    """Group and aggregate, like ``df.groupby(by).agg(agg)`` of pandas.
 
-    Beside plain ``df.groupby(by).agg(agg)`` of Dask this has ``nunique`` and exact ``median``,
-    and it reads with Polars where the rows come from :func:`read`, row filters included.
+    Unlike Dask's own ``df.groupby(by).agg(agg)`` it supports ``nunique`` and an exact ``median``,
+    and Polars reads and filters the rows if they come from :func:`read`.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows. URLs are read with :func:`read`.
     by : str or list of str
-        Columns to group by. Rows with a missing key are left out.
+        Columns to group by. Rows with a missing key are dropped.
     agg : mapping
         Column -> function or list of functions, as in :func:`window_agg`.
     split_out : int
-        Number of partitions of the result, for more groups than one partition should hold.
-        Groups are then in order within each partition only.
+        Number of partitions of the result; use more than one if there are too many groups for one
+        partition. Groups are then sorted within each partition only.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def group_agg(
     Raises
     ------
     RequestError
-        With all that is wrong: columns, types, functions.
+        With every invalid argument: columns, types, functions.
 
     Examples
     --------
@@ -68,49 +68,52 @@ def group_agg(
     Oslo      1
     Rome      2
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta
     given: tuple[Any, Any] = by, agg
     if isinstance(given[0], Mapping) and not isinstance(given[1], Mapping):
-        asked = f"{by!r} and {agg!r}"[:80]
-        check([Fault("by and agg", asked, "columns first, then functions", "exchange the two")])
-    keys = names_of(by)
+        given_text = f"{by!r} and {agg!r}"[:80]
+        allowed = "columns first, then functions"
+        check([Fault("by and agg", given_text, allowed, "exchange the two")])
+    keys = list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, by=keys) + split_fault(split_out, keys or ["by"])
-        faults += keys_fault(like, "by", keys)
+        faults += find_column_faults(like, by=keys) + find_window_split_faults(
+            split_out, keys or ["by"]
+        )
+        faults += find_key_faults(like, "by", keys)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
-        with faults.of():
-            aggregation = understand(like, agg)
+        with faults.collect():
+            aggregation = parse_agg(like, agg)
     used = list(dict.fromkeys([*keys, *aggregation.columns]))
-    grouping = Grouping.of(like[used].iloc[:0], tuple(keys), None, aggregation)
-    return grouped(df, grouping, split_out, "group-agg")
+    grouping = Grouping.from_columns(like[used].iloc[:0], tuple(keys), None, aggregation)
+    return aggregate_groups(df, grouping, split_out, "group-agg")
 
 
 @check_call
 def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = False) -> dd.Series:
-    """How often each value, or combination of values, occurs; the most frequent first.
+    """Count each value, or combination of values; the most frequent come first.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows. URLs are read with :func:`read`.
     columns : str or list of str
-        One column, or several whose combinations are counted.
+        One column, or several columns whose combinations are counted.
     normalize : bool
-        Shares of all counted rows instead of counts.
+        Return fractions of all counted rows instead of counts.
 
     Returns
     -------
     dask.dataframe.Series
-        Lazy, in one partition. The counts of ``value_counts`` of pandas; of equal counts, the
-        smaller value comes first. Missing values are not counted. Of one column of categories
-        those that do not occur are counted, too.
+        Lazy, in one partition. The counts are those of ``value_counts`` of pandas; the smaller
+        value comes first among equal counts. Missing values are not counted. For a single column
+        of categories the result includes categories that do not occur, with 0.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -119,35 +122,37 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     >>> value_counts(df, "city").compute().to_dict()
     {'Rome': 2, 'Oslo': 1}
     """
-    keys = names_of(columns)
-    df = collection(df)
+    keys = list_names(columns)
+    df = as_collection(df)
     with collect_faults() as faults:
-        faults += columns_fault(df._meta, columns=keys) + flag_faults(normalize=normalize)
-        faults += keys_fault(df._meta, "columns", keys)
+        faults += find_column_faults(df._meta, columns=keys) + find_flag_faults(normalize=normalize)
+        faults += find_key_faults(df._meta, "columns", keys)
         if not keys:
             faults.append(Fault("columns", repr(columns), "at least one column"))
     sizes = group_agg(df, keys, {keys[0]: "size"})
     dtype = df._meta[keys[0]].dtype
-    kind = _count_type(dtype) if len(keys) == 1 else "int64"
-    ordered = partial(_most_frequent_first, kind=kind, normalize=normalize)
+    kind = _choose_count_dtype(dtype) if len(keys) == 1 else "int64"
+    ordered = partial(_sort_by_count, kind=kind, normalize=normalize)
     meta = ordered(sizes._meta)
     if len(keys) > 1 or not isinstance(dtype, pd.CategoricalDtype):
         return sizes.map_partitions(ordered, meta=meta, enforce_metadata=False)
-    # pandas counts categories that do not occur, too; what there are, partitions may know only.
-    found = df[keys[0]].to_delayed()
+    # pandas includes categories that do not occur. They may be known in the partitions only.
+    column_partitions = df[keys[0]].to_delayed()
     token = tokenize(sizes._name, normalize)
-    categories = plan.tasks("value-counts-categories", token, _categories, [[v] for v in found])
-    (counts,) = plan.tasks(
+    categories = task_graph.make_tasks(
+        "value-counts-categories", token, _list_categories, [[v] for v in column_partitions]
+    )
+    (counts,) = task_graph.make_tasks(
         "value-counts",
         token,
-        partial(_with_categories, ordered=ordered),
+        partial(_add_unused_categories, ordered=ordered),
         [[*sizes.to_delayed(), categories]],
     )
     return dd.from_delayed([counts], meta=meta, verify_meta=False, prefix="value-counts")
 
 
-def _count_type(dtype: Any) -> Any:
-    """The type of counts, which in pandas depends on that of what is counted."""
+def _choose_count_dtype(dtype: Any) -> Any:
+    """Return the type of the counts, which in pandas depends on the type of the column."""
     if isinstance(dtype, pd.ArrowDtype):
         return pd.ArrowDtype(pa.int64())
     nullable = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
@@ -156,16 +161,16 @@ def _count_type(dtype: Any) -> Any:
     return "Int64" if nullable or hasattr(dtype, "numpy_dtype") else "int64"
 
 
-def _categories(values: pd.Series[Any]) -> pd.Index[Any]:
-    """The categories of a partition, whether they occur or not."""
+def _list_categories(values: pd.Series[Any]) -> pd.Index[Any]:
+    """Return the categories of a partition, whether they occur or not."""
     is_category = isinstance(values.dtype, pd.CategoricalDtype)
     return values.cat.categories if is_category else pd.Index([])
 
 
-def _with_categories(
+def _add_unused_categories(
     sizes: pd.DataFrame, categories: list[pd.Index[Any]], ordered: Callable[[Any], Any]
 ) -> Any:
-    """Counts with a zero for each category that does not occur."""
+    """Add a count of 0 for each category that does not occur."""
     index = sizes.index
     if isinstance(index, pd.CategoricalIndex):
         known = dict.fromkeys([*index.categories, *(each for some in categories for each in some)])
@@ -175,9 +180,10 @@ def _with_categories(
     return ordered(sizes)
 
 
-def _most_frequent_first(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
+def _sort_by_count(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
+    """Sort counts, the most frequent first, and normalize them if requested."""
     counts = sizes.iloc[:, 0].astype(kind).sort_values(ascending=False, kind="stable")
-    if isinstance(counts.index.dtype, pd.SparseDtype):  # value_counts of pandas has a dense index
+    if isinstance(counts.index.dtype, pd.SparseDtype):  # pandas returns a dense index
         counts.index = counts.index.astype(counts.index.dtype.subtype)
     if normalize:
         return (counts / counts.sum()).rename("proportion")

@@ -1,4 +1,4 @@
-"""Joins to a table that is small enough to be everywhere."""
+"""`hyperplane.dataframe.join`: broadcast joins of small tables, and shuffle joins."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.flags import is_one_of
-from hyperplane.collections.frames import predicate
+from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    keys_fault,
-    names_of,
+    find_column_faults,
+    find_key_faults,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import escape
-from hyperplane.collections.frames.parts import Bounds, Part
-from hyperplane.collections.frames.shuffle_join import nullable, shuffle_join
-from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.partitions import Bounds, ScannablePartition
+from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
+from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.sources.reader import make_collection
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call, warn_caller
 
 How = Literal["inner", "left"]
-#: A right side up to this size goes to every task; it is read there, beside the task's own rows.
-SMALL = 250 * 10**6
+#: Maximum bytes of a right side that every task reads in addition to its own rows.
+MAX_SMALL_SIDE = 250 * 10**6
 
 
 @dataclass(frozen=True, repr=False)
-class JoinedPart:
-    """The rows of one part, each with what a small table has for it."""
+class JoinedPartition:
+    """A partition of the left side, joined to a small right side when it is scanned."""
 
-    left: Part
-    right: tuple[Part, ...]
+    left: ScannablePartition
+    right: tuple[ScannablePartition, ...]
     left_where: Any
     right_where: Any
     on: tuple[str, ...]
@@ -49,35 +49,35 @@ class JoinedPart:
 
     @property
     def rows(self) -> int | None:
-        """Not known before the join."""
+        """None: not known before the join."""
         return None
 
     @property
     def nbytes(self) -> int | None:
-        """As much as the left side at least."""
+        """Bytes of the left side, a lower bound."""
         return self.left.nbytes
 
     @property
     def urls(self) -> Any:
-        """Files that are read, for messages."""
-        parts: Any = (self.left, *self.right)
-        return list(dict.fromkeys(url for part in parts for url in part.urls))
+        """Files of both sides, for error messages."""
+        partitions: Any = (self.left, *self.right)
+        return list(dict.fromkeys(url for each in partitions for url in each.urls))
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
-        """The joined rows, in the order of the left side."""
+        """Return the joined rows, in the order of the left side."""
         left = self.left.scan(self.left_where)
         right = pl.concat([part.scan(self.right_where) for part in self.right])
         rows = left.select(pl.col(old).alias(new) for old, new in self.left_names).join(
             right.select(pl.col(old).alias(new) for old, new in self.right_names),
             on=list(self.on),
             how=self.how,
-            nulls_equal=True,  # as pandas.merge has it
+            nulls_equal=True,  # as in pandas.merge
             maintain_order="left_right",
         )
         return rows if where is None else rows.filter(where)
 
     def bounds(self, column: str) -> Bounds | None:
-        """Those of the left side: a join adds no new values to its columns."""
+        """Return the bounds of a left column; None for columns of the right side."""
         old = {new: old for old, new in self.left_names}.get(column)
         return None if old is None else self.left.bounds(old)
 
@@ -102,13 +102,13 @@ def join(
     *,
     suffixes: tuple[str, str] = ("_x", "_y"),
 ) -> dd.DataFrame:
-    """Join to a table, as ``left.merge(right, on=on, how=how)`` does.
+    """Join two tables, like ``left.merge(right, on=on, how=how)``.
 
-    A right side of up to 250 MB in memory is read by every task beside its own rows, and nothing
-    moves: Dask itself decides by numbers of partitions and would often move both sides. The
-    result can be filtered and given to the other helpers of this module; they then read only the
-    columns that they need, from both sides. Where the right side is larger, keys differ in type, or
-    either side does not come from :func:`read`, Dask's shuffle brings equal keys together.
+    A right side of up to 250 MB in memory is read by every task, and no rows are shuffled. (Dask
+    itself decides by the numbers of partitions and would often shuffle both sides.) If the result
+    is filtered and passed to other helpers of this module, they read only the needed columns of
+    both sides. If the right side is larger, the types of keys differ, or a side does not come from
+    :func:`read`, the join shuffles both sides.
 
     Parameters
     ----------
@@ -117,19 +117,19 @@ def join(
     on : str or list of str
         Columns of both sides.
     how : {"inner", "left"}
-        Only rows with a partner, or all of the left side.
+        Keep only rows with a match, or all rows of the left side.
     suffixes : (str, str)
-        Added to other columns that both sides have; one of them may be ``""``.
+        Suffixes for other columns that both sides have; one of them may be ``""``.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy. Whole numbers that may be missing, as after a left join, are of a nullable type.
+        Lazy. Integer columns of the right side have a nullable type after a left join.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -142,91 +142,93 @@ def join(
     ['United', 'American']
     """
     with collect_faults() as faults:
-        with faults.of():
-            left = _side(left, "left")
-        with faults.of():
-            right = _side(right, "right")
-    keys = names_of(on)
+        with faults.collect():
+            left = _as_side(left, "left")
+        with faults.collect():
+            right = _as_side(right, "right")
+    keys = list_names(on)
     with collect_faults() as faults:
         for side, frame in (("left", left), ("right", right)):
-            with faults.of(), _naming(side):
+            with faults.collect(), _name_side_in_faults(side):
                 faults += [
                     replace(fault, allowed=f"a column of {side}: {fault.allowed}")
-                    for fault in columns_fault(frame._meta, on=keys)
+                    for fault in find_column_faults(frame._meta, on=keys)
                 ]
-                faults += keys_fault(frame._meta, "on", keys)
+                faults += find_key_faults(frame._meta, "on", keys)
         if not keys:
             faults.append(Fault("on", repr(on), "at least one column"))
         if not is_one_of(how, ("inner", "left")):
             faults.append(
-                Fault("how", repr(how)[:80], "'inner' or 'left'", "others: left.merge(right)")
+                Fault(
+                    "how", repr(how)[:80], "'inner' or 'left'", "for others use left.merge(right)"
+                )
             )
         if not faults:
-            faults += _key_faults(left._meta, right._meta, keys)
+            faults += _find_key_type_faults(left._meta, right._meta, keys)
         if not faults:
-            faults += _suffix_faults(left._meta, right._meta, keys, suffixes)
+            faults += _find_suffix_faults(left._meta, right._meta, keys, suffixes)
     named = [*left.columns, *right.columns]
-    sides = predicate.taken_apart(left.expr), predicate.taken_apart(right.expr)
-    # Names that Polars takes for patterns go by way of pandas.
+    sides = filter_pushdown.extract_filters(left.expr), filter_pushdown.extract_filters(right.expr)
+    # Column names that Polars takes for patterns are joined with pandas.
     if (
         None in sides
         or any(escape(name) != name for name in named)
-        or not all(_alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys)
+        or not all(_is_comparable(left._meta[key].dtype, right._meta[key].dtype) for key in keys)
     ):
-        return _of_any_origin(left, right, keys, how, suffixes)
+        return _join_by_shuffle(left, right, keys, how, suffixes)
     (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
-    others = tuple(right_root.iterables[0])
-    sizes = [part.nbytes for part in others]
-    if None in sizes or sum(sizes) > SMALL:
-        return _of_any_origin(left, right, keys, how, suffixes)
+    right_partitions = tuple(right_root.iterables[0])
+    sizes = [part.nbytes for part in right_partitions]
+    if None in sizes or sum(sizes) > MAX_SMALL_SIDE:
+        return _join_by_shuffle(left, right, keys, how, suffixes)
     like = left._meta.merge(right._meta, on=keys, how=how, suffixes=suffixes)
-    both = (set(left.columns) & set(right.columns)) - set(keys)
+    overlapping = (set(left.columns) & set(right.columns)) - set(keys)
     names = [
-        tuple((name, name + suffix if name in both else name) for name in side.columns)
+        tuple((name, name + suffix if name in overlapping else name) for name in side.columns)
         for side, suffix in ((left, suffixes[0]), (right, suffixes[1]))
     ]
     if how == "left":
         like = like.astype(
-            {new: nullable(like[new].dtype) for old, new in names[1] if old not in keys}
+            {new: make_nullable(like[new].dtype) for old, new in names[1] if old not in keys}
         )
     parts = [
-        JoinedPart(part, others, left_where, right_where, tuple(keys), how, *names)
+        JoinedPartition(part, right_partitions, left_where, right_where, tuple(keys), how, *names)
         for part in root.iterables[0]
     ]
     return make_collection(parts, like, "join")
 
 
-def _of_any_origin(
+def _join_by_shuffle(
     left: dd.DataFrame, right: dd.DataFrame, keys: list[str], how: How, suffixes: tuple[str, str]
 ) -> dd.DataFrame:
-    """A join of sides that are not small tables of one origin."""
+    """Join collections of any size and origin with a shuffle."""
     types = [(left[key].dtype, right[key].dtype) for key in keys]
     kinds = [f"{key!r}: {one} and {other}" for key, (one, other) in zip(keys, types, strict=True)]
-    if not all(_one_type(*pair) for pair in types):
-        # As Dask's own merge warns.
+    if not all(_is_same_type(*pair) for pair in types):
+        # Dask's own merge has the same warning.
         text = f"merge column data type mismatches: {', '.join(kinds)}; cast them to one type"
         warn_caller(text)
     try:
         return shuffle_join(left, right, keys, how, suffixes)
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
-        advice = "make keys of one type on both sides, as with astype(...)"
+        advice = "convert the keys of both sides to one type, for example with astype(...)"
         raise RequestError(
             [Fault("on", ", ".join(kinds), "types that pandas can join", advice)]
         ) from error
 
 
-def _side(df: Frame, side: str) -> dd.DataFrame:
-    """One of the two, as a collection; faults say which of them it is."""
+def _as_side(df: Frame, side: str) -> dd.DataFrame:
+    """Convert one side to a collection; faults name the side."""
     if isinstance(df, dd.Series):
-        asked, allowed = "a Dask series", "a Dask dataframe, a URL or URLs"
-        check([Fault(side, asked, allowed, f"write {side}.to_frame()")])
-    with _naming(side):
-        return collection(df)
+        given, allowed = "a Dask series", "a Dask dataframe, a URL or URLs"
+        check([Fault(side, given, allowed, f"write {side}.to_frame()")])
+    with _name_side_in_faults(side):
+        return as_collection(df)
 
 
 @contextmanager
-def _naming(side: str) -> Iterator[None]:
-    """Say in faults of a collection which of the two it is."""
+def _name_side_in_faults(side: str) -> Iterator[None]:
+    """Replace the argument ``df`` of faults by the name of the side."""
     try:
         yield
     except RequestError as error:
@@ -238,8 +240,8 @@ def _naming(side: str) -> Iterator[None]:
         raise RequestError(faults) from error.__cause__
 
 
-def _key_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> list[Fault]:
-    """A fault for each key whose types pandas does not compare; of objects only values tell."""
+def _find_key_type_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> list[Fault]:
+    """Return a fault for each key whose types pandas cannot join; objects are not checked."""
     faults = []
     for key in keys:
         types = left[key].dtype, right[key].dtype
@@ -248,17 +250,18 @@ def _key_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> lis
         try:
             left[[key]].iloc[:0].merge(right[[key]].iloc[:0], on=key)
         except ValueError:
-            asked = f"{key!r}, {types[0]} on the left and {types[1]} on the right"
-            advice = f"make them one, as with right.assign({key}=right[{key!r}].astype(...))"
-            faults.append(Fault("on", asked, "columns of types that can be equal", advice))
+            given = f"{key!r}, {types[0]} on the left and {types[1]} on the right"
+            advice = f"convert one side, as with right.assign({key}=right[{key!r}].astype(...))"
+            allowed = "columns whose types can be compared"
+            faults.append(Fault("on", given, allowed, advice))
     return faults
 
 
-def _suffix_faults(
+def _find_suffix_faults(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], suffixes: Any
 ) -> list[Fault]:
-    """A fault when suffixes are no two texts, or two columns would have one name."""
-    allowed = "two texts, such as ('_x', '_y')"
+    """Return a fault if suffixes are not two strings, or two columns would have the same name."""
+    allowed = "two strings, such as ('_x', '_y')"
     if (
         not isinstance(suffixes, (tuple, list))
         or len(suffixes) != 2
@@ -274,16 +277,16 @@ def _suffix_faults(
     twice = sorted({name for name in [*keys, *names] if [*keys, *names].count(name) > 1})
     if not twice:
         return []
-    asked = f"{suffixes!r}, which makes two columns {', '.join(map(repr, twice[:5]))}"
-    return [Fault("suffixes", asked, "two texts that keep the names apart")]
+    given = f"{suffixes!r}, which makes two columns {', '.join(map(repr, twice[:5]))}"
+    return [Fault("suffixes", given, "two strings that make all column names unique")]
 
 
-def _one_type(one: Any, other: Any) -> bool:
-    """Whether there is nothing to cast: categories, known or not, are compared by value."""
+def _is_same_type(one: Any, other: Any) -> bool:
+    """Return whether two key types need no cast; all categories are compared by value."""
     categories = isinstance(one, pd.CategoricalDtype) and isinstance(other, pd.CategoricalDtype)
     return categories or bool(one == other)
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Whether keys of two types can be compared as they are, missing values or none."""
+def _is_comparable(one: Any, other: Any) -> bool:
+    """Return whether two key types are equal except that one may be nullable."""
     return bool(getattr(one, "numpy_dtype", one) == getattr(other, "numpy_dtype", other))

@@ -1,4 +1,4 @@
-"""Files as a Dask dataframe."""
+"""`hyperplane.dataframe.read`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.stores import listing
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
     from hyperplane.collections.frames.sources.schemas import SchemaMode
 
-#: Which of the arguments for text a format has a use for.
-_USES = {
+#: Format -> the arguments for text files that it supports.
+_TEXT_ARGUMENTS = {
     "parquet": (),
     "avro": (),
     "jsonl": ("dtypes", "parse_dates"),
@@ -59,69 +59,70 @@ def read(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> dd.DataFrame:
-    """Parquet, CSV, JSON lines or Avro files as one lazy Dask dataframe.
+    """Read Parquet, CSV, JSON lines or Avro files as a lazy Dask dataframe.
 
-    Only what says how the files are made is read at once: footers of Parquet, headers of Avro,
-    samples of text. All partitions have the same columns and types, whatever they hold.
+    The call itself reads only metadata: footers of Parquet, headers of Avro, samples of text. All
+    partitions have the same columns and types.
 
     Parameters
     ----------
     urls : str, path, or list of these
-        Files, globs, folders, or URLs that fsspec opens. Files of a glob or folder come in the
-        natural order of their names: ``part-2`` before ``part-10``. A file that several of these
-        name is read once.
+        Files, globs, folders, or URLs that fsspec opens. Files of a glob or folder are sorted by
+        name in natural order: ``part-2`` before ``part-10``. Duplicate files are read once.
     columns : list of str, optional
-        The columns, in this order; all when not given.
+        The columns to read, in this order; all by default.
     filters : list of tuple, or list of list of tuple, optional
-        Which rows: ``[("price", ">", 10), ("city", "in", ["Rome", "Oslo"])]`` are conditions that
-        must all hold; of a list of such lists one must hold. Operators are ``==``, ``!=``, ``<``,
-        ``<=``, ``>``, ``>=``, ``in``, ``not in``, ``is null`` and ``not null``. They leave out
-        files and row groups by their statistics, and then every row that does not fulfil them.
-        As in ``pandas.read_parquet`` null fulfils ``not in`` and no comparison, not even ``!=``.
+        Conditions on rows. All conditions of a list such as
+        ``[("price", ">", 10), ("city", "in", ["Rome", "Oslo"])]`` must hold; of a list of lists,
+        one list must hold. Operators are ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``,
+        ``not in``, ``is null`` and ``not null``. Files and row groups are skipped by their
+        statistics, and other rows are filtered. As in ``pandas.read_parquet`` null satisfies
+        ``not in`` but no comparison, not even ``!=``.
     format : {"parquet", "csv", "jsonl", "avro"}, optional
-        By the suffix of the files when not given.
+        Format of the files; by default inferred from their suffix.
     storage_options : dict, optional
-        For fsspec: keys, projects, timeouts. They are never shown.
+        Options for fsspec: keys, projects, timeouts. They are never shown in messages.
     partition_size : str or int, optional
-        Memory of a partition, in bytes or as text; small files are then joined. When not given,
-        each file is a separate partition, and those of more than 100 MB are divided. Partitions
-        are smaller where threads of the cluster would be idle, down to 10 MB.
+        Memory of a partition, in bytes or as text; small files are then joined. By default each
+        file is a separate partition, and files of more than 100 MB are divided. Partitions are
+        smaller, down to 10 MB, if threads of the cluster would be idle otherwise.
     schema : {"strict", "union"}
-        What to do with files of different columns: name all differences, or fill the missing
-        columns and widen numbers and times.
+        Whether files with different columns are an error, or missing columns are filled and
+        numbers and times widened.
     decimals : {"float", "exact"}
-        Decimals as float64, or as Arrow decimals.
+        Read decimals as float64, or as Arrow decimals.
     on_error : {"raise", "skip"}
-        Whether a damaged file is an error, or left out with a warning that names it.
+        Whether a damaged file is an error, or is skipped with a warning that names it.
     dtypes : dict, optional
-        CSV, JSON lines: column to pandas type, where the one found in samples is not right.
+        CSV, JSON lines: column to pandas type, for columns whose inferred type is wrong.
     parse_dates : list of str or dict, optional
         CSV, JSON lines: columns of times in ISO 8601 or in the format of the first value; or
         column to format, such as ``"%d/%m/%Y"``.
     separator : str, optional
-        CSV: a comma, for ``.tsv`` a tabulator, when not given.
+        CSV: one character; by default a comma, or a tab for ``.tsv``.
     encoding : str, optional
-        CSV: UTF-8 when not given.
+        CSV: UTF-8 by default.
     names : list of str, optional
         CSV: the columns of files without a header.
     multiline : bool, optional
-        CSV: quoted values go over several lines. Found in samples when not given. Files are then
-        read once to find where they can be divided.
+        CSV: whether quoted values contain line breaks; by default inferred from samples. Such files
+        are read once in advance to find where they can be divided.
     na_values : text, number, list of these, or dict of column to these, optional
-        CSV: missing values besides those of ``pandas.read_csv``, such as ``"-"`` or ``-999``.
+        CSV: missing values in addition to those of ``pandas.read_csv``, such as ``"-"`` or
+        ``-999``.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Nothing of it is computed. Each partition has a RangeIndex of its own.
+        Lazy. Each partition has a separate RangeIndex.
 
     Raises
     ------
     RequestError
-        With everything that is wrong with the request: files that are not there, unknown
-        columns, filters of the wrong type, files whose columns differ.
+        With everything that is wrong with the request: missing files, unknown columns, filters of
+        the wrong type, files whose columns differ.
     ReadError
-        When files are damaged; now, or when a partition is computed. It has ``url``.
+        When files are damaged, at the call or when a partition is computed. It has ``url``.
     MissingPackage
         For Avro, when fastavro is not installed (extra ``avro``).
 
@@ -141,13 +142,13 @@ def read(
         partition_sizes.DEFAULT_PARTITION_SIZE if partition_size is None else partition_size
     )
     faults += find_urls_faults(urls)
-    faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
+    faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
-    files = listing.find(urls, storage_options)
+    files = listing.find_files(urls, storage_options)
     kind = formats.format_of(files, format, urls)
     one_file_each = partition_size is None
     request = ReadRequest(columns, filters, size, schema, decimals, on_error, one_file_each)
-    table = planned(
+    table = plan_table(
         files,
         kind,
         request,
@@ -162,27 +163,13 @@ def read(
     return make_collection(table.parts, table.like, "read")
 
 
-def planned(files: Sequence[File], kind: str, request: ReadRequest, **text: Any) -> ReadPlan:
-    """The table that files of one format make.
+def plan_table(files: Sequence[File], kind: str, request: ReadRequest, **text: Any) -> ReadPlan:
+    """Plan the partitions of files of one format; raises what :func:`read` raises.
 
-    Parameters
-    ----------
-    files : sequence of File
-        At least one.
-    kind : str
-        The format.
-    request : Request
-        What is asked for.
-    **text
-        The arguments for text of :func:`read`; those that are None are not given.
-
-    Raises
-    ------
-    RequestError, ReadError
-        As :func:`read` does.
+    ``text`` has the arguments of :func:`read` for text files, None for those not given.
     """
     given = {name: value for name, value in text.items() if value is not None}
-    check(_unused(kind, given) or _text_faults(given))
+    check(_find_unused_faults(kind, given) or _find_text_faults(given))
     if kind == "parquet":
         return parquet_plan.plan(files, request)
     if kind == "avro":
@@ -191,7 +178,7 @@ def planned(files: Sequence[File], kind: str, request: ReadRequest, **text: Any)
     return plan_text(files, request, TextOptions(**given))
 
 
-def _choices(**given: Any) -> list[Fault]:
+def _find_choice_faults(**given: Any) -> list[Fault]:
     allowed = {
         "schema": ("strict", "union"),
         "decimals": ("float", "exact"),
@@ -204,19 +191,19 @@ def _choices(**given: Any) -> list[Fault]:
     ]
 
 
-def _unused(kind: str, given: Mapping[str, Any]) -> list[Fault]:
+def _find_unused_faults(kind: str, given: Mapping[str, Any]) -> list[Fault]:
     return [
         Fault(name, repr(value)[:80], f"nothing for {kind} files", "leave it out")
         for name, value in given.items()
-        if name not in _USES[kind]
+        if name not in _TEXT_ARGUMENTS[kind]
     ]
 
 
-def _text_faults(given: Mapping[str, Any]) -> list[Fault]:
+def _find_text_faults(given: Mapping[str, Any]) -> list[Fault]:
     checks: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "separator": (_is_one_ascii, "one character of ASCII"),
-        "encoding": (_is_like_ascii, "an encoding that has ASCII in it, such as 'latin-1'"),
-        "names": (_are_names, "a list of different names"),
+        "separator": (_is_one_ascii, "one ASCII character"),
+        "encoding": (_is_like_ascii, "an encoding that includes ASCII, such as 'latin-1'"),
+        "names": (_are_unique_names, "a list of unique names"),
         "multiline": (lambda v: isinstance(v, bool), "True or False"),
     }
     return [
@@ -237,6 +224,6 @@ def _is_like_ascii(encoding: Any) -> bool:
         return False
 
 
-def _are_names(names: Any) -> bool:
+def _are_unique_names(names: Any) -> bool:
     listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
     return listed and 0 < len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""Partitions of a size that suits the cluster."""
+"""`hyperplane.dataframe.repartition`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 import dask.dataframe as dd
 
+from hyperplane.collections.active_cluster import count_threads, get_memory_per_thread
 from hyperplane.collections.frames.arguments import collect_faults
 from hyperplane.collections.frames.collection_size import (
-    persisted_size,
-    sampled_size,
-    size_before_filters,
+    estimate_size_before_filters,
+    estimate_size_from_sample,
+    measure_persisted_size,
 )
 from hyperplane.collections.frames.sources.partition_sizes import parse_partition_size
-from hyperplane.collections.in_use import memory_per_thread, threads
 from hyperplane.errors import Fault
 from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, whole_number
 
-#: A task holds its partition several times over: as read, as pandas, as result.
+#: A task needs several times its partition: for the data as read, as pandas and as result.
 _SHARE_OF_THREAD = 0.1
-_USUAL = 100 * 10**6
-#: Smaller partitions are a number of partitions, or a unit, that was meant otherwise.
-_LEAST = 10_000
+_DEFAULT_SIZE = 100 * 10**6
+#: Smaller sizes are refused: a number of partitions, or another unit, was probably meant.
+_MIN_SIZE = 10_000
 
 
 @check_call
@@ -36,35 +36,34 @@ def repartition(
     fraction: float = 1.0,
     data_size: str | int | None = None,
 ) -> dd.DataFrame:
-    """Join or divide partitions, so that they suit the cluster.
+    """Join or divide partitions to a size that suits the cluster.
 
-    The size is known for what :func:`read` reads, for Parquet and pandas frames, and for what is
-    persisted on a cluster. After a filter say which ``fraction`` of their rows is left. For
-    anything else, such as ``dask.dataframe.read_csv``, up to three partitions are computed, if
-    none needs more than one partition of the files; these have the rows that filters leave.
+    The size of the data is known for :func:`read`, Parquet files, pandas frames and persisted
+    collections. If rows are filtered, pass the ``fraction`` that is left. For other sources, such
+    as ``dask.dataframe.read_csv``, up to three partitions are computed to measure it, provided
+    that each depends on one source partition; ``fraction`` is then ignored.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame
         The collection.
     partition_size : str or int, optional
-        Memory of a partition; when not given 100 MB, or a tenth of a thread's memory on the
+        Memory of a partition. By default 100 MB, or a tenth of the memory per thread of the
         active cluster if that is less.
     fraction : float
-        Part of the rows that filters have left, above 0 and up to 1, where the size before
-        filters is known.
+        Fraction of the rows that filters leave, above 0 and up to 1.
     data_size : str or int, optional
-        Size of the whole in memory, where it cannot be known: after a shuffle, a join or groups.
+        Size of the whole collection in memory, needed after a shuffle, a join or a group-by.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy, with at least one partition for each thread when there is enough data for that.
+        Lazy, with at least one partition per thread if there is enough data.
 
     Raises
     ------
     RequestError
-        When the size is not known and not given, with all else that is wrong.
+        When the size is neither known nor given, and for every invalid argument.
 
     Examples
     --------
@@ -74,50 +73,52 @@ def repartition(
     8
     """
     total: int | None = None
-    wanted = _USUAL
+    wanted = _DEFAULT_SIZE
     with collect_faults() as faults:
         if not isinstance(df, dd.DataFrame):
             faults.append(Fault("df", type(df).__name__, "a Dask dataframe"))
-        with faults.of():
+        with faults.collect():
             check_index(df, "df")
         if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1):
             faults.append(Fault("fraction", repr(fraction), "above 0 and up to 1"))
         if partition_size is None:
-            wanted = _target()
+            wanted = _choose_partition_size()
         else:
-            wanted, wrong = parse_partition_size(partition_size)
-            faults += wrong
+            wanted, size_faults = parse_partition_size(partition_size)
+            faults += size_faults
         if data_size is not None:
-            total, wrong = parse_partition_size(data_size)
-            faults += [replace(fault, where="data_size") for fault in wrong]
+            total, size_faults = parse_partition_size(data_size)
+            faults += [replace(fault, where="data_size") for fault in size_faults]
         elif not faults:
-            total = persisted_size(df) or size_before_filters(df)
-        if not faults and wanted < _LEAST:
-            faults.append(_too_small(partition_size, wanted, total, fraction))
+            total = measure_persisted_size(df) or estimate_size_before_filters(df)
+        if not faults and wanted < _MIN_SIZE:
+            faults.append(_make_too_small_fault(partition_size, wanted, total, fraction))
         if total is None and not faults:
-            total = sampled_size(df)
-            fraction = 1.0  # a sample has the rows that filters leave
+            total = estimate_size_from_sample(df)
+            fraction = 1.0  # the sample was filtered
         if total is None and not faults:
-            advice = "persist df first, or say data_size='20GB'"
-            faults.append(Fault("data_size", "None", "the size in memory, unknown here", advice))
+            allowed = "the size of df in memory, which is not known for this collection"
+            advice = "call df.persist() first, or pass for example data_size='20GB'"
+            faults.append(Fault("data_size", "None", allowed, advice))
     left = (total or 0) * fraction
     number = max(math.ceil(left / wanted), 1)
-    if left > threads() * wanted / 10:
-        number = max(number, threads())
+    if left > count_threads() * wanted / 10:
+        number = max(number, count_threads())
     return df.repartition(npartitions=number)
 
 
-def _too_small(asked: Any, wanted: int, total: int | None, fraction: float) -> Fault:
-    number = whole_number(asked) or "..."
+def _make_too_small_fault(given: Any, wanted: int, total: int | None, fraction: float) -> Fault:
+    number = whole_number(given) or "..."
     many = "" if total is None else f", which makes {math.ceil(total * fraction / wanted):,}"
     return Fault(
         "partition_size",
-        f"{asked!r}, {format_bytes(wanted)} for each partition{many}",
-        f"{format_bytes(_LEAST)} or more",
-        f"write a size such as '100MB', or for a number df.repartition(npartitions={number})",
+        f"{given!r}, {format_bytes(wanted)} for each partition{many}",
+        f"{format_bytes(_MIN_SIZE)} or more",
+        f"write a size such as '100MB'; for a number of partitions use "
+        f"df.repartition(npartitions={number})",
     )
 
 
-def _target() -> int:
-    share = memory_per_thread()
-    return _USUAL if share is None else min(_USUAL, int(share * _SHARE_OF_THREAD))
+def _choose_partition_size() -> int:
+    share = get_memory_per_thread()
+    return _DEFAULT_SIZE if share is None else min(_DEFAULT_SIZE, int(share * _SHARE_OF_THREAD))

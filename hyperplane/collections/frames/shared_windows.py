@@ -1,6 +1,7 @@
-"""Which stretches of time a part shares with others, by the files' own statistics.
+"""Overlap of the time ranges of partitions, by the statistics of the files.
 
-A window that lies whole in one part is finished there; only what others may also have is exchanged.
+A window that lies within one partition is completed there; only windows that may have rows in other
+partitions are exchanged.
 """
 
 from __future__ import annotations
@@ -11,44 +12,44 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hyperplane.collections.frames.cells import Windows
-from hyperplane.collections.frames.parts import Part
+from hyperplane.collections.frames.partitions import ScannablePartition
+from hyperplane.collections.frames.time_bins import TimeWindows
 
-#: First and last instant, in microseconds since 1970, in UTC.
-Span = tuple[int, int]
-#: Neighbours beyond which looking at each is not worth it: the data is in no order of time.
-_MOST_NEIGHBOURS = 64
+#: First and last time, in microseconds since 1970 in UTC.
+TimeRange = tuple[int, int]
+#: Maximum overlapping partitions; with more, the data is not sorted by time.
+_MAX_NEIGHBORS = 64
 
 
-def shared_spans(parts: Sequence[Part], windows: Windows) -> list[list[Span] | None]:
-    """For each part the spans of the others that come near it; None where they are not known."""
-    found = [_span(part, windows.time) for part in parts]
-    if any(span is None for span in found):
-        return [None] * len(parts)
-    spans = np.array(found, dtype="int64").reshape(-1, 2)
-    reach = windows.reach // 1000 + 1
-    near: list[list[Span] | None] = []
-    for number, (first, last) in enumerate(spans):
-        meets = (spans[:, 0] <= last + reach) & (spans[:, 1] >= first - reach)
-        meets[number] = False
-        others = np.flatnonzero(meets)
-        near.append(
-            [(int(a), int(b)) for a, b in spans[others]]
-            if len(others) <= _MOST_NEIGHBOURS
-            else None
+def find_overlapping_ranges(
+    partitions: Sequence[ScannablePartition], windows: TimeWindows
+) -> list[list[TimeRange] | None]:
+    """Return, per partition, the time ranges of others that may share windows; None if unknown."""
+    ranges = [_get_time_range(partition, windows.time) for partition in partitions]
+    if any(each is None for each in ranges):
+        return [None] * len(partitions)
+    bounds = np.array(ranges, dtype="int64").reshape(-1, 2)
+    distance = windows.max_width // 1000 + 1
+    overlapping: list[list[TimeRange] | None] = []
+    for number, (first, last) in enumerate(bounds):
+        overlaps = (bounds[:, 0] <= last + distance) & (bounds[:, 1] >= first - distance)
+        overlaps[number] = False
+        others = np.flatnonzero(overlaps)
+        overlapping.append(
+            [(int(a), int(b)) for a, b in bounds[others]] if len(others) <= _MAX_NEIGHBORS else None
         )
-    return near
+    return overlapping
 
 
-def _span(part: Part, column: str) -> Span | None:
-    bounds = part.bounds(column)
+def _get_time_range(partition: ScannablePartition, column: str) -> TimeRange | None:
+    bounds = partition.bounds(column)
     if bounds is None:
         return None
-    first, last = (_microseconds(bound) for bound in bounds)
+    first, last = (_to_microseconds(bound) for bound in bounds)
     return None if first is None or last is None else (first, last + 1)
 
 
-def _microseconds(bound: Any) -> int | None:
+def _to_microseconds(bound: Any) -> int | None:
     stamp: Any = pd.Timestamp(bound)
     if stamp is pd.NaT:
         return None

@@ -1,8 +1,8 @@
-"""Joins of collections of any size and origin: Dask's shuffle by a hash of our own, and pandas.
+"""Joins of collections of any size: a shuffle by a type-independent hash, then pandas.
 
-Dask hashes keys as each partition happens to hold them: a missing value among booleans makes
-objects of them, and known and unknown categories have different hashes. Rows with equal keys then
-go to different partitions, and are not joined.
+Dask's hash depends on the type of the keys in each partition: a missing value among booleans turns
+them into objects, and known and unknown categories have different hashes. Rows with equal keys
+would be sent to different partitions and not be joined.
 """
 
 from __future__ import annotations
@@ -20,175 +20,186 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import (
+    decode_categories,
     from_pandas,
-    has_own_meaning,
-    is_coded,
-    values_of_categories,
+    is_stored_as_codes,
+    needs_declared_dtype,
 )
-from hyperplane.collections.frames.fitting import nullable_dtype
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.lossless_dtypes import nullable_dtype
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError
 
-#: Column with the number of the partition where a row is joined.
+#: Column with the number of the partition in which a row is joined.
 _BUCKET = "__bucket__"
-#: From here on, whole numbers beside each other are one float.
-_EXACT = 2**53
-#: What pandas says of columns in which there may be truth values.
-_WITH_TRUTH_VALUES = ("boolean", "mixed", "mixed-integer", "categorical")
+#: Integers beyond this absolute value are not all exact as float64.
+_MAX_EXACT_FLOAT = 2**53
+#: Results of ``infer_dtype`` for columns that may hold booleans.
+_MAY_HOLD_BOOLEANS = ("boolean", "mixed", "mixed-integer", "categorical")
 
 
 def shuffle_join(
     left: dd.DataFrame, right: dd.DataFrame, keys: Sequence[str], how: Any, suffixes: Any
 ) -> dd.DataFrame:
-    """``left.merge(right, on=keys, how=how)`` of two collections with equal-enough keys."""
+    """Join two collections like ``left.merge(right, on=keys, how=how)``."""
     left, right = left.clear_divisions(), right.clear_divisions()
-    wide = partial(with_missing, keys=list(keys)) if how == "left" else _same
+    wide = partial(make_columns_nullable, keys=list(keys)) if how == "left" else _keep_unchanged
     like = left._meta.merge(wide(right._meta), on=list(keys), how=how, suffixes=suffixes)
     into = max(left.npartitions, right.npartitions)
     if right.npartitions > 1:
         types = [side._meta.dtypes for side in (left, right)]
         hashed = [key for key in keys if _is_hashed(*(each[key] for each in types))]
-        left, right = (_shuffled(side, keys, hashed, into) for side in (left, right))
+        left, right = (_shuffle_side(side, keys, hashed, into) for side in (left, right))
     else:
-        left, right = (_conformed(side, keys) for side in (left, right))
+        left, right = (_cast_side(side, keys) for side in (left, right))
     declared = [side._meta.dtypes for side in (left, right)]
-    # Of other types than objects Dask's warning on mismatches says what is compared with what.
+    # Mismatches of other types than objects are reported by the warning of join().
     objects = [key for key in keys if all(each[key] == np.dtype(object) for each in declared)]
     merge = partial(
-        _merged, keys=list(keys), how=how, suffixes=suffixes, wide=wide, objects=objects
+        _merge_partitions, keys=list(keys), how=how, suffixes=suffixes, wide=wide, objects=objects
     )
     return left.map_partitions(
         merge, right, meta=like, enforce_metadata=False, align_dataframes=False
     )
 
 
-def _same(frame: pd.DataFrame) -> pd.DataFrame:
+def _keep_unchanged(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
 def _is_hashed(one: Any, other: Any) -> bool:
-    """Whether equal values of the two types have equal hashes; codes of categories do not."""
-    if _is_coded(one) or _is_coded(other):
+    """Return whether equal values of two types have equal hashes; codes of categories do not."""
+    if _is_coded_category(one) or _is_coded_category(other):
         return False
-    return bool(one == other) or not (has_own_meaning(one) or has_own_meaning(other))
+    return bool(one == other) or not (needs_declared_dtype(one) or needs_declared_dtype(other))
 
 
-def _is_coded(dtype: Any) -> bool:
-    return isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype)
+def _is_coded_category(dtype: Any) -> bool:
+    return isinstance(dtype, pd.CategoricalDtype) and is_stored_as_codes(dtype)
 
 
-def _shuffled(
+def _shuffle_side(
     side: dd.DataFrame, keys: Sequence[str], hashed: Sequence[str], into: int
 ) -> dd.DataFrame:
-    """A side with equal keys in partitions of equal numbers."""
+    """Shuffle a side so that equal keys are in the partition of the same number."""
     like = side._meta
     meta = like.assign(**{_BUCKET: np.array([], dtype="int64")})
-    mark = partial(run_in_partition, _with_bucket)
+    mark = partial(run_in_partition, _add_bucket)
     marked = side.map_partitions(
         mark, like, list(keys), list(hashed), into, meta=meta, enforce_metadata=False
     )
     return marked.shuffle(on=_BUCKET, npartitions=into)
 
 
-def _conformed(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
+def _cast_side(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
+    """Cast the partitions of a side to the declared types."""
     meta = side._meta
-    cast = partial(run_in_partition, conform)
+    cast = partial(run_in_partition, cast_to_declared)
     return side.map_partitions(cast, meta, list(keys), meta=meta, enforce_metadata=False)
 
 
-def _with_bucket(
+def _add_bucket(
     frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], hashed: list[str], into: int
 ) -> pd.DataFrame:
-    frame = conform(frame, like, keys)
+    """Cast a partition and add the column with the number of the partition of each row."""
+    frame = cast_to_declared(frame, like, keys)
     for key in hashed:
-        if _is_coded(frame[key].dtype):  # the collection does not know it, or has another type
+        if _is_coded_category(frame[key].dtype):  # not declared, or declared as another type
             raise DataError(
                 key,
-                "holds categories of several types, of intervals or the like, which the collection "
-                f"does not know; write df[{key!r}].cat.as_known(), or astype(object)",
+                "holds categories of several types, of intervals or similar, that are not in the "
+                f"declared type; write df[{key!r}].cat.as_known(), or astype(object)",
             )
     if not hashed:
         return frame.assign(**{_BUCKET: np.zeros(len(frame), dtype="int64")})
     table = from_pandas(escape_columns(frame[hashed]))
-    number = kernel.bucket(table, escape_all(hashed), into).to_numpy()
+    number = kernel.hash_rows(table, escape_all(hashed), into).to_numpy()
     return frame.assign(**{_BUCKET: number.astype("int64")})
 
 
-def conform(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """A partition of the types that the collection says: Dask's shuffle casts to these.
+def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Cast a partition to the declared types, as Dask's shuffle does, but without loss.
 
     Raises
     ------
     DataError
-        When a column is missing, or a value is not itself in the declared type; of a key, also
-        when another value has the same form in that type.
+        When a column is missing, or a value changes by the cast, or a key value is beyond the
+        integers that are exact in the declared type.
     """
     name: Any
     for name in like.columns:
         if int((frame.columns == name).sum()) != 1:
-            raise DataError(str(name), "is not there once in each partition")
-    made = frame[list(like.columns)].copy(deep=False)
+            raise DataError(str(name), "does not occur exactly once in each partition")
+    result = frame[list(like.columns)].copy(deep=False)
     for name, declared in like.dtypes.items():
-        values = made[name]
+        values = result[name]
         is_category = isinstance(values.dtype, pd.CategoricalDtype)
         if declared == np.dtype(object) and (is_category or _is_beyond_floats(values)):
-            # Beside a partition of floats the shuffle, and pandas, would make floats of numbers;
-            # Dask concatenates categories with nothing but categories.
-            made[name] = values.astype(object)
+            # Together with a partition of floats, the shuffle and pandas would convert integers to
+            # floats; and Dask concatenates categories with categories only.
+            result[name] = values.astype(object)
         if values.dtype == declared or declared == np.dtype(object):
             continue
         if isinstance(declared, pd.CategoricalDtype) and not dd.utils.has_known_categories(
             like[name]
         ):
             continue
-        made[name] = _cast(values, declared, str(name), name in keys)
-    return made
+        result[name] = _cast_column(values, declared, str(name), name in keys)
+    return result
 
 
 def _is_beyond_floats(values: pd.Series[Any]) -> bool:
-    """Whether there are whole numbers that are not themselves as floats."""
+    """Return whether a column has integers that are not exact as float64."""
     if not pd.api.types.is_integer_dtype(values.dtype):
         return False
-    return bool(((values > _EXACT) | (values < -_EXACT)).any())
+    return bool(((values > _MAX_EXACT_FLOAT) | (values < -_MAX_EXACT_FLOAT)).any())
 
 
-def _cast(values: pd.Series[Any], declared: Any, name: str, is_key: bool) -> pd.Series[Any]:
-    there = values.notna()
+def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool) -> pd.Series[Any]:
+    """Cast a column to its declared type; raise DataError if a value changes."""
+    present = values.notna()
     try:
-        kept = values.astype(declared)
-        back = kept[there].astype(object)
+        converted = cast_column(values, declared)
+        restored = converted[present].astype(object)
         lost = np.array(
-            [not _equal(a, b) for a, b in zip(values[there].astype(object), back, strict=True)],
+            [
+                not _is_equal(a, b)
+                for a, b in zip(values[present].astype(object), restored, strict=True)
+            ],
             dtype=bool,
         )
         if is_key and pd.api.types.is_float_dtype(declared):
-            lost |= [isinstance(one, int) and abs(one) >= _EXACT for one in values[there].tolist()]
-        if not lost.any() and kept.notna().equals(there):
-            return kept
+            lost |= [
+                isinstance(one, int) and abs(one) >= _MAX_EXACT_FLOAT
+                for one in values[present].tolist()
+            ]
+        if not lost.any() and converted.notna().equals(present):
+            return converted
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, pa.ArrowException):
-        lost = np.ones(int(there.sum()), dtype=bool)
-    some = values[there][lost] if lost.any() else values
-    shown = f"{some.iloc[0]!r:.60} of" if len(some) else ""
+        lost = np.ones(int(present.sum()), dtype=bool)
+    changed = values[present][lost] if lost.any() else values
+    shown = f"{changed.iloc[0]!r:.60} of" if len(changed) else ""
     raise DataError(
         name,
-        f"holds {shown} type {values.dtype}, where the collection says {declared}; make them one, "
-        "as with astype(...)",
+        f"holds {shown} type {values.dtype}, but the declared type is {declared}; convert all "
+        "partitions to one type, for example with astype(...)",
     )
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, where booleans do not equal numbers."""
     numbers = (bool, int, float)
     one = one.item() if isinstance(one, np.generic) and hasattr(one, "item") else one
     other = other.item() if isinstance(other, np.generic) and hasattr(other, "item") else other
     if isinstance(one, numbers) != isinstance(other, numbers):
         return False
     if isinstance(one, bool) != isinstance(other, bool):
-        return False  # True and 1 are equal in Python, and not the same value of a column
+        return False  # True == 1 in Python, but they are different values of a column
     return bool(one == other)
 
 
-def _merged(
+def _merge_partitions(
     left: pd.DataFrame,
     right: pd.DataFrame,
     keys: list[str],
@@ -197,40 +208,42 @@ def _merged(
     wide: Any,
     objects: list[str],
 ) -> pd.DataFrame:
+    """Join two partitions; ``objects`` are the keys declared as objects on both sides."""
     sides = [side.drop(columns=_BUCKET, errors="ignore") for side in (left, right)]
     for key in objects:
         for one, other in (sides, sides[::-1]):
-            _check_truth_values(one[key], other[key], key)
-    return run_task(_merge, sides[0], wide(sides[1]), keys, how, suffixes)
+            _check_booleans_and_numbers(one[key], other[key], key)
+    return run_task(_merge_frames, sides[0], wide(sides[1]), keys, how, suffixes)
 
 
-def _merge(
+def _merge_frames(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
-    one, other = (comparable(side, keys) for side in (left, right))
+    """Join two frames with pandas, with keys cast to types that pandas compares exactly."""
+    one, other = (make_keys_comparable(side, keys) for side in (left, right))
     for key in keys:
-        own, theirs = (_numbers_of(side[key]) for side in (one, other))
-        signed = _same_signs(own, theirs)
+        own, theirs = (_decode_numeric_categories(side[key]) for side in (one, other))
+        signed = _unify_signs(own, theirs)
         if signed is not None:
             one[key], other[key] = signed
-    made = one.merge(other, on=keys, how=how, suffixes=suffixes)
+    result = one.merge(other, on=keys, how=how, suffixes=suffixes)
     for key in keys:
-        kinds = [isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, made)]
+        kinds = [isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, result)]
         if kinds[2] and not all(kinds):
-            # Beside another type pandas makes values of categories, but not where it has no rows.
-            made[key] = values_of_categories(made[key]).set_axis(made.index)
-        dtype = _numbers_of(left[key]).dtype
-        is_half = _is_half(dtype) and dtype == right[key].dtype
-        whole = _numbers(dtype)
+            # pandas joins categories with another type to values, except if there are no rows.
+            result[key] = decode_categories(result[key]).set_axis(result.index)
+        dtype = _decode_numeric_categories(left[key]).dtype
+        is_half = _is_float16(dtype) and dtype == right[key].dtype
+        whole = _get_numpy_dtype(dtype)
         was_whole = whole is not None and whole.kind in "iu"
         if is_half or (was_whole and one[key].dtype not in (dtype, left[key].dtype)):
-            made[key] = made[key].astype(dtype)
-    return made
+            result[key] = cast_column(result[key], dtype)
+    return result
 
 
-def _check_truth_values(values: pd.Series[Any], others: pd.Series[Any], key: str) -> None:
-    """Fail if a truth value on one side equals a number on the other, as True and 1 for pandas."""
-    if pd.api.types.infer_dtype(values, skipna=True) not in _WITH_TRUTH_VALUES:
+def _check_booleans_and_numbers(values: pd.Series[Any], others: pd.Series[Any], key: str) -> None:
+    """Raise DataError if a boolean of one side equals a number of the other, as True and 1."""
+    if pd.api.types.infer_dtype(values, skipna=True) not in _MAY_HOLD_BOOLEANS:
         return
     truths = {value for value in values.tolist() if isinstance(value, (bool, np.bool_))}
     for number in others.tolist() if truths else ():
@@ -239,45 +252,48 @@ def _check_truth_values(values: pd.Series[Any], others: pd.Series[Any], key: str
             raise DataError(
                 key,
                 f"holds {bool(number)} on one side and {number!r} on the other, which pandas takes "
-                "for one key; make keys of one type on both sides, as with astype(...)",
+                "for equal; convert the keys of both sides to one type, for example with "
+                "astype(...)",
             )
 
 
-def _numbers_of(values: pd.Series[Any]) -> pd.Series[Any]:
-    """The values of categories of numbers, in their own type; any other column as it is."""
-    if isinstance(values.dtype, pd.CategoricalDtype) and _numbers(values.cat.categories.dtype):
-        made: pd.Series[Any] = values_of_categories(values).set_axis(values.index)
-        return made
+def _decode_numeric_categories(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Decode categories of numbers to numbers; return other columns unchanged."""
+    if isinstance(values.dtype, pd.CategoricalDtype) and _get_numpy_dtype(
+        values.cat.categories.dtype
+    ):
+        result: pd.Series[Any] = decode_categories(values).set_axis(values.index)
+        return result
     return values
 
 
-def comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
-    """Keys of types that pandas joins by value.
+def make_keys_comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
+    """Cast keys to types that pandas joins by value.
 
-    It has no joins of 16-bit floats, and compares floats of Arrow by their bits, so that zeros of
-    both signs are two keys.
+    pandas does not join 16-bit floats, and compares Arrow floats by their bits, so that 0.0 and
+    -0.0 would be different keys.
     """
-    made = frame.copy(deep=False)
+    result = frame.copy(deep=False)
     for key in keys:
         dtype: Any = frame[key].dtype
         is_arrow = isinstance(dtype, pd.ArrowDtype)
-        if _is_half(dtype):
+        if _is_float16(dtype):
             dtype = pd.ArrowDtype(pa.float32()) if is_arrow else np.dtype("float32")
-            made[key] = frame[key].astype(dtype)
+            result[key] = frame[key].astype(dtype)
         if is_arrow and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
-            made[key] = (made[key] + 0.0).astype(dtype)  # of short ones a sum is long
-    return made
+            result[key] = (result[key] + 0.0).astype(dtype)  # the sum of a float32 is a float64
+    return result
 
 
-def _same_signs(
+def _unify_signs(
     one: pd.Series[Any], other: pd.Series[Any]
 ) -> tuple[pd.Series[Any], pd.Series[Any]] | None:
-    """Keys of whole numbers of both signs, in types that pandas compares exactly; else None.
+    """Cast a signed and an unsigned key to a type that pandas compares exactly; else None.
 
-    pandas 3.1 casts the right keys to the type of the left ones, in which 257 is 1, and compares
-    those of 64 bits as floats, of which 2**53 and 2**53 + 1 are one.
+    pandas 3.1 casts the right keys to the type of the left keys, in which 257 may become 1, and
+    compares keys of 64 bits as floats, in which 2**53 equals 2**53 + 1.
     """
-    types = [_numbers(side.dtype) for side in (one, other)]
+    types = [_get_numpy_dtype(side.dtype) for side in (one, other)]
     if None in types or {each.kind for each in types if each} != {"i", "u"}:
         return None
     common = np.result_type(*(each for each in types if each))
@@ -286,12 +302,13 @@ def _same_signs(
         if bool((unsigned.dropna() > np.iinfo("int64").max).any()):
             return one.astype(object), other.astype(object)
         common = np.dtype("int64")
-    return _unsigned_as(one, common), _unsigned_as(other, common)
+    return _cast_unsigned(one, common), _cast_unsigned(other, common)
 
 
-def _unsigned_as(values: pd.Series[Any], common: np.dtype[Any]) -> pd.Series[Any]:
+def _cast_unsigned(values: pd.Series[Any], common: np.dtype[Any]) -> pd.Series[Any]:
+    """Cast unsigned integers to a common type; return other columns unchanged."""
     dtype: Any = values.dtype
-    own = _numbers(dtype)
+    own = _get_numpy_dtype(dtype)
     if own is None or own.kind != "u":
         return values
     if isinstance(dtype, pd.ArrowDtype):
@@ -299,32 +316,32 @@ def _unsigned_as(values: pd.Series[Any], common: np.dtype[Any]) -> pd.Series[Any
     return values.astype(common if isinstance(dtype, np.dtype) else nullable_dtype(common))
 
 
-def _numbers(dtype: Any) -> np.dtype[Any] | None:
-    """NumPy's type of the values, where a type has one."""
-    found = getattr(dtype, "numpy_dtype", dtype)
-    return found if isinstance(found, np.dtype) else None
+def _get_numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
+    """Return the NumPy type of the values of a pandas type; None if there is none."""
+    numpy_dtype = getattr(dtype, "numpy_dtype", dtype)
+    return numpy_dtype if isinstance(numpy_dtype, np.dtype) else None
 
 
-def _is_half(dtype: Any) -> bool:
-    """Whether a type is of floats of 16 bits."""
+def _is_float16(dtype: Any) -> bool:
+    """Return whether a type is a 16-bit float."""
     if isinstance(dtype, pd.ArrowDtype):
         return bool(pa.types.is_float16(dtype.pyarrow_dtype))
     return bool(dtype == np.dtype("float16"))
 
 
-def with_missing(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """The same columns beside keys in types that can miss values and lose none."""
+def make_columns_nullable(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Cast all columns but the keys to types that support missing values without loss."""
     return frame.astype(
         {
-            name: nullable(dtype)
+            name: make_nullable(dtype)
             for name, dtype in frame.dtypes.items()
-            if name not in keys and nullable(dtype) is not dtype
+            if name not in keys and make_nullable(dtype) is not dtype
         }
     )
 
 
-def nullable(dtype: Any) -> Any:
-    """The type that holds the same values, and missing ones."""
+def make_nullable(dtype: Any) -> Any:
+    """Return the nullable type for integers and booleans; other types unchanged."""
     kind = dtype.kind if isinstance(dtype, np.dtype) else ""
     if kind == "b":
         return "boolean"

@@ -1,4 +1,4 @@
-"""Rows in order."""
+"""`hyperplane.dataframe.sort_values`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,33 @@ import polars as pl
 from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import is_one_of
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
+    find_column_faults,
+    find_split_out_faults,
     has_column,
-    names_of,
-    parts_fault,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finish import lazy
+from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import ordering
-from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source import Frame, collection, opened, source
-from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
 
 
 @dataclass(frozen=True)
-class Order:
-    """By what rows are ordered.
+class SortOrder:
+    """Order of the rows and number of partitions of the result.
 
     Parameters
     ----------
@@ -43,9 +48,9 @@ class Order:
     by : tuple of str
         Columns, the most important first.
     descending : tuple of bool
-        For each of them.
+        One for each column.
     nulls_last : bool
-        Where rows with a missing value go.
+        Whether rows with a missing value come last.
     into : int
         Partitions of the result.
     """
@@ -68,36 +73,35 @@ def sort_values(
 ) -> dd.DataFrame:
     """Sort rows by one or more columns.
 
-    The rows of ``df.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)`` of
-    pandas, in its order: rows of equal values stay as they were. Where to cut is found in a
-    sample of the first column, by a task of the result: unlike Dask's own ``sort_values``, the
-    call itself computes nothing.
+    Returns the rows of ``df.sort_values(by, ascending=ascending, kind="stable",
+    ignore_index=True)`` of pandas, in the same order. Unlike Dask's own ``sort_values``, the call
+    computes nothing: a task samples the first column to choose the divisions.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
-        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
     by : str or list of str
-        Columns, the most important first: numbers, times or text. Rows of one value of the first
-        one go to one partition.
+        Columns, the most important first: numbers, times or text. Rows with the same value of the
+        first column are in the same partition.
     ascending : bool or list of bool
-        Whether the smallest come first, for all columns or for each.
+        Whether the smallest values come first, for all columns or for each.
     na_position : {"first", "last"}
-        Where rows with a missing value go; with several columns, among the rows that are equal
-        in the columns before.
+        Position of rows with a missing value, for each column.
     split_out : int, optional
-        Number of partitions of the result; when not given four for each thread, but not more
-        than four for each partition, or one for eight partitions if that is more.
+        Number of partitions of the result. By default four per thread, but at most four per input
+        partition, and at least one per eight input partitions.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy; its partitions follow each other, with a new index in each.
+        Lazy; sorted across partitions, with a new index in each partition.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -107,76 +111,96 @@ def sort_values(
     >>> sort_values(df, "delay", ascending=False).compute()["carrier"].to_list()
     ['AA', 'UA', 'DL']
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta.iloc[:0].reset_index(drop=True)
-    keys = names_of(by)
-    ways = [ascending] * len(keys) if isinstance(ascending, bool) else ascending
+    keys = list_names(by)
+    directions = [ascending] * len(keys) if isinstance(ascending, bool) else ascending
     with collect_faults() as faults:
-        faults += columns_fault(like, by=keys)
-        faults += parts_fault(split_out) if split_out is not None else []
+        faults += find_column_faults(like, by=keys)
+        faults += find_split_out_faults(split_out) if split_out is not None else []
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
-        if not _are_ways(ways, len(keys)):
+        if not _are_directions(directions, len(keys)):
             allowed = f"True or False, or {len(keys)} of them: one for each column of by"
             faults.append(Fault("ascending", repr(ascending), allowed))
         if not is_one_of(na_position, ("first", "last")):
             faults.append(Fault("na_position", repr(na_position)[:80], "'first' or 'last'"))
         faults += [
-            Fault("by", f"{key!r} of type category", "numbers, times or text", "take its codes")
+            Fault(
+                "by",
+                f"{key!r} of type category",
+                "columns of numbers, times or text",
+                f"replace it by its codes, df[{key!r}].cat.codes",
+            )
             for key in keys
             if has_column(like, key) and isinstance(like[key].dtype, pd.CategoricalDtype)
         ]
-    read = source(df, list(like.columns))
+    source = select_source(df, list(like.columns))
     like, keys = escape_columns(like), escape_all(keys)
-    into = split_out or plan.receivers_of_rows(len(read.pieces))
-    descending = tuple(not way for way in ways)
-    order = Order(like, tuple(keys), descending, na_position == "last", into)
-    token = tokenize(read.token, order)
-    cuts: Any = None
+    into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
+    descending = tuple(not way for way in directions)
+    order = SortOrder(like, tuple(keys), descending, na_position == "last", into)
+    token = tokenize(source.token, order)
+    split_values: Any = None
     if into > 1:
-        of_pieces = [
-            [piece, number, read.where, like[keys[:1]]] for number, piece in enumerate(read.pieces)
+        sample_arguments = [
+            [partition, number, source.where, like[keys[:1]]]
+            for number, partition in enumerate(source.partitions)
         ]
-        samples = plan.tasks("sort-sample", token, sampled, of_pieces)
-        find = partial(ordering.edges, descending=descending[0], into=into)
-        (cuts,) = plan.tasks("sort-edges", token, find, [[samples]])
-    pieces = [[piece, number, read.where, order, cuts] for number, piece in enumerate(read.pieces)]
-    tables = plan.tasks("sort-cut", token, cut_rows, pieces)
-    last = plan.exchange("sort", token, tables, into, together)
-    finish = partial(_finished, order=order)
-    results = plan.tasks("sort", token, finish, [[received] for received in last])
-    return lazy(results, like, "sort")
+        samples = task_graph.make_tasks("sort-sample", token, sample_partition, sample_arguments)
+        find = partial(ordering.find_split_values, descending=descending[0], into=into)
+        (split_values,) = task_graph.make_tasks("sort-edges", token, find, [[samples]])
+    arguments = [
+        [partition, number, source.where, order, split_values]
+        for number, partition in enumerate(source.partitions)
+    ]
+    tables = task_graph.make_tasks("sort-cut", token, cut_partition, arguments)
+    received_tables = task_graph.exchange("sort", token, tables, into, concat_tables)
+    finish = partial(_build_partition, order=order)
+    results = task_graph.make_tasks(
+        "sort", token, finish, [[received] for received in received_tables]
+    )
+    return build_collection(results, like, "sort")
 
 
-def _are_ways(ways: Any, count: int) -> bool:
+def _are_directions(directions: Any, count: int) -> bool:
+    """Return whether a value is a sequence of ``count`` booleans."""
     return (
-        isinstance(ways, Sequence)
-        and len(ways) == count
-        and all(isinstance(way, bool) for way in ways)
+        isinstance(directions, Sequence)
+        and len(directions) == count
+        and all(isinstance(way, bool) for way in directions)
     )
 
 
-@on_piece
-def sampled(
-    piece: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
+@name_partition_in_errors
+def sample_partition(
+    partition: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
 ) -> tuple[pl.Series, int]:
-    """Values of the first column of a task's rows, and for how many rows they stand."""
-    return ordering.sample(opened(piece, like, where, ordered=list(like.columns)), like.columns[0])
+    """Sample the first sort column of a partition; also return its number of values."""
+    return ordering.sample_values(
+        open_partition(partition, like, where, ordered=list(like.columns)), like.columns[0]
+    )
 
 
-@on_piece
-def cut_rows(
-    piece: Any, number: int, where: pl.Expr | None, order: Order, cuts: pl.Series | None
+@name_partition_in_errors
+def cut_partition(
+    partition: Any,
+    number: int,
+    where: pl.Expr | None,
+    order: SortOrder,
+    split_values: pl.Series | None,
 ) -> list[pl.DataFrame]:
-    """A task's rows, cut at the edges of the result's partitions."""
-    rows = opened(piece, order.like, where, ordered=order.by).collect()
+    """Split the rows of a partition at the divisions of the result."""
+    rows = open_partition(partition, order.like, where, ordered=order.by).collect()
     if order.into == 1:
         return [rows]
-    return ordering.cut(rows, order.by[0], cuts, order.into, order.descending[0], order.nulls_last)
+    return ordering.split_by_values(
+        rows, order.by[0], split_values, order.into, order.descending[0], order.nulls_last
+    )
 
 
-def _finished(tables: list[pl.DataFrame], order: Order) -> pd.DataFrame:
-    rows = together(tables)
+def _build_partition(tables: list[pl.DataFrame], order: SortOrder) -> pd.DataFrame:
+    rows = concat_tables(tables)
     return to_pandas(
-        ordering.ordered(rows, order.by, order.descending, order.nulls_last), order.like
+        ordering.sort_rows(rows, order.by, order.descending, order.nulls_last), order.like
     )

@@ -1,4 +1,4 @@
-"""Errors of the libraries below, as errors that name column, partition and value."""
+"""Conversion of errors of pandas, Polars and Arrow to errors that name column and partition."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hyperplane.errors import DataError, HyperplaneError
 
 T = TypeVar("T")
 
-#: What work on values of a wrong kind can raise. A panic of Polars is no Exception.
-_FOREIGN = (
+#: What these libraries raise for unsuitable values. PanicException is not a subclass of Exception.
+_LIBRARY_ERRORS = (
     pa.ArrowException,
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
@@ -31,7 +31,7 @@ _FOREIGN = (
     ValueError,
 )
 _SHOWN = 200
-#: How Arrow names the column of pandas that it cannot convert; the index has the name None.
+#: How Arrow names the pandas column that it cannot convert; an index is called None.
 _CONVERSION = re.compile(r"Conversion failed for column (.+?) with type ")
 _INDEX = "index"
 _QUOTES = ("'", '"', "`")
@@ -43,14 +43,12 @@ def run_task(
     partitions: Sequence[tuple[int, int]] | None = None,
     **named: Any,
 ) -> T:
-    """Call a function of a task; errors of the libraries below become a :class:`DataError`.
+    """Call the function of a task and convert errors of libraries to a :class:`DataError`.
 
     Parameters
     ----------
-    function : callable
-        What the task does.
     partitions : sequence of (int, int), optional
-        The first and last partition that each of its tables is made of, for errors.
+        First and last partition of each table among the arguments, for error messages.
     """
     try:
         return function(*arguments, **named)
@@ -60,8 +58,8 @@ def run_task(
         raise error.in_partitions(partitions) from error
     except HyperplaneError:
         raise
-    except _FOREIGN as error:
-        _raise(error, _column_of(error, [*arguments, *named.values()]))
+    except _LIBRARY_ERRORS as error:
+        _raise_data_error(error, _find_column(error, [*arguments, *named.values()]))
 
 
 def run_in_partition(
@@ -70,97 +68,104 @@ def run_in_partition(
     partition_info: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> T:
-    """Call a function of ``map_partitions``; its errors name the partition.
+    """Call a function of ``map_partitions`` and add the partition to its errors.
 
-    Dask calls without ``partition_info`` where it only wants to know the type of a result.
+    Dask passes no ``partition_info`` when it infers the type of a result.
     """
     try:
         return run_task(function, *arguments, **named)
     except DataError as error:
         if not partition_info:
             raise
-        raise _in_partition(error, partition_info["number"]) from error
+        raise _add_partition(error, partition_info["number"]) from error
 
 
-def on_piece(work: Callable[..., T]) -> Callable[..., T]:
-    """Make a function of a piece and its number say where and on what it could not work."""
+def name_partition_in_errors(function: Callable[..., T]) -> Callable[..., T]:
+    """Decorate a function of a partition and its number: errors name partition or file."""
 
-    @wraps(work)
-    def task(piece: Any, number: int, *arguments: Any) -> T:
-        if not isinstance(piece, pd.DataFrame) and hasattr(piece, "scan"):
-            return _naming_file(work, piece, number, arguments)
+    @wraps(function)
+    def task(partition: Any, number: int, *arguments: Any) -> T:
+        if not isinstance(partition, pd.DataFrame) and hasattr(partition, "scan"):
+            return _run_naming_file(function, partition, number, arguments)
         try:
-            if not isinstance(piece, pd.DataFrame):
-                kind = type(piece).__name__
-                wrong = f"partition {number} is a {kind}, and a pandas dataframe is expected"
+            if not isinstance(partition, pd.DataFrame):
+                kind = type(partition).__name__
+                wrong = f"partition {number} is a {kind}, expected a pandas dataframe"
                 raise HyperplaneError(
-                    f"{wrong}; return one from each function that map_partitions calls"
+                    f"{wrong}; return one from every function that is passed to map_partitions"
                 )
-            return work(piece, number, *arguments)
+            return function(partition, number, *arguments)
         except DataError as error:
-            raise _in_partition(error, number) from error
+            raise _add_partition(error, number) from error
         except HyperplaneError:
             raise
-        except _FOREIGN as error:
+        except _LIBRARY_ERRORS as error:
             try:
-                _raise(error, _column_of(error, [piece]))
-            except DataError as ours:
-                raise _in_partition(ours, number) from error
+                _raise_data_error(error, _find_column(error, [partition]))
+            except DataError as own_error:
+                raise _add_partition(own_error, number) from error
 
     return task
 
 
-def _naming_file(work: Callable[..., T], piece: Any, number: int, arguments: tuple[Any, ...]) -> T:
-    ours: HyperplaneError | None = None
-    with translate_read_errors(piece):
+def _run_naming_file(
+    function: Callable[..., T], partition: Any, number: int, arguments: tuple[Any, ...]
+) -> T:
+    """Run a task on a partition of files; errors of libraries become ReadErrors with the file."""
+    own_error: HyperplaneError | None = None
+    with translate_read_errors(partition):
         try:
-            return work(piece, number, *arguments)
-        except HyperplaneError as error:  # which says what is wrong better
-            ours = error
-    raise ours
+            return function(partition, number, *arguments)
+        except HyperplaneError as error:  # more precise than the ReadError of reading()
+            own_error = error
+    raise own_error
 
 
-def _in_partition(error: DataError, number: int) -> DataError:
+def _add_partition(error: DataError, number: int) -> DataError:
+    """Return a DataError with the partition in its message and the column name of pandas."""
     column = unescape(error.column)
     message = str(error).removeprefix(f"column {error.column!r}: ")
     return DataError(column, f"{message} (partition {number})")
 
 
-def _raise(error: BaseException, column: str) -> NoReturn:
+def _raise_data_error(error: BaseException, column: str) -> NoReturn:
+    """Raise a DataError for an error of a library; HyperplaneError if no column is known."""
     first = (str(error).splitlines() or [""])[0][:_SHOWN]
     why = f"({type(error).__name__}: {first})"
-    if not column:  # a task without tables
+    if not column:  # no argument of the task is a table
         raise HyperplaneError(f"a task failed {why}") from error
-    raise DataError(column, f"cannot be worked on as it is {why}") from error
+    raise DataError(column, f"has values that cannot be processed {why}") from error
 
 
-def _column_of(error: BaseException, arguments: Sequence[Any]) -> str:
-    """The column that an error is about; all that the task had where it cannot be told."""
-    tables = list(_tables(arguments))
-    names = [unescape(str(name)) for table in tables for name in _columns(table)]
-    said = str(error)
-    found = _CONVERSION.search(said)
-    if found is not None:
-        return _INDEX if found[1] == "None" and "None" not in names else unescape(found[1])
-    quoted = [name for name in names if any(f"{mark}{name}{mark}" in said for mark in _QUOTES)]
-    unworkable = map(_unworkable_column, (t for t in tables if isinstance(t, pd.DataFrame)))
+def _find_column(error: BaseException, arguments: Sequence[Any]) -> str:
+    """Return the column that an error is about; all columns of the task if it is not known."""
+    tables = list(_iterate_tables(arguments))
+    names = [unescape(str(name)) for table in tables for name in _list_columns(table)]
+    message = str(error)
+    match = _CONVERSION.search(message)
+    if match is not None:
+        return _INDEX if match[1] == "None" and "None" not in names else unescape(match[1])
+    quoted = [name for name in names if any(f"{mark}{name}{mark}" in message for mark in _QUOTES)]
+    unworkable = map(_find_unconvertible_column, (t for t in tables if isinstance(t, pd.DataFrame)))
     alone = next((name for name in unworkable if name is not None), None)
-    several = quoted or ([alone] if alone is not None else _conflicting(tables)) or names
+    several = (
+        quoted or ([alone] if alone is not None else _find_conflicting_columns(tables)) or names
+    )
     return ", ".join(dict.fromkeys(several))
 
 
-def _tables(values: Iterable[Any]) -> Iterator[Any]:
-    """The tables and columns among the arguments of a task, and in lists of them."""
+def _iterate_tables(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the tables and columns among the arguments of a task, nested ones too."""
     for value in values:
         if isinstance(value, pd.DataFrame | pd.Series | pl.DataFrame | pl.LazyFrame | pa.Table):
             yield value
         elif isinstance(value, list | tuple):
-            yield from _tables(value)
+            yield from _iterate_tables(value)
         elif isinstance(value, dict):
-            yield from _tables(value.values())
+            yield from _iterate_tables(value.values())
 
 
-def _columns(table: Any) -> list[Any]:
+def _list_columns(table: Any) -> list[Any]:
     if isinstance(table, pd.Series):
         return [] if table.name is None else [table.name]
     if isinstance(table, pa.Table):
@@ -168,18 +173,18 @@ def _columns(table: Any) -> list[Any]:
     return list(table.collect_schema()) if isinstance(table, pl.LazyFrame) else list(table.columns)
 
 
-def _conflicting(tables: Sequence[Any]) -> list[str]:
-    """Columns that have not one type in all tables of Polars."""
+def _find_conflicting_columns(tables: Sequence[Any]) -> list[str]:
+    """Return the columns whose type differs between the Polars tables."""
     types: dict[str, set[Any]] = {}
     for table in tables:
         if isinstance(table, pl.DataFrame | pl.LazyFrame):
             for name, dtype in table.collect_schema().items():
                 types.setdefault(unescape(name), set()).add(dtype)
-    return [name for name, found in types.items() if len(found) > 1]
+    return [name for name, dtypes in types.items() if len(dtypes) > 1]
 
 
-def _unworkable_column(frame: pd.DataFrame) -> str | None:
-    """The first column or index level that has no form in Polars."""
+def _find_unconvertible_column(frame: pd.DataFrame) -> str | None:
+    """Return the first column or index level that cannot be converted to Polars."""
     levels = [frame.index.get_level_values(level) for level in range(frame.index.nlevels)]
     columns: list[tuple[Any, Any]] = [
         (name, frame.iloc[:, place]) for place, name in enumerate(frame.columns)
@@ -188,6 +193,6 @@ def _unworkable_column(frame: pd.DataFrame) -> str | None:
     for name, values in columns:
         try:
             from_pandas(pd.DataFrame({"column": values.array}))
-        except (HyperplaneError, *_FOREIGN):
+        except (HyperplaneError, *_LIBRARY_ERRORS):
             return str(name)
     return None

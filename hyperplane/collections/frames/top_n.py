@@ -1,4 +1,4 @@
-"""The first rows of each group."""
+"""`hyperplane.dataframe.top_n_per_group`."""
 
 from __future__ import annotations
 
@@ -13,31 +13,36 @@ import polars as pl
 import pyarrow as pa
 from dask.tokenize import tokenize
 
-from hyperplane.collections.flags import flag_faults
-from hyperplane.collections.frames import plan
+from hyperplane.collections.flags import find_flag_faults
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    count_fault,
+    find_column_faults,
+    find_count_faults,
+    find_key_faults,
+    find_split_out_faults,
     has_column,
-    keys_fault,
-    names_of,
-    parts_fault,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import escape, escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finish import lazy
+from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source import Frame, collection, opened, source
-from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Which rows of each group are kept."""
+    """Groups, order and number of the rows to keep; column names are escaped."""
 
     like: pd.DataFrame
     by: tuple[str, ...]
@@ -46,8 +51,8 @@ class Ranking:
     descending: bool
 
 
-#: No partition has more rows, and Polars takes no larger number.
-_MOST = 2**62
+#: Upper limit of ``n``: Polars does not accept larger numbers.
+_MAX_ROWS = 2**62
 
 
 @check_call
@@ -60,36 +65,38 @@ def top_n_per_group(
     ascending: bool = False,
     split_out: int = 1,
 ) -> dd.DataFrame:
-    """The rows with the largest values of a column in each group.
+    """Return the rows with the largest values of a column in each group.
 
-    The rows of ``df.sort_values(column, ascending=False, kind="stable").groupby(by).head(n)`` of
-    pandas: of equal values the earlier row wins, and rows with a missing value come last. It
-    replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
+    Returns the rows of ``df.sort_values(column, ascending=False, kind="stable").groupby(by)
+    .head(n)`` of pandas: earlier rows come first among equal values, and rows with a missing value
+    last. It replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
-        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
     by : str or list of str
-        Columns to group by. Rows with a missing key are left out.
+        Columns to group by. Rows with a missing key are dropped.
     column : str
-        Column of the values: numbers, times or text.
+        Column to rank by: numbers, times or text.
     n : int
-        Rows of a group.
+        Number of rows per group.
     ascending : bool
-        Whether the smallest are wanted.
+        Whether to return the rows with the smallest values.
     split_out : int
-        Number of partitions of the result, for more groups than one partition should hold.
+        Number of partitions of the result; use more than one if there are too many groups for one
+        partition.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy; sorted by group and within the group by the column, with a new index.
+        Lazy; each partition is sorted by group and within a group by the column, with a new index.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -101,60 +108,71 @@ def top_n_per_group(
     0      AA     30
     1      UA     12
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta
-    keys = names_of(by)
+    keys = list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, by=keys, column=[column])
-        faults += keys_fault(like, "by", keys)
-        faults += count_fault("n", n) + parts_fault(split_out)
-        faults += flag_faults(ascending=ascending)
+        faults += find_column_faults(like, by=keys, column=[column])
+        faults += find_key_faults(like, "by", keys)
+        faults += find_count_faults("n", n) + find_split_out_faults(split_out)
+        faults += find_flag_faults(ascending=ascending)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
         if has_column(like, column) and column in [key for key in keys if isinstance(key, str)]:
             faults.append(Fault("column", repr(column), "a column that is not in by"))
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"
-            faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
+            advice = f"replace it by its codes, df[{column!r}].cat.codes"
+            allowed = "a column of numbers, times or text"
+            faults.append(Fault("column", kind, allowed, advice))
     named = escape_columns(like.iloc[:0])
     keys = escape_all(keys)
-    ranking = Ranking(named, tuple(keys), escape(column), min(n, _MOST), not ascending)
-    read = source(df, list(like.columns))
-    token = tokenize(read.token, ranking, split_out)
-    pieces = [[piece, number, read.where, ranking] for number, piece in enumerate(read.pieces)]
-    tables = plan.tasks("top-n-partial", token, partial_top, pieces)
-    combine = partial(_combined, ranking=ranking)
-    cut = partial(kernel.split, keys=keys, into=split_out)
-    last = plan.gathered("top-n", token, tables, split_out, cut, combine)
-    finish = partial(_finished, ranking=ranking)
-    results = plan.tasks("top-n", token, finish, [[pieces] for pieces in last])
-    return lazy(results, named.reset_index(drop=True), "top-n")
-
-
-@on_piece
-def partial_top(piece: Any, number: int, where: pl.Expr | None, ranking: Ranking) -> pl.DataFrame:
-    """The winners among a task's rows."""
-    rows = opened(piece, ranking.like, where, ordered=[ranking.column])
-    return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
-
-
-def _combined(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
-    rows = together(tables).lazy()
-    return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
-
-
-def _finished(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
-    rows = to_pandas(_combined(tables, ranking), ranking.like)
-    rows = rows.sort_values(
-        ranking.column, ascending=not ranking.descending, kind="stable", key=_sortable
+    ranking = Ranking(named, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
+    source = select_source(df, list(like.columns))
+    token = tokenize(source.token, ranking, split_out)
+    arguments = [
+        [partition, number, source.where, ranking]
+        for number, partition in enumerate(source.partitions)
+    ]
+    tables = task_graph.make_tasks("top-n-partial", token, select_partition_top, arguments)
+    combine = partial(_merge_top_rows, ranking=ranking)
+    split = partial(kernel.split_by_hash, keys=keys, into=split_out)
+    received_tables = task_graph.gather_by_key("top-n", token, tables, split_out, split, combine)
+    finish = partial(_build_partition, ranking=ranking)
+    results = task_graph.make_tasks(
+        "top-n", token, finish, [[arguments] for arguments in received_tables]
     )
-    for key in reversed(ranking.by):  # by several at once pandas stumbles on zeros of both signs
-        rows = rows.sort_values(key, kind="stable", key=_sortable)
+    return build_collection(results, named.reset_index(drop=True), "top-n")
+
+
+@name_partition_in_errors
+def select_partition_top(
+    partition: Any, number: int, where: pl.Expr | None, ranking: Ranking
+) -> pl.DataFrame:
+    """Return the first rows of each group of a partition."""
+    rows = open_partition(partition, ranking.like, where, ordered=[ranking.column])
+    return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+
+
+def _merge_top_rows(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
+    rows = concat_tables(tables).lazy()
+    return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+
+
+def _build_partition(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
+    rows = to_pandas(_merge_top_rows(tables, ranking), ranking.like)
+    rows = rows.sort_values(
+        ranking.column, ascending=not ranking.descending, kind="stable", key=_make_sortable
+    )
+    for key in reversed(
+        ranking.by
+    ):  # one by one: by several columns pandas mishandles 0.0 and -0.0
+        rows = rows.sort_values(key, kind="stable", key=_make_sortable)
     return rows.reset_index(drop=True)
 
 
-def _sortable(values: Any) -> Any:
-    """The same values, of a type that Arrow can sort: half floats and dictionaries it cannot."""
+def _make_sortable(values: Any) -> Any:
+    """Cast Arrow's float16 and dictionary types, which Arrow cannot sort, to types that it can."""
     kind = values.dtype.pyarrow_dtype if isinstance(values.dtype, pd.ArrowDtype) else None
     if kind is not None and pa.types.is_dictionary(kind):
         return values.astype(pd.ArrowDtype(kind.value_type))

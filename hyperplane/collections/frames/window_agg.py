@@ -1,4 +1,4 @@
-"""Aggregations over windows of time."""
+"""`hyperplane.dataframe.window_agg`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import dask.dataframe as dd
 
-from hyperplane.collections.frames.aggregates import AggSpec, understand
+from hyperplane.collections.frames.aggregates import AggSpec, parse_agg
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    keys_fault,
-    names_of,
-    split_fault,
+    find_column_faults,
+    find_key_faults,
+    find_window_split_faults,
+    list_names,
 )
-from hyperplane.collections.frames.cells import ROW, Side, windows
-from hyperplane.collections.frames.grouped import Grouping, grouped
-from hyperplane.collections.frames.source import Frame, collection
-from hyperplane.collections.frames.time_column import time_column
+from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
+from hyperplane.collections.frames.source_collection import Frame, as_collection
+from hyperplane.collections.frames.time_bins import ROW_NUMBER, Side, parse_windows
+from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.public_calls import check_call
 
 
@@ -33,55 +33,54 @@ def window_agg(
     label: Side | None = "right",
     split_out: int = 1,
 ) -> dd.DataFrame:
-    """Aggregate windows of time, as pandas does with ``groupby(pd.Grouper(...)).agg(...)``.
+    """Aggregate time windows, like ``groupby(pd.Grouper(...)).agg(...)`` of pandas.
 
-    The result is that of pandas row for row: windows without rows, time zones and their changes,
-    missing times and values. A window is closed on the right and named by its right end unless
-    ``closed`` and ``label`` say otherwise: pandas itself takes the left for hours, days, and the
-    beginnings of months, quarters and years (``"MS"``, ``"QS"``, ``"YS"``), so by default the rows
-    of March are in the window of April 1 here, and in that of March 1 with ``closed=None,
-    label=None``. With
-    ``by`` the result is that of ``groupby([*by, pd.Grouper(...)])``, which has the windows that
-    occur and no empty ones.
+    The result equals that of pandas, including empty windows, time zones with daylight saving time,
+    missing times and missing values. By default windows are closed on the right and labeled by
+    their right edge. The pandas default is the left for hours, days and starts of months, quarters
+    and years (``"MS"``, ``"QS"``, ``"YS"``): rows of March get the label April 1 here, and March 1
+    with ``closed=None, label=None``. With ``by`` the result is that of
+    ``groupby([*by, pd.Grouper(...)])``, which has no empty windows.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows, in any order of time. URLs are read with :func:`read`.
     time : str or None
-        Column of times, or the name of the index. None is the index, whose windows are then
+        Column of times, or the name of the index. None is the index; the index of the result is
         called ``time`` if it has no name.
     every : str
         Width of a window as a frequency of pandas: ``"15min"``, ``"1h"``, ``"1D"``, ``"W"``,
-        ``"MS"``; days and shorter widths also in words: ``"1day"``, ``"2 hours"``.
+        ``"MS"``; days and shorter units also in words: ``"1day"``, ``"2 hours"``.
     agg : mapping
         Column -> function or list of functions. Functions are ``sum, mean, min, max, count, size,
-        nunique, first, last, std, var, median``; all are exact. ``first`` and ``last`` are by
-        time without ``by``, and by the order of the rows with it, as in pandas.
+        nunique, first, last, std, var, median``; all are exact. ``first`` and ``last`` follow the
+        times without ``by``, and the order of the rows with ``by``, as in pandas.
     by : str or list of str, optional
-        Columns to group by beside the windows.
+        Columns to group by in addition to the windows.
     closed, label : {"right", "left"} or None
-        The side of a window that belongs to it, and the side that names it. None is the default
-        of pandas for the frequency.
+        The closed side of a window, and the edge that is its label. None is the pandas default
+        for the frequency.
     split_out : int
-        Number of partitions of the result; more than one only with ``by``, for more groups than
-        one partition should hold. Groups are then in order within each partition only.
+        Number of partitions of the result; more than one requires ``by``, for too many groups for
+        one partition. Groups are then sorted within each partition only.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy. The index is the windows' labels; with ``by``, the keys and the labels.
+        Lazy. The index has the labels of the windows; with ``by``, the keys and the labels.
 
     Raises
     ------
     RequestError
-        With all that is wrong: columns, types, functions, frequency.
+        With every invalid argument: columns, types, functions, frequency.
 
     Notes
     -----
-    Each task reads only the columns it needs and keeps one row per window. ``nunique`` keeps the
-    distinct values of a window, ``median`` all of them; these are exchanged by window, those of
-    ``nunique`` only for windows that the files' statistics do not place in one partition.
+    Each task reads only the needed columns and returns one row per window, with the distinct values
+    for ``nunique`` and all values for ``median``. These values are exchanged between workers; those
+    of ``nunique`` only for windows that may have rows in several partitions by the statistics of
+    the files.
 
     Examples
     --------
@@ -95,19 +94,19 @@ def window_agg(
     2026-01-01 10:00:00     1      3
     2026-01-01 11:00:00     1      3
     """
-    df, time = time_column(collection(df), time)
+    df, time = ensure_time_column(as_collection(df), time)
     like = df._meta
-    keys = names_of(by)
+    keys = list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, time=[time], by=keys)
-        faults += keys_fault(like, "by", keys)
-        faults += split_fault(split_out, keys)
-        with faults.of():
-            cells = windows(like, time, every, closed, label)
-        with faults.of():
-            # pandas sorts by time for windows alone; with keys beside them rows keep their order.
-            in_cells = None if not faults and cells.exact else ROW
-            aggregation = understand(like, agg, order=in_cells if keys else time)
+        faults += find_column_faults(like, time=[time], by=keys)
+        faults += find_key_faults(like, "by", keys)
+        faults += find_window_split_faults(split_out, keys)
+        with faults.collect():
+            time_windows = parse_windows(like, time, every, closed, label)
+        with faults.collect():
+            # pandas sorts by time without keys; with keys the rows keep their order.
+            order_column = None if not faults and time_windows.exact else ROW_NUMBER
+            aggregation = parse_agg(like, agg, order=order_column if keys else time)
     used = list(dict.fromkeys([time, *keys, *aggregation.columns]))
-    grouping = Grouping.of(like[used].iloc[:0], tuple(keys), cells, aggregation)
-    return grouped(df, grouping, split_out, "window-agg")
+    grouping = Grouping.from_columns(like[used].iloc[:0], tuple(keys), time_windows, aggregation)
+    return aggregate_groups(df, grouping, split_out, "window-agg")

@@ -1,4 +1,4 @@
-"""One-hot counts over windows of time."""
+"""`hyperplane.dataframe.window_counts`: counts of values per time window."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ import polars as pl
 from dask.delayed import Delayed
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    count_fault,
+    find_column_faults,
+    find_count_faults,
+    find_key_faults,
     has_column,
-    keys_fault,
-    names_of,
+    list_names,
 )
-from hyperplane.collections.frames.cells import CELL, Side, Windows, windows
 from hyperplane.collections.frames.column_names import (
     escape,
     escape_all,
@@ -31,50 +30,56 @@ from hyperplane.collections.frames.column_names import (
     unescape,
     unescape_columns,
 )
-from hyperplane.collections.frames.count_targets import CountTarget, Values, count_targets
-from hyperplane.collections.frames.finish import (
-    empty_index,
-    group_rows,
-    lazy,
-    placed,
-    with_index,
-    without_freq,
+from hyperplane.collections.frames.count_targets import CountTarget, Values, make_count_targets
+from hyperplane.collections.frames.finalize import (
+    assign_windows,
+    build_collection,
+    build_empty_index,
+    drop_freq,
+    select_result_rows,
+    set_result_index,
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
-from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
-from hyperplane.collections.frames.source import Frame, collection, opened, source
-from hyperplane.collections.frames.task_errors import on_piece
-from hyperplane.collections.frames.time_column import time_column
+from hyperplane.collections.frames.object_columns import has_integers_and_floats
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.time_bins import BIN, Side, TimeWindows, parse_windows
+from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 
-#: Numbers of these kinds may be equal, and are named differently.
-_NUMBERS: dict[str, Callable[[pl.DataType], bool]] = {
-    "whole numbers": lambda kind: kind.is_integer(),
-    "fractions": lambda kind: kind.is_float(),
-    "truth values": lambda kind: kind == pl.Boolean,
+#: Kinds of numbers whose equal values would have different column names: x_1, x_1.0, x_True.
+_NUMBER_KINDS: dict[str, Callable[[pl.DataType], bool]] = {
+    "integers": lambda kind: kind.is_integer(),
+    "floats": lambda kind: kind.is_float(),
+    "booleans": lambda kind: kind == pl.Boolean,
 }
-#: Why objects of several of them are refused.
+#: Why a column of objects with several of these kinds is refused.
 _TWO_NAMES = (
-    "; equal ones, as 1 and 1.0, are one value but would name two columns; make them one type, as "
-    "with astype('float64')"
+    "; equal values such as 1 and 1.0 would be two columns; convert the column to one type, for "
+    "example with astype('float64')"
 )
 
 
 @dataclass(frozen=True)
-class Counting:
-    """What is counted: the rows of each window, key and value of each target."""
+class WindowCountSpec:
+    """Windows, keys and targets of a call; column names are escaped."""
 
     like: pd.DataFrame
     by: tuple[str, ...]
-    windows: Windows
+    windows: TimeWindows
     targets: tuple[CountTarget, ...]
 
     @property
     def keys(self) -> list[str]:
         """Key columns of the partial tables."""
-        return [*self.by, CELL]
+        return [*self.by, BIN]
 
 
 @check_call
@@ -91,48 +96,48 @@ def window_counts(
     top: int | None = None,
     max_values: int = 1000,
 ) -> dd.DataFrame | Delayed:
-    """Count the values of columns in each window of time: what ``get_dummies`` is used for.
+    """Count the values of columns in each time window, with one result column per value.
 
     The result is that of ``pd.get_dummies(df, columns=target)`` followed by
-    ``groupby(pd.Grouper(...)).sum()``, without ever making the table of zeros and ones.
+    ``groupby(pd.Grouper(...)).sum()``, without creating the table of zeros and ones.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows, in any order of time. URLs are read with :func:`read`.
     time : str or None
-        Column of times, or the name of the index. None is the index, whose windows are then
+        Column of times, or the name of the index. None is the index; the index of the result is
         called ``time`` if it has no name.
     every : str
         Width of a window as a frequency of pandas, such as ``"1h"``.
     target : str or list of str
-        Columns whose values are counted. Missing values get no column.
+        Columns whose values are counted. Missing values are not counted.
     by : str or list of str, optional
-        Columns to group by beside the windows.
+        Columns to group by in addition to the windows.
     closed, label : {"right", "left"} or None
-        As in :func:`window_agg`: right by default, also for ``"MS"``; None for pandas' default.
+        As in :func:`window_agg`: right by default, also for ``"MS"``; None for the pandas default.
     categories : list, or mapping of target to list, optional
-        The values that get a column, in this order; others are not counted.
+        The values that get a column, in this order; other values are not counted.
     top : int, optional
-        Only the most frequent values of each target get a column; of equally frequent ones, the
-        smaller value.
+        Number of most frequent values of each target that get a column; among equally frequent
+        values the smaller one is chosen.
     max_values : int
-        More different values than this of one target are an error, unless ``top`` is given.
+        Maximum number of different values of a target, unless ``top`` is given.
 
     Returns
     -------
     dask.dataframe.DataFrame or dask.delayed.Delayed
-        Lazy, with columns ``<target>_<value>`` and whole numbers. A Dask dataframe knows its
-        columns before it runs: where ``categories`` or the column's type does not say them, the
-        result is a Delayed, and ``compute()`` gives the pandas frame.
+        Lazy, with integer columns ``<target>_<value>``. If ``categories`` is given or the targets
+        are of a category type, the columns are known and the result is a Dask dataframe. Otherwise
+        it is a Delayed, whose ``compute()`` returns the pandas frame.
 
     Raises
     ------
     RequestError
-        With all that is wrong with the arguments.
+        With every invalid argument.
     DataError
         When it is computed, if a target has more than ``max_values`` different values, a value
-        that is no category of its declared type, or objects of several kinds of numbers.
+        that is not one of its declared categories, or objects of several kinds of numbers.
 
     Examples
     --------
@@ -146,117 +151,121 @@ def window_counts(
     2026-01-01 10:00:00         1          1
     2026-01-01 11:00:00         0          1
     """
-    df, time = time_column(collection(df), time)
+    df, time = ensure_time_column(as_collection(df), time)
     like = df._meta
-    targets, keys = names_of(target), names_of(by)
+    targets, keys = list_names(target), list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, time=[time], target=targets, by=keys)
-        faults += keys_fault(like, "by", keys) + keys_fault(like, "target", targets)
+        faults += find_column_faults(like, time=[time], target=targets, by=keys)
+        faults += find_key_faults(like, "by", keys) + find_key_faults(like, "target", targets)
         texts = [name for name in keys if isinstance(name, str)]
         both = [name for name in targets if has_column(like, name) and name in texts]
         faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
         if not targets:
             faults.append(Fault("target", repr(target), "at least one column"))
-        faults += count_fault("max_values", max_values)
-        faults += count_fault("top", top) if top is not None else []
+        faults += find_count_faults("max_values", max_values)
+        faults += find_count_faults("top", top) if top is not None else []
         texts = [name for name in targets if isinstance(name, str)]
-        counted, wrong = count_targets(like, texts, categories, top, max_values)
-        faults += wrong
-        with faults.of():
-            cells = windows(like, time, every, closed, label)
+        count_targets, target_faults = make_count_targets(like, texts, categories, top, max_values)
+        faults += target_faults
+        with faults.collect():
+            time_windows = parse_windows(like, time, every, closed, label)
     used = list(dict.fromkeys([time, *keys, *targets]))
-    read = source(df, used)
-    counting = Counting(
+    source = select_source(df, used)
+    spec = WindowCountSpec(
         escape_columns(like[used].iloc[:0]),
         tuple(escape_all(keys)),
-        replace(cells, time=escape(cells.time)),
-        tuple(counted),
+        replace(time_windows, time=escape(time_windows.time)),
+        tuple(count_targets),
     )
-    token = tokenize(read.token, counting)
-    tables = plan.tasks(
+    token = tokenize(source.token, spec)
+    tables = task_graph.make_tasks(
         "window-counts-partial",
         token,
-        partial_counts,
-        [[piece, number, read.where, counting] for number, piece in enumerate(read.pieces)],
+        count_partition,
+        [
+            [partition, number, source.where, spec]
+            for number, partition in enumerate(source.partitions)
+        ],
     )
-    merge = partial(_merged, keys=counting.keys, targets=counting.targets)
-    merged = plan.tree("window-counts-merge", token, merge, tables)
-    [result] = plan.tasks("window-counts", token, pivoted, [[merged, counting]])
-    if any(each.known is None for each in counted):
+    merge = partial(_merge_tables, keys=spec.keys, targets=spec.targets)
+    merged = task_graph.reduce_tree("window-counts-merge", token, merge, tables)
+    [result] = task_graph.make_tasks("window-counts", token, pivot_windows, [[merged, spec]])
+    if any(each.known is None for each in count_targets):
         return result
-    return lazy([result], _nothing(counting), "window-counts")
+    return build_collection([result], _build_empty_result(spec), "window-counts")
 
 
-@on_piece
-def partial_counts(
-    piece: Any, number: int, where: pl.Expr | None, counting: Counting
+@name_partition_in_errors
+def count_partition(
+    partition: Any, number: int, where: pl.Expr | None, spec: WindowCountSpec
 ) -> list[pl.DataFrame]:
-    """The counts of a task's rows, one table for each target."""
-    rows = opened(piece, counting.like, where, exact=[counting.windows.time])
-    rows = kernel.cells(rows, counting.windows)
-    if isinstance(piece, pd.DataFrame):
-        for target in counting.targets:
-            values = piece[unescape(target.name)]
+    """Count the values in a partition, one table for each target."""
+    rows = open_partition(partition, spec.like, where, exact=[spec.windows.time])
+    rows = kernel.add_bins(rows, spec.windows)
+    if isinstance(partition, pd.DataFrame):
+        for target in spec.targets:
+            values = partition[unescape(target.name)]
             is_object = target.known is None and values.dtype == np.dtype(object)
-            if is_object and holds_whole_numbers_and_fractions(values):
-                what = "holds objects of whole numbers and fractions"
+            if is_object and has_integers_and_floats(values):
+                what = "holds objects of integers and floats"
                 raise DataError(unescape(target.name), what + _TWO_NAMES)
-    tables = kernel.counts(rows, counting.keys, [target.name for target in counting.targets])
-    for table, target in zip(tables, counting.targets, strict=True):
-        target.check(table)  # no need to wait for the rest
+    tables = kernel.count_values(rows, spec.keys, [target.name for target in spec.targets])
+    for table, target in zip(tables, spec.targets, strict=True):
+        target.check(table)  # fails early, before the counts are merged
     return tables
 
 
-def pivoted(tables: list[list[pl.DataFrame]], counting: Counting) -> pd.DataFrame:
-    """Put cells into windows and values into columns."""
-    merged = _merged(tables, counting.keys, counting.targets)
-    numbers, labels = placed(merged[0], counting.windows, counting.like)
-    merged = [table.join(numbers, on=CELL, how="left") for table in merged]
-    # The rows that have no value have their window, too, so any target's table has all keys.
-    rows = group_rows(merged[0], counting.by, labels)
+def pivot_windows(tables: list[list[pl.DataFrame]], spec: WindowCountSpec) -> pd.DataFrame:
+    """Assign bins to windows and values to columns, and convert the counts to pandas."""
+    merged = _merge_tables(tables, spec.keys, spec.targets)
+    numbers, labels = assign_windows(merged[0], spec.windows, spec.like)
+    merged = [table.join(numbers, on=BIN, how="left") for table in merged]
+    # Tables also count missing values, so the table of any target has all keys.
+    rows = select_result_rows(merged[0], spec.by, labels)
     names: list[str] = []
     blocks: list[Any] = []
     types: list[str] = []
-    for table, target in zip(merged, counting.targets, strict=True):
-        values = target.values(table, counting.keys)
-        names += target.names(values)
-        types += [target.counts_dtype()] * len(values)
-        blocks.append(kernel.pivoted(table, rows, target.name, values))
-    made = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
-    made.columns = pd.Index(names, dtype="str")  # where there is none, too
-    return unescape_columns(with_index(made, rows, without_freq(labels), counting))
+    for table, target in zip(merged, spec.targets, strict=True):
+        values = target.select_values(table, spec.keys)
+        names += target.column_names(values)
+        types += [target.count_dtype()] * len(values)
+        blocks.append(kernel.pivot_counts(table, rows, target.name, values))
+    result = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
+    result.columns = pd.Index(names, dtype="str")  # str even without columns
+    return unescape_columns(set_result_index(result, rows, drop_freq(labels), spec))
 
 
-def _nothing(counting: Counting) -> pd.DataFrame:
-    """The result's columns and types, without rows."""
+def _build_empty_result(spec: WindowCountSpec) -> pd.DataFrame:
+    """Return the empty frame with the columns and types of the result."""
     columns = {
-        f"{unescape(target.name)}_{value}": pd.Series(dtype=target.counts_dtype())
-        for target in counting.targets
+        f"{unescape(target.name)}_{value}": pd.Series(dtype=target.count_dtype())
+        for target in spec.targets
         for value in target.known or ()
     }
-    made = pd.DataFrame(columns)
-    made.columns = made.columns.astype("str")
-    made.index = empty_index(counting)
-    return unescape_columns(made)
+    result = pd.DataFrame(columns)
+    result.columns = result.columns.astype("str")
+    result.index = build_empty_index(spec)
+    return unescape_columns(result)
 
 
-def _merged(
+def _merge_tables(
     tables: list[list[pl.DataFrame]], keys: list[str], targets: Sequence[CountTarget]
 ) -> list[pl.DataFrame]:
+    """Merge the counts of several tasks; raise TypeConflict for several kinds of numbers."""
     merged = []
     for each, target in zip(zip(*tables, strict=True), targets, strict=True):
-        found: dict[str, int] = {}
+        first: dict[str, int] = {}
         for place, table in enumerate(each):
-            for word, holds in _NUMBERS.items():
+            for word, holds in _NUMBER_KINDS.items():
                 if holds(table.schema[target.name]) and table.get_column(target.name).count():
-                    found.setdefault(word, place)
-        if pd.api.types.is_numeric_dtype(target.like.dtype) and "truth values" not in found:
-            found.clear()  # whole numbers and fractions in a column of numbers become fractions
-        if len(found) > 1 and target.known is None:
-            # Truth values are one of the two, if there are any: numbers alone may go together.
-            two = sorted(found, key=lambda word: (word != "truth values", found[word]))[:2]
-            one, other = sorted(two, key=found.__getitem__)
+                    first.setdefault(word, place)
+        if pd.api.types.is_numeric_dtype(target.like.dtype) and "booleans" not in first:
+            first.clear()  # integers and floats of a numeric column are counted as floats
+        if len(first) > 1 and target.known is None:
+            # Report booleans first: integers and floats alone may be allowed.
+            two = sorted(first, key=lambda kind: (kind != "booleans", first[kind]))[:2]
+            one, other = sorted(two, key=first.__getitem__)
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
-            raise TypeConflict(unescape(target.name), texts, (found[one], found[other]))
-        merged.append(kernel.add_counts(list(each), keys, target.name))
+            raise TypeConflict(unescape(target.name), texts, (first[one], first[other]))
+        merged.append(kernel.merge_counts(list(each), keys, target.name))
     return merged

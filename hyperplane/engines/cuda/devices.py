@@ -32,7 +32,7 @@ class Gpus(NamedTuple):
         What ``CUDA_VISIBLE_DEVICES`` says; None when it is not set.
     """
 
-    here: int
+    installed: int
     visible: tuple[str, ...]
     limit: str | None
 
@@ -45,20 +45,20 @@ def gpus(root: Path = ROOT) -> Gpus:
     root : Path
         Where ``/proc`` is; other than ``/`` in tests.
     """
-    here = _installed(root)
+    installed = _installed(root)
     limit = os.environ.get(VARIABLE)
-    everything = tuple(str(number) for number in range(here))
-    return Gpus(here, everything if limit is None else _named(limit, here), limit)
+    everything = tuple(str(number) for number in range(installed))
+    return Gpus(installed, everything if limit is None else _named(limit, installed), limit)
 
 
-def _named(limit: str, here: int) -> tuple[str, ...]:
+def _named(limit: str, installed: int) -> tuple[str, ...]:
     """The GPUs that ``CUDA_VISIBLE_DEVICES`` names; CUDA reads up to the first bad name."""
     found: list[str] = []
-    if not here:
+    if not installed:
         return ()
     for text in limit.split(","):
         name = text.strip()
-        is_number = name.isascii() and name.isdecimal() and int(name) < here
+        is_number = name.isascii() and name.isdecimal() and int(name) < installed
         if not (is_number or name.startswith(("GPU-", "MIG-"))) or name in found:
             break
         found.append(name)
@@ -101,7 +101,7 @@ def _by_nvidia_smi() -> int:
     if program is None:
         return 0
     try:
-        told = subprocess.run(  # noqa: S603 - no shell, and nothing in it is from outside
+        listed = subprocess.run(  # noqa: S603 - no shell, and nothing in it is from outside
             [program, "--list-gpus"],
             capture_output=True,
             text=True,
@@ -110,7 +110,7 @@ def _by_nvidia_smi() -> int:
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    lines = told.stdout.splitlines() if told.returncode == 0 else []
+    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
     return sum(line.startswith("GPU ") for line in lines)
 
 

@@ -7,12 +7,12 @@ import sys
 from dataclasses import replace
 from typing import ClassVar, cast
 
-from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.base import Availability, Feature, StartedCluster
 from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.engines.cuda.devices import VARIABLE, Gpus
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import CudaSettings, EngineSettings
@@ -44,7 +44,7 @@ class CudaEngine:
             return Availability(False, f"it needs dask-cuda: {INSTALL}")
         return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} here")
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Not bound by cores: threads of GPU workers mostly wait for the GPU."""
         del settings
         return None
@@ -94,14 +94,14 @@ class CudaEngine:
             f"starting the scheduler in this process and {workers}, each on a GPU of this machine"
         )
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start scheduler and workers; return when every worker is there."""
         from hyperplane.engines.cuda.start import start
 
         visible = cuda_devices.gpus().visible
         return start(plan, self.layout(plan.worker)[0], visible)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that a process of this user runs on this machine."""
         del settings
         from hyperplane.engines.attach import attach
@@ -114,8 +114,8 @@ def _is_there(module: str) -> bool:
 
 
 def _none_visible(found: Gpus) -> str:
-    if found.here:
-        hidden = plural(found.here, "NVIDIA GPU")
+    if found.installed:
+        hidden = plural(found.installed, "NVIDIA GPU")
         return f"{VARIABLE}={found.limit!r} hides the {hidden} of this machine from this process"
     return (
         "no NVIDIA GPU is visible here: neither nvidia-smi nor the driver knows one. In a "

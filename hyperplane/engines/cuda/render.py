@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, cast
 
-from hyperplane.engines.dask_settings import unless_chosen
-from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
+from hyperplane.engines.dask_settings import drop_overridden
+from hyperplane.engines.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec
@@ -62,9 +62,9 @@ def render(plan: ClusterPlan, worker: WorkerSpec) -> str:
         machines=plural(plan.nodes, "machine"),
         layout=worker,
         exports="\n".join(_exports(plan, settings)),
-        scheduler=_lines(_of_scheduler(plan, settings)),
+        scheduler=_lines(_scheduler_options(plan, settings)),
         gpus=",".join(str(number) for number in range(worker.nprocs)),
-        worker=_lines(_of_worker(plan, worker, settings)),
+        worker=_lines(_worker_options(plan, worker, settings)),
     )
 
 
@@ -75,7 +75,7 @@ def _exports(plan: ClusterPlan, settings: CudaSettings) -> list[str]:
         "distributed.comm.require-encryption": True,
     }
     # Any: it reads the two patiences only, which these settings have as well.
-    dask_settings = {**server_settings(plan, cast(Any, settings)), **unless_chosen(ours)}
+    dask_settings = {**server_settings(plan, cast(Any, settings)), **drop_overridden(ours)}
     # dask-cuda says so to the workers only; what they send moves between CPU and GPU as well.
     spill = {"CUDF_SPILL": "on"} if settings.enable_cudf_spill else {}
     variables = {**as_variables(dask_settings), **worker_variables(plan), **spill}
@@ -90,7 +90,7 @@ def _lines(options: Mapping[str, str | None]) -> str:
     )
 
 
-def _of_scheduler(plan: ClusterPlan, settings: CudaSettings) -> dict[str, str | None]:
+def _scheduler_options(plan: ClusterPlan, settings: CudaSettings) -> dict[str, str | None]:
     found: dict[str, str | None] = {
         "protocol": "tls",
         "port": "8786",
@@ -102,7 +102,7 @@ def _of_scheduler(plan: ClusterPlan, settings: CudaSettings) -> dict[str, str | 
     return found
 
 
-def _of_worker(
+def _worker_options(
     plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings
 ) -> dict[str, str | None]:
     limit = settings.device_memory_limit

@@ -12,18 +12,18 @@ import dask.config
 from distributed import Client
 
 from hyperplane.engines import records
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 from hyperplane.engines.cuda.devices import VARIABLE
 from hyperplane.engines.dask_settings import (
-    as_the_user_has_it,
-    lend,
-    unless_chosen,
-    variables_unless_chosen,
+    apply_client_settings,
+    drop_overridden,
+    drop_overridden_variables,
+    user_settings,
 )
-from hyperplane.engines.guarded import cluster_settings, scheduler_settings
-from hyperplane.engines.here import LOOPBACK, log_tail, worker_preloads
-from hyperplane.engines.starting import give_up, record_of
-from hyperplane.engines.worker_memory import fitting
+from hyperplane.engines.guarded_cluster import cluster_settings, scheduler_settings
+from hyperplane.engines.launch import new_record, release_cluster
+from hyperplane.engines.local_process import LOOPBACK, log_tail, worker_preloads
+from hyperplane.engines.worker_memory import select_variables
 from hyperplane.errors import EngineError, Fault, StartFailed, StartTimeout, check
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import CudaSettings
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from hyperplane.engines.cuda.cluster import GuardedCudaCluster
 
 #: dask-cuda sets it in the configuration of this process, whatever the protocol.
-_OF_UCX = "distributed-ucxx"
+_UCX_SETTING = "distributed-ucxx"
 
 
-def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Started:
+def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> StartedCluster:
     """Start scheduler and one worker process on each GPU; return when every one is there.
 
     Parameters
@@ -64,26 +64,26 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
         check([Fault("num_workers x ngpus", str(processes), allowed, "ask for fewer")])
     settings = cast(CudaSettings, plan.settings)
     began = time.monotonic()
-    record = _reserved(plan, worker, settings)
+    record = _reserve_record(plan, worker, settings)
     with log_tail() as tail:
         try:
             cluster = _cluster(plan, worker, settings, visible, record.scratch)
         except BaseException as error:
-            give_up(plan.name, record.scratch)
+            release_cluster(plan.name, record.scratch)
             if not isinstance(error, Exception):
                 raise
-            raise _failure(error, plan, processes, began, "\n".join(tail)) from error
+            raise _start_error(error, plan, processes, began, "\n".join(tail)) from error
     try:
-        lend(plan.name, record.client)
+        apply_client_settings(plan.name, record.client)
         client = Client(cluster, direct_to_workers=record.direct_to_workers or None)
-        cluster.used_by(client)
+        cluster.remember_client(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
         records.write(replace(record, **addresses))
         cluster.begin_idle_timeout()
     except BaseException:
         cluster.close()
         raise
-    return Started(client, cluster)
+    return StartedCluster(client, cluster)
 
 
 def _cluster(
@@ -95,15 +95,17 @@ def _cluster(
 ) -> GuardedCudaCluster:
     from hyperplane.engines.cuda.cluster import CudaNanny, GuardedCudaCluster
 
-    with as_the_user_has_it():
-        arguments = arguments_of(plan, worker, settings, visible, scratch)
-    with dask.config.set({_OF_UCX: dask.config.get(_OF_UCX, default=None)}):
+    with user_settings():
+        arguments = cluster_arguments(plan, worker, settings, visible, scratch)
+    with dask.config.set({_UCX_SETTING: dask.config.get(_UCX_SETTING, default=None)}):
         return GuardedCudaCluster(worker_class=CudaNanny, **arguments)
 
 
-def _reserved(plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings) -> records.Record:
+def _reserve_record(
+    plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings
+) -> records.ClusterRecord:
     """The record of the cluster that is about to start, with its scratch folder."""
-    record = record_of(
+    record = new_record(
         plan,
         workers=plan.nodes * worker.nprocs,
         threads=plan.nodes * worker.total_threads,
@@ -112,7 +114,7 @@ def _reserved(plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings) -> 
         direct_to_workers=plan.tuning.direct_to_workers,
     )
     try:
-        with as_the_user_has_it():
+        with user_settings():
             spill_to = settings.local_directory or dask.config.get("temporary-directory", None)
         return records.reserve(record, spill_to)
     except OSError as error:
@@ -124,7 +126,7 @@ def client_settings(plan: ClusterPlan, settings: CudaSettings) -> dict[str, Any]
     return {**plan.tuning.client, "dataframe.backend": settings.dataframe_backend}
 
 
-def arguments_of(
+def cluster_arguments(
     plan: ClusterPlan,
     worker: WorkerSpec,
     settings: CudaSettings,
@@ -134,9 +136,9 @@ def arguments_of(
     """The plan in the terms of LocalCUDACluster and of the guards around it."""
     processes = plan.nodes * worker.nprocs
     tuning = plan.tuning
-    environ = fitting(tuning.environ, variables_unless_chosen(tuning.environ))
+    environ = select_variables(tuning.environ, drop_overridden_variables(tuning.environ))
     return {
-        **_of_dask_cuda(settings),
+        **_dask_cuda_options(settings),
         VARIABLE: list(visible),  # all of them, so that cluster.scale can take more
         "n_workers": processes,
         "threads_per_worker": worker.nthreads,
@@ -155,18 +157,18 @@ def arguments_of(
         },
         "scheduler_config": scheduler_settings(plan, settings),
         "cluster_config": cluster_settings(settings),
-        "release": partial(give_up, plan.name, scratch),
+        "release": partial(release_cluster, plan.name, scratch),
         "idle_timeout": plan.idle_timeout,
         "import_meanwhile": (),
         "guard": {
-            **unless_chosen({**tuning.server, **client_settings(plan, settings)}),
+            **drop_overridden({**tuning.server, **client_settings(plan, settings)}),
             **plan.memory.as_config(),
         },
         "environ": environ,
     }
 
 
-def _of_dask_cuda(settings: CudaSettings) -> dict[str, Any]:
+def _dask_cuda_options(settings: CudaSettings) -> dict[str, Any]:
     """What only dask-cuda has, under its own names."""
     return {
         "rmm_pool_size": settings.pool,
@@ -177,7 +179,7 @@ def _of_dask_cuda(settings: CudaSettings) -> dict[str, Any]:
     }
 
 
-def _failure(
+def _start_error(
     error: Exception, plan: ClusterPlan, processes: int, began: float, tail: str
 ) -> EngineError:
     causes: list[BaseException] = [error]

@@ -27,14 +27,14 @@ from hyperplane.errors import EngineError
 #: Seconds that closing this side may take.
 CLOSE_WITHIN = 20.0
 #: Seconds between looks at whether the gateway has ended the cluster.
-LOOK_EVERY = 2.0
+POLL_INTERVAL = 2.0
 #: Seconds for one more try to connect where a first has failed, and for any try at least.
-TRY_AGAIN, LEAST = 5.0, 0.5
+RETRY_CONNECT, MIN_CONNECT = 5.0, 0.5
 
 logger = logging.getLogger(__name__)
 
 
-class Status(str):
+class GatewayStatus(str):
     """A state as dask-gateway has it, a text, that answers ``.name`` as Dask's own states do."""
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class Status(str):
 
 
 @contextmanager
-def _end_is_no_news() -> Iterator[None]:
+def _without_reconnect_messages() -> Iterator[None]:
     """Leave out what Dask logs of a client that is closed as it tries to come back."""
 
     def is_news(record: logging.LogRecord) -> bool:
@@ -61,28 +61,28 @@ def _end_is_no_news() -> Iterator[None]:
         of_clients.removeFilter(is_news)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing."""
 
 
-def _patience(within: float) -> float:
+def _connect_timeout(within: float) -> float:
     """Seconds for a connection: as Dask's setting has it, or less where less is left."""
     usual: float = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
-    return max(LEAST, min(usual, within))
+    return max(MIN_CONNECT, min(usual, within))
 
 
 class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     """A cluster of a gateway: made by :meth:`of`, and else as dask-gateway's."""
 
-    _status: Status
+    _status: GatewayStatus
     _watcher: asyncio.Future[None] | None = None
     _ended = False
-    _within = math.inf
-    _release: Callable[[], None] = staticmethod(_nothing)
+    _connect_within = math.inf
+    _release: Callable[[], None] = staticmethod(_do_nothing)
     #: Called when this object has had the cluster ended.
-    on_end: Callable[[], None] = staticmethod(_nothing)
+    on_end: Callable[[], None] = staticmethod(_do_nothing)
     #: The name under which settings are lent to this handle, if it is not the owner.
-    lent_to: str = ""
+    settings_key: str = ""
 
     @classmethod
     def of(
@@ -109,7 +109,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
             Seconds that connecting may take; never more than Dask's own setting says.
         """
         cluster: WatchedGatewayCluster = object.__new__(cls)
-        cluster._within = _patience(within)
+        cluster._connect_within = _connect_timeout(within)
         cluster._init_internal(
             name=name,
             shutdown_on_close=owner,
@@ -127,9 +127,9 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     async def _init_internals(self) -> None:
         # dask-gateway's own says nothing of what fails here, and so neither does this.
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(super()._init_internals(), self._within)
+            await asyncio.wait_for(super()._init_internals(), self._connect_within)
 
-    def patience(self, within: float = math.inf) -> float:
+    def connect_timeout(self, within: float = math.inf) -> float:
         """Seconds that a client gets to connect: few where this object could not, and said nothing.
 
         Parameters
@@ -137,7 +137,9 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         within : float
             Seconds that are left.
         """
-        return _patience(within if self._watch_worker_status_task else min(within, TRY_AGAIN))
+        return _connect_timeout(
+            within if self._watch_worker_status_task else min(within, RETRY_CONNECT)
+        )
 
     @property
     def gateway(self) -> server.SafeGateway:
@@ -150,26 +152,26 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         self._gateway: server.SafeGateway = made
 
     @property
-    def status(self) -> Status:
+    def status(self) -> GatewayStatus:
         """``created``, ``starting``, ``running``, ``closing`` or ``closed``."""
         return self._status
 
     @status.setter
     def status(self, value: str) -> None:
-        self._status = Status(value)
+        self._status = GatewayStatus(value)
 
-    def used_by(self, client: Client) -> None:
+    def remember_client(self, client: Client) -> None:
         """Close this client before the cluster, so that it does not try to come back."""
         self._clients.add(client)
 
     def scale(self, n: int, **kwargs: Any) -> Any:
         """Ask the gateway for so many worker processes."""
-        with server.in_plain_words(self.gateway, EngineError):
+        with server.translate_errors(self.gateway, EngineError):
             return super().scale(n, **kwargs)
 
     def adapt(self, *args: Any, **kwargs: Any) -> Any:
         """Have the gateway choose the number of worker processes by the load, within limits."""
-        with server.in_plain_words(self.gateway, EngineError):
+        with server.translate_errors(self.gateway, EngineError):
             return super().adapt(*args, **kwargs)
 
     def get_logs(self, cluster: bool = True, scheduler: bool = True, workers: bool = True) -> Logs:
@@ -181,7 +183,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
             As for Dask's clusters; the gateway's own log is on its server.
         """
         del cluster
-        with server.in_plain_words(self.gateway, EngineError):
+        with server.translate_errors(self.gateway, EngineError):
             found: Logs = self.gateway.sync(self._logs, scheduler, workers)
         return found
 
@@ -204,7 +206,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
             False leaves the cluster as it is and closes this side only.
         """
         end = shutdown is not False
-        if server.in_loop_of(self.gateway):
+        if server.is_loop_thread(self.gateway):
             stopping: Awaitable[None] = self._stop_internal(end)
             return stopping
         if self.status == "closed":
@@ -215,7 +217,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     async def _stop_internal(self, shutdown: bool | None = None) -> None:
         end = self.shutdown_on_close if shutdown is None else shutdown
         try:
-            with _end_is_no_news():
+            with _without_reconnect_messages():
                 await asyncio.wait_for(super()._stop_internal(shutdown=False), CLOSE_WITHIN)
         except TimeoutError:
             logger.warning("a client of cluster %s did not close in time", self.name)
@@ -230,7 +232,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
                 logger.warning(
                     "cluster %s could not be ended: %s. Its idle timeout will, if it still runs",
                     self.name,
-                    server.said(error, self.gateway),
+                    server.explain_error(error, self.gateway),
                 )
             await self.gateway._cleanup()
         self._release()
@@ -246,7 +248,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
                 cluster._watcher = asyncio.ensure_future(cluster._stop_internal(shutdown=False))
                 return
             del cluster
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_INTERVAL)
 
     async def _has_ended(self) -> bool:
         """Whether the gateway no longer runs the cluster; not while it does not answer."""

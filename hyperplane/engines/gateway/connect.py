@@ -10,8 +10,8 @@ from distributed import Client
 from distributed.deploy.cluster import Cluster
 
 from hyperplane.engines import records
-from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import lend, take_back
+from hyperplane.engines.base import StartedCluster
+from hyperplane.engines.dask_settings import apply_client_settings, restore_client_settings
 from hyperplane.engines.gateway import server
 from hyperplane.engines.gateway.cluster import WatchedGatewayCluster
 from hyperplane.errors import EngineError
@@ -20,7 +20,7 @@ from hyperplane.spec.settings import GatewaySettings
 ENGINE = server.ENGINE
 
 
-def connect(name: str, settings: GatewaySettings | None) -> Started:
+def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
     """A client and a cluster object for a cluster that the gateway runs.
 
     Parameters
@@ -37,60 +37,72 @@ def connect(name: str, settings: GatewaySettings | None) -> Started:
         When the gateway runs no such cluster, with those that it does run; or does not answer.
     """
     try:
-        ours = {_own_name(one): one for one in records.read_all() if one.engine == ENGINE}
+        ours = {_gateway_name(item): item for item in records.read_all() if item.engine == ENGINE}
     except OSError as error:
         raise EngineError(ENGINE, f"the list of clusters cannot be read: {error}") from error
-    own = next((own for own, one in ours.items() if name in {own, one.name}), name)
-    record = ours.get(own)
+    gateway_name = next(
+        (gateway_name for gateway_name, item in ours.items() if name in {gateway_name, item.name}),
+        name,
+    )
+    record = ours.get(gateway_name)
     if record is not None:
-        how = {key: value for key, value in record.client.items() if key.startswith("gateway.")}
+        connection = {
+            key: value for key, value in record.client.items() if key.startswith("gateway.")
+        }
     else:
-        how = server.reach(settings) if settings is not None else {}
+        connection = server.connection_settings(settings) if settings is not None else {}
     try:
-        gateway = server.opened(how)
+        gateway = server.open_gateway(connection)
     except EngineError as error:
-        here = ", ".join(one.name for one in ours.values()) or "none"
+        here = ", ".join(item.name for item in ours.values()) or "none"
         raise EngineError(
             ENGINE, f"this machine has started no cluster {name!r}; running: {here}. {error}"
         ) from error
     try:
-        with server.in_plain_words(gateway, EngineError):
-            running = [one.name for one in server.ask(gateway, "clusters", status="running")]
-            if own not in running:
-                names = sorted(ours[one].name if one in ours else one for one in running)
+        with server.translate_errors(gateway, EngineError):
+            running = [item.name for item in server.call(gateway, "clusters", status="running")]
+            if gateway_name not in running:
+                names = sorted(ours[item].name if item in ours else item for item in running)
                 raise EngineError(
                     ENGINE,
                     f"{gateway.address} runs no cluster {name!r} of this user; running: "
                     + (", ".join(names) or "none"),
                 )
-            return _attached(gateway, own, record)
+            return _attach(gateway, gateway_name, record)
     finally:
         gateway.close()  # the cluster has its own
 
 
-def _own_name(record: records.Record) -> str:
+def _gateway_name(record: records.ClusterRecord) -> str:
     """The gateway's name of a cluster, which its scheduler's address ends with."""
     return record.scheduler.rpartition("/")[2]
 
 
-def _attached(gateway: Any, own: str, record: records.Record | None) -> Started:
-    handle = f"{own} {uuid.uuid4()}"  # the owner, and other handles, may be in this process too
+def _attach(
+    gateway: Any, gateway_name: str, record: records.ClusterRecord | None
+) -> StartedCluster:
+    # Unique: the owner and other handles may be in this process too.
+    handle = f"{gateway_name} {uuid.uuid4()}"
     if record is not None:
         settings = record.client.items()
-        lend(handle, {key: value for key, value in settings if not key.startswith("gateway.")})
+        apply_client_settings(
+            handle, {key: value for key, value in settings if not key.startswith("gateway.")}
+        )
     try:
-        cluster = WatchedGatewayCluster.of(gateway, own, partial(take_back, handle), owner=False)
+        cluster = WatchedGatewayCluster.of(
+            gateway, gateway_name, partial(restore_client_settings, handle), owner=False
+        )
     except BaseException:
-        take_back(handle)
+        restore_client_settings(handle)
         raise
     if record is not None:
         # Its owner notices after seconds; until then it would be listed as if it ran.
         cluster.on_end = partial(records.remove, record.name, record.scratch)
     try:
-        client = Client(cast(Cluster, cluster), timeout=cluster.patience())
+        client = Client(cast(Cluster, cluster), timeout=cluster.connect_timeout())
     except BaseException:
         cluster.close(shutdown=False)
         raise
-    cluster.used_by(client)
-    cluster.lent_to = handle
-    return Started(client, cast(Cluster, cluster))
+    cluster.remember_client(client)
+    cluster.settings_key = handle
+    return StartedCluster(client, cast(Cluster, cluster))

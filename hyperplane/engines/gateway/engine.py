@@ -8,10 +8,10 @@ from typing import ClassVar, cast
 import dask.config
 import yaml
 
-from hyperplane.engines.base import Availability, Feature, SchedulerPlace, Started
+from hyperplane.engines.base import Availability, Feature, SchedulerPlace, StartedCluster
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, GatewaySettings
@@ -42,7 +42,7 @@ class GatewayEngine:
         seen = "whether it answers is seen when a cluster starts"
         return Availability(True, f"dask-gateway is installed; {address}; {seen}")
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Not known before the server is asked: it refuses what it does not give."""
         del settings
         return None
@@ -75,17 +75,17 @@ class GatewayEngine:
 
     def render(self, plan: ClusterPlan) -> str:
         """What would be asked of which server, as YAML; no password is in it."""
-        from hyperplane.engines.gateway.options import described
+        from hyperplane.engines.gateway.options import describe
 
-        return yaml.safe_dump(described(plan), sort_keys=False, width=100)
+        return yaml.safe_dump(describe(plan), sort_keys=False, width=100)
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Have the server start the cluster; return when every worker is there."""
         from hyperplane.engines.gateway.start import start
 
         return start(plan)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster of this user, by the plan's name or the gateway's own."""
         from hyperplane.engines.gateway.connect import connect
 
@@ -107,5 +107,6 @@ def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]
             f"say in {_SECTION}.plan_options which is: OPTION: {quantity}",
         )
         for name, (value, quantity) in asked.items()
-        if value is not None and not any(what.startswith(name) for what in settings.told.values())
+        if value is not None
+        and not any(what.startswith(name) for what in settings.options_from_plan.values())
     ]

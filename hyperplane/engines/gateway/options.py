@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import dask.config
 
-from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
+from hyperplane.engines.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.errors import Fault, check
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import GatewaySettings
@@ -23,7 +23,7 @@ def environment(plan: ClusterPlan) -> dict[str, str]:
     return {**as_variables(server_settings(plan, settings)), **worker_variables(plan)}
 
 
-def wanted(plan: ClusterPlan) -> dict[str, Any]:
+def requested_options(plan: ClusterPlan) -> dict[str, Any]:
     """The options that are asked for a plan, by name; the others stay as the server has them.
 
     Parameters
@@ -39,7 +39,7 @@ def wanted(plan: ClusterPlan) -> dict[str, Any]:
     """
     settings = cast(GatewaySettings, plan.settings)
     found = dict(settings.options)
-    for name, quantity in settings.told.items():
+    for name, quantity in settings.options_from_plan.items():
         value = _amount(quantity, plan)
         if quantity == "environment":
             found[name] = {**value, **(settings.options.get(name) or {})}
@@ -80,7 +80,7 @@ def _whole_if_whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def fill(options: Any, plan: ClusterPlan) -> None:
+def fill_options(options: Any, plan: ClusterPlan) -> None:
     """Put what a plan asks into the options that a gateway has for this user.
 
     Parameters
@@ -95,7 +95,7 @@ def fill(options: Any, plan: ClusterPlan) -> None:
     RequestError
         With every option that the server has not, or not with that value.
     """
-    asked = wanted(plan)
+    asked = requested_options(plan)
     # dask-gateway's own configuration may have options too; a plan's win.
     for name, value in (dask.config.get("gateway.cluster.options", default=None) or {}).items():
         if isinstance(value, Mapping) and isinstance(asked.get(name), Mapping):
@@ -105,7 +105,7 @@ def fill(options: Any, plan: ClusterPlan) -> None:
 
 
 def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterator[Fault]:
-    follows = cast(GatewaySettings, plan.settings).told
+    follows = cast(GatewaySettings, plan.settings).options_from_plan
     for name, value in asked.items():
         where = f"option {name} of the gateway"
         if name in follows:
@@ -114,7 +114,7 @@ def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterat
             near = difflib.get_close_matches(name, options, n=1) or ["NAME"]
             yield Fault(
                 where,
-                _shown(value),
+                _show(value),
                 "one of its options: " + (", ".join(options) or "it has none"),
                 f"hyperplane.engines.gateway.plan_options says which option is told what; "
                 f"{name}: null takes this one out"
@@ -124,10 +124,10 @@ def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterat
         try:
             options[name] = value
         except (TypeError, ValueError) as error:
-            yield Fault(where, _shown(value), _bounds(options, name) or str(error))
+            yield Fault(where, _show(value), _describe_bounds(options, name) or str(error))
 
 
-def _bounds(options: Any, name: str) -> str:
+def _describe_bounds(options: Any, name: str) -> str:
     """What the server takes, in words; empty where it does not say."""
     field = getattr(options, "_fields", {}).get(name)
     kind = {"Integer": "a whole number", "Float": "a number", "Mapping": "a mapping"}.get(
@@ -142,21 +142,21 @@ def _bounds(options: Any, name: str) -> str:
     return "one of " + ", ".join(choices) if choices else kind
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     """A value, but not the variables of a mapping: some are secrets."""
     return f"variables {', '.join(value)}" if isinstance(value, Mapping) else repr(value)
 
 
-def described(plan: ClusterPlan) -> dict[str, Any]:
+def describe(plan: ClusterPlan) -> dict[str, Any]:
     """What would be asked, and where, for people; without secrets."""
     settings = cast(GatewaySettings, plan.settings)
     own = "as dask-gateway's own configuration says"
     variables = settings.password_variable
-    asked = wanted(plan)
+    asked = requested_options(plan)
     for name, value in settings.options.items():
         if isinstance(value, Mapping):  # may hold secrets
             asked[name] = {**asked[name], **dict.fromkeys(value, "(hidden)")}
-    told = settings.told
+    quantities = settings.options_from_plan
     idle = plan.idle_timeout
     return {
         "gateway": {
@@ -170,13 +170,13 @@ def described(plan: ClusterPlan) -> dict[str, Any]:
         "options": asked,
         "workers": plan.dask_workers,
         "memory_policy": plan.memory.to_dict(),
-        "memory_policy_by": _by("environment", told),
+        "memory_policy_by": _applied_by("environment", quantities),
         "idle_timeout_s": idle,
-        **({"idle_timeout_by": _by("idle_timeout", told)} if idle else {}),
+        **({"idle_timeout_by": _applied_by("idle_timeout", quantities)} if idle else {}),
     }
 
 
-def _by(quantity: str, told: Mapping[str, str]) -> str:
+def _applied_by(quantity: str, quantities: Mapping[str, str]) -> str:
     """Who sees to a quantity on the cluster."""
-    options = [name for name, what in told.items() if what == quantity]
+    options = [name for name, what in quantities.items() if what == quantity]
     return f"option {options[0]}" if options else "plugins for the scheduler and the nannies"

@@ -129,7 +129,7 @@ def _stop(server: Server, callback: str) -> None:
 
 
 @contextmanager
-def by_value() -> Iterator[None]:
+def pickled_by_value() -> Iterator[None]:
     """Within this block the plugins above are pickled with their code."""
     modules = [sys.modules[name] for name in SENT]
     for module in modules:

@@ -43,7 +43,7 @@ class SafeGateway(Gateway):  # type: ignore[misc]
         """Close the connections."""
         if not self._loop_runner.is_started():
             return
-        if in_loop_of(self):
+        if is_loop_thread(self):
             self._cleaning = asyncio.ensure_future(self._cleanup())
         else:
             super().close()
@@ -53,7 +53,7 @@ class SafeGateway(Gateway):  # type: ignore[misc]
             self.close()
 
 
-def in_loop_of(gateway: Gateway) -> bool:
+def is_loop_thread(gateway: Gateway) -> bool:
     """Whether this is the thread of the event loop that the gateway's client uses."""
     try:
         return asyncio.get_running_loop() is gateway._loop_runner._loop.asyncio_loop
@@ -61,7 +61,7 @@ def in_loop_of(gateway: Gateway) -> bool:
         return False
 
 
-def reach(settings: GatewaySettings) -> dict[str, Any]:
+def connection_settings(settings: GatewaySettings) -> dict[str, Any]:
     """How to get to the server, as dotted settings of dask-gateway; what is not here is its own.
 
     The password is the name of a variable, which dask-gateway fills in.
@@ -75,15 +75,15 @@ def reach(settings: GatewaySettings) -> dict[str, Any]:
     if settings.auth:
         secret = "api_token" if settings.auth == "jupyterhub" else "password"
         variable = settings.password_variable
-        told = {
+        credentials = {
             "username": settings.username,
             secret: None if variable is None else f"{{{variable}}}",
         }
-        found["gateway.auth.kwargs"] = {key: value for key, value in told.items() if value}
+        found["gateway.auth.kwargs"] = {key: value for key, value in credentials.items() if value}
     return {key: value for key, value in found.items() if value is not None}
 
 
-def opened(how: Mapping[str, Any]) -> Gateway:
+def open_gateway(connection: Mapping[str, Any]) -> Gateway:
     """A client of the server; it contacts nothing yet.
 
     Parameters
@@ -97,7 +97,7 @@ def opened(how: Mapping[str, Any]) -> Gateway:
         When a variable is not set or no address is known.
     """
     try:
-        with in_force(how):
+        with in_force(connection):
             return SafeGateway()
     except KeyError as error:
         raise EngineError(
@@ -108,7 +108,7 @@ def opened(how: Mapping[str, Any]) -> Gateway:
         raise EngineError(ENGINE, f"{error}; {advice}") from error
 
 
-def ask(gateway: Gateway, question: str, *arguments: Any, **options: Any) -> Any:
+def call(gateway: Gateway, method: str, *arguments: Any, **options: Any) -> Any:
     """An answer of the server, or an error after :data:`ANSWER_WITHIN` seconds.
 
     Parameters
@@ -119,7 +119,7 @@ def ask(gateway: Gateway, question: str, *arguments: Any, **options: Any) -> Any
         Name of one of its coroutines, without the line before it.
     """
     # Its public methods wait for five minutes.
-    coroutine = getattr(gateway, f"_{question}")
+    coroutine = getattr(gateway, f"_{method}")
 
     async def bounded() -> Any:
         return await asyncio.wait_for(coroutine(*arguments, **options), ANSWER_WITHIN)
@@ -128,21 +128,21 @@ def ask(gateway: Gateway, question: str, *arguments: Any, **options: Any) -> Any
 
 
 @contextmanager
-def in_plain_words(gateway: Gateway, kind: type[EngineError] = StartFailed) -> Iterator[None]:
+def translate_errors(gateway: Gateway, kind: type[EngineError] = StartFailed) -> Iterator[None]:
     """Raise what dask-gateway's client raises in the words of this package."""
     try:
         yield
     except FAILURES as error:
         if isinstance(error, HyperplaneError):
             raise
-        raise kind(ENGINE, said(error, gateway)) from error
+        raise kind(ENGINE, explain_error(error, gateway)) from error
 
 
-def said(error: Exception, gateway: Gateway) -> str:
+def explain_error(error: Exception, gateway: Gateway) -> str:
     """What an exception of dask-gateway's client means, and what to do."""
     where = f"the gateway at {gateway.address}"
     if isinstance(error, aiohttp.ClientResponseError):
-        return _answered(error.status, error.message, where, gateway)
+        return _explain_status(error.status, error.message, where, gateway)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerDisconnectedError):
         reason = getattr(error, "strerror", None) or error
         return f"{where} cannot be reached: {reason}. Look at {_SECTION}.address and the server"
@@ -158,7 +158,7 @@ def said(error: Exception, gateway: Gateway) -> str:
     return f"{where} says: {error}"
 
 
-def _answered(status: int, message: str, where: str, gateway: Gateway) -> str:
+def _explain_status(status: int, message: str, where: str, gateway: Gateway) -> str:
     if status == 401:
         name = getattr(gateway.auth, "username", None)
         who = f"user {name!r}" if name else "this user"

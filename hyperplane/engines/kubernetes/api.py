@@ -25,25 +25,25 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 #: What goes wrong on the way: also answers that are none of the API server's, and a connection
 #: that another request has closed.
-_OUTSIDE = (
+_CONNECTION_ERRORS = (
     *(httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream),
     *(json.JSONDecodeError, RuntimeError),
 )
 
 #: How many use each of kr8s' objects.
-_users: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_reference_counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
-def in_a_pod() -> bool:
+def is_in_pod() -> bool:
     """Whether this process runs in a pod, and so in the network of a Kubernetes."""
     return "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir()
 
 
-class Missing(EngineError):
+class ObjectNotFound(EngineError):
     """There is no such object."""
 
 
-class Api:
+class KubernetesApi:
     """Some requests to one namespace; to be used in one event loop only.
 
     Parameters
@@ -70,7 +70,7 @@ class Api:
         StartFailed
             When there is no configuration, no server or no access.
         """
-        with plain_words("reach the API server", self.namespace):
+        with translate_errors("reach the API server", self.namespace):
             try:
                 self.kr8s = await kr8s.asyncio.api(kubeconfig=kubeconfig, context=context)
             except (ValueError, KeyError, TypeError) as error:
@@ -81,7 +81,7 @@ class Api:
                     "(KUBECONFIG) and the service account of a pod. If 'kubectl get pods' works, "
                     "this does",
                 ) from error
-        _users[self.kr8s] = _users.get(self.kr8s, 0) + 1
+        _reference_counts[self.kr8s] = _reference_counts.get(self.kr8s, 0) + 1
         if not self.namespace:
             self.namespace = self._own_namespace()
 
@@ -90,9 +90,9 @@ class Api:
         shared, self.kr8s = self.kr8s, None
         if shared is None:
             return
-        _users[shared] -= 1
+        _reference_counts[shared] -= 1
         # kr8s has no way to close it; a request after this one opens another.
-        if not _users[shared] and shared._session is not None:
+        if not _reference_counts[shared] and shared._session is not None:
             await shared._session.aclose()
 
     def _own_namespace(self) -> str:
@@ -132,7 +132,7 @@ class Api:
         params: dict[str, Any] = {"container": container}
         params.update({"previous": "true"} if previous else {})
         params.update({"tailLines": lines} if lines else {})
-        with plain_words("get pods/log", self.namespace):
+        with translate_errors("get pods/log", self.namespace):
             async with self.kr8s.call_api(
                 "GET", version="v1", url=f"pods/{pod}/log", namespace=self.namespace, params=params
             ) as answer:
@@ -143,7 +143,7 @@ class Api:
         """What a container has written, from its beginning; and what it writes, if asked for."""
         params = {"container": container, "follow": "true" if follow else "false"}
         where = {"version": "v1", "url": f"pods/{pod}/log", "namespace": self.namespace}
-        with plain_words("get pods/log", self.namespace):
+        with translate_errors("get pods/log", self.namespace):
             async with self.kr8s.call_api("GET", **where, params=params, stream=True) as answer:
                 async for part in answer.aiter_bytes():
                     yield part
@@ -151,7 +151,7 @@ class Api:
     async def _call(
         self, method: str, url: str, version: str, verb: str, **more: Any
     ) -> dict[str, Any]:
-        with plain_words(f"{verb} {url.partition('/')[0]}", self.namespace):
+        with translate_errors(f"{verb} {url.partition('/')[0]}", self.namespace):
             async with self.kr8s.call_api(
                 method, version=version, url=url, namespace=self.namespace, **more
             ) as answer:
@@ -160,7 +160,7 @@ class Api:
 
 
 @contextmanager
-def plain_words(doing: str, namespace: str) -> Iterator[None]:
+def translate_errors(doing: str, namespace: str) -> Iterator[None]:
     """Say what went wrong with a request in words of this package."""
     try:
         yield
@@ -168,11 +168,11 @@ def plain_words(doing: str, namespace: str) -> Iterator[None]:
         raise
     except kr8s.ServerError as error:
         status = error.response.status_code if error.response is not None else 0
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         if status == 404:
-            raise Missing(ENGINE, said) from error
-        raise StartFailed(ENGINE, _refused(status, said, doing, namespace)) from error
-    except _OUTSIDE as error:
+            raise ObjectNotFound(ENGINE, message) from error
+        raise StartFailed(ENGINE, _describe_refusal(status, message, doing, namespace)) from error
+    except _CONNECTION_ERRORS as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise EngineError(
             ENGINE,
@@ -181,17 +181,17 @@ def plain_words(doing: str, namespace: str) -> Iterator[None]:
         ) from error
 
 
-def _refused(status: int, said: str, doing: str, namespace: str) -> str:
+def _describe_refusal(status: int, message: str, doing: str, namespace: str) -> str:
     where = f"in namespace {namespace!r}" if namespace else "of this context"
     if status == 401:
-        return f"the API server does not know you ({doing}): {said}. Log in again as for kubectl"
+        return f"the API server does not know you ({doing}): {message}. Log in again as for kubectl"
     if status == 403:
         return (
-            f"not allowed to {doing} {where}: {said}. What hyperplane needs is in "
+            f"not allowed to {doing} {where}: {message}. What hyperplane needs is in "
             "config/kubernetes/rbac.yaml; ask for it, or name another namespace"
         )
     if status == 409:
-        return f"there is one of that name already {where}: {said}. Use another name"
+        return f"there is one of that name already {where}: {message}. Use another name"
     if status == 422:
-        return f"the API server refuses the manifest ({doing}): {said}"
-    return f"the API server answers {status} ({doing}): {said}"
+        return f"the API server refuses the manifest ({doing}): {message}"
+    return f"the API server answers {status} ({doing}): {message}"

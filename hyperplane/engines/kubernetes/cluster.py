@@ -27,24 +27,24 @@ from distributed.security import Security
 from distributed.utils import Logs
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.dask_settings import restore_client_settings
 from hyperplane.engines.interrupts import InterruptibleStart
-from hyperplane.engines.kubernetes.api import ENGINE, in_a_pod
-from hyperplane.engines.kubernetes.forward import Forwards
+from hyperplane.engines.kubernetes.api import ENGINE, is_in_pod
+from hyperplane.engines.kubernetes.port_forward import PortForwards
 from hyperplane.engines.kubernetes.render import CLIENT
-from hyperplane.engines.kubernetes.resource import Resource
+from hyperplane.engines.kubernetes.resource import DaskClusterResource
 from hyperplane.errors import EngineError, StartTimeout
 
 COMM, DASHBOARD = 8786, 8787
 #: Seconds between looks at the workers.
-LOOK_EVERY = 3.0
+POLL_INTERVAL = 3.0
 #: How long closing waits until the processes have ended.
 PATIENCE = 90.0
 
 logger = logging.getLogger(__name__)
 
 
-def _close_all() -> None:
+def _close_owned_clusters() -> None:
     """End the clusters of this program as it ends."""
     for cluster in list(KubeCluster._instances):
         if isinstance(cluster, HyperplaneKubeCluster) and cluster.shutdown_on_close:
@@ -53,7 +53,7 @@ def _close_all() -> None:
 
 
 # Dask's own way is too late: at that time no name can be looked up and no thread started any more.
-getattr(threading, "_register_atexit", atexit.register)(_close_all)
+getattr(threading, "_register_atexit", atexit.register)(_close_owned_clusters)
 
 
 class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[misc]
@@ -89,16 +89,18 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         dashboard_port: int | None = None,
     ) -> None:
         self._manifest, self._tls, self._deadline = manifest, tls, deadline
-        self.resource = Resource(name, namespace)
-        self._forward = port_forward == "always" or (port_forward == "auto" and not in_a_pod())
+        self.resource = DaskClusterResource(name, namespace)
+        self._uses_port_forward = port_forward == "always" or (
+            port_forward == "auto" and not is_in_pod()
+        )
         self._dashboard_port = dashboard_port
-        self._forwards: Forwards | None = None
+        self._forwards: PortForwards | None = None
         self._dashboard = ""
         self._workers_seen: set[str] = set()
         self._client: weakref.ref[Client] | None = None
         # Of a second handle a name of its own: the owner may be in this process too.
-        self.lent_to = name if manifest else f"{name} {uuid.uuid4()}"
-        self._take_back = weakref.finalize(self, take_back, self.lent_to)
+        self.settings_key = name if manifest else f"{name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
         self.starting = True
         try:
             super().__init__(
@@ -127,19 +129,19 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         if self._manifest is not None:
             await self.resource.create(self._manifest, self._tls)
         else:
-            await self.resource.find()
-        await self.resource.scheduler_ready(self._deadline)
+            await self.resource.load()
+        await self.resource.wait_for_scheduler(self._deadline)
         await self._reach_scheduler()
-        self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
+        self.periodic_callbacks["look"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
         self.periodic_callbacks["look"].start()
         self.status = Status.running
 
     async def _reach_scheduler(self) -> None:
         protocol = "tls" if self.security.require_encryption else "tcp"
         host, ports = f"{self.name}-scheduler.{self.namespace}", {COMM: COMM, DASHBOARD: DASHBOARD}
-        if self._forward:
+        if self._uses_port_forward:
             wanted = {COMM: None, DASHBOARD: self._dashboard_port}
-            self._forwards = Forwards(f"{self.name}-scheduler", self.namespace, wanted)
+            self._forwards = PortForwards(f"{self.name}-scheduler", self.namespace, wanted)
             await self._forwards.open()
             host, ports = "127.0.0.1", self._forwards.local
         self._dashboard = f"http://{host}:{ports[DASHBOARD]}/status"
@@ -149,7 +151,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         )
         while True:
             try:
-                await self._ask()
+                await self._refresh_info()
                 return
             except OSError as error:
                 if time.monotonic() > self._deadline:
@@ -165,20 +167,20 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         return self._dashboard
 
     @property
-    def settings_of_clients(self) -> str:
+    def client_settings_json(self) -> str:
         """What the cluster wants of clients, as JSON."""
         return self.resource.annotations.get(CLIENT, "{}")
 
-    async def _ask(self) -> None:
+    async def _refresh_info(self) -> None:
         self.scheduler_info = SchedulerInfo(await self.scheduler_comm.identity(n_workers=-1))
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Note which workers there are, and whether the cluster is still there."""
         try:
-            await self._ask()
+            await self._refresh_info()
             workers = set(self.scheduler_info["workers"])
             if self._workers_seen - workers:
-                await self.resource.tell_of_memory()
+                await self.resource.warn_out_of_memory()
             self._workers_seen = workers
         except OSError:
             if self.status == Status.running:
@@ -186,11 +188,11 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
                     if await self.resource.is_gone():
                         logger.warning("cluster %s was closed by somebody else", self.name)
                         await self._close_client()
-                        await self._let_go()
+                        await self._detach()
         except EngineError as error:
             logger.debug("look at the pods of %s: %s", self.name, error)
 
-    def used_by(self, client: Client) -> None:
+    def remember_client(self, client: Client) -> None:
         """Remember the client that was returned with this cluster."""
         self._client = weakref.ref(client)
 
@@ -219,18 +221,18 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         if self.shutdown_on_close:
             self.close()
         else:
-            self.let_go()
+            self.detach()
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Close this handle and leave the cluster as it is."""
-        self.sync(self._let_go)
+        self.sync(self._detach)
         self._loop_runner.stop()
 
-    async def _let_go(self) -> None:
-        await self._leave()
+    async def _detach(self) -> None:
+        await self._close_handle()
         await self.resource.api.close()
 
-    async def _leave(self) -> None:
+    async def _close_handle(self) -> None:
         self._take_back()
         await Cluster._close(self)
         if self._forwards is not None:
@@ -256,7 +258,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
     async def _close(self, timeout: float = PATIENCE) -> None:
         if self.status in (Status.closing, Status.closed):
             return
-        await self._leave()
+        await self._close_handle()
         if self.resource.ours:
             await self.resource.delete(timeout)
         await self.resource.api.close()

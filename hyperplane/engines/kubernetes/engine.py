@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 from typing import ClassVar, cast
 
-from hyperplane.engines.base import Availability, Feature, SchedulerPlace, Started
+from hyperplane.engines.base import Availability, Feature, SchedulerPlace, StartedCluster
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault, RequestError
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, KubernetesSettings
@@ -42,7 +42,7 @@ class KubernetesEngine:
             "whether Kubernetes answers is seen when a cluster starts",
         )
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Not known: nodes may come as they are needed."""
         del settings
         return None
@@ -71,13 +71,13 @@ class KubernetesEngine:
 
         return render(plan)
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Create the resource; return when every worker is there."""
         from hyperplane.engines.kubernetes.start import start
 
         return start(plan)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster of the namespace, whoever started it and wherever."""
         from hyperplane.engines.kubernetes.start import connect
 
@@ -85,11 +85,11 @@ class KubernetesEngine:
 
 
 def _faults_of_arguments(request: ClusterRequest) -> list[Fault]:
-    from hyperplane.engines.kubernetes.template import read, selector
+    from hyperplane.engines.kubernetes.template import parse_selector, read_template
 
     found: list[Fault] = []
     try:
-        selector(request.node_selector or {})
+        parse_selector(request.node_selector or {})
     except ValueError as error:
         found.append(Fault("node_selector", repr(request.node_selector), str(error)))
     try:
@@ -98,7 +98,7 @@ def _faults_of_arguments(request: ClusterRequest) -> list[Fault]:
         found.append(Fault("scheduler_cpu", repr(request.scheduler_cpu), str(error)))
     try:
         if request.worker_spec_yaml:
-            read(request.worker_spec_yaml)
+            read_template(request.worker_spec_yaml)
     except RequestError as error:
         found += error.faults
     return found

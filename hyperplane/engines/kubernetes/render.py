@@ -13,7 +13,7 @@ from typing import Any, cast
 import yaml
 
 from hyperplane.engines.kubernetes.pods import container_of, pairs, pod_of, verbatim
-from hyperplane.engines.kubernetes.template import merged, read, selector
+from hyperplane.engines.kubernetes.template import merge_template, parse_selector, read_template
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
@@ -84,9 +84,9 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
     args = ["dask", "scheduler", "--protocol", "tls" if settings.security == "tls" else "tcp"]
     args += ["--port", "8786", "--dashboard-address", ":8787"]
     health = {"httpGet": {"port": "http-dashboard", "path": "/health"}}
-    args += ["--preload", _text_of("hyperplane.engines.kubernetes", "idle.py")]
-    if _keeps_own_time_to_live(plan, settings):
-        args += ["--preload", _text_of("hyperplane.guard", "busy.py")]
+    args += ["--preload", _module_source("hyperplane.engines.kubernetes", "idle.py")]
+    if _uses_our_worker_ttl(plan, settings):
+        args += ["--preload", _module_source("hyperplane.guard", "busy.py")]
     container = {
         **_container("scheduler", args, settings),
         "env": _environ(plan, settings, {}),
@@ -131,8 +131,8 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     pod = _pod(container, _node_selector(plan, settings), plan, settings)
     found: dict[str, Any] = {"replicas": plan.dask_workers, "spec": pod}
     if plan.request.worker_spec_yaml:
-        template = read(plan.request.worker_spec_yaml)
-        found["spec"] = merged(pod, template["spec"])
+        template = read_template(plan.request.worker_spec_yaml)
+        found["spec"] = merge_template(pod, template["spec"])
         given = {key: template["metadata"].get(key) for key in ("labels", "annotations")}
         if metadata := {key: value for key, value in given.items() if value}:
             found["metadata"] = metadata
@@ -141,7 +141,7 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
 
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:
     """Variables of worker processes; apart for the layer below, which takes long to import."""
-    from hyperplane.engines.elsewhere import worker_variables as found
+    from hyperplane.engines.remote_process import worker_variables as found
 
     return found(plan)
 
@@ -172,7 +172,7 @@ def _pod(
 def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, str]:
     """What the call says, if it says something, else the settings with the pool filled in."""
     if plan.request.node_selector is not None:
-        return selector(plan.request.node_selector)
+        return parse_selector(plan.request.node_selector)
     name, alias = (plan.pool.name, plan.pool.alias) if plan.pool else ("", "")
     return {
         key: value.replace("{pool}", name).replace("{alias}", alias)
@@ -183,22 +183,22 @@ def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str,
 def _environ(
     plan: ClusterPlan, settings: KubernetesSettings, own: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    from hyperplane.engines.elsewhere import as_settings, as_variables, server_settings
+    from hyperplane.engines.remote_process import as_settings, as_variables, server_settings
 
-    told = server_settings(plan, settings)
+    dask_settings = server_settings(plan, settings)
     routes = _scheduler_routes()
-    told["distributed.scheduler.http.routes"] = routes
+    dask_settings["distributed.scheduler.http.routes"] = routes
     if settings.security == "tls":
         files = {field: f"{TLS_FOLDER}/{file}" for field, file in TLS_FILES.items()}
-        told.update(as_settings(files))
-    variables = {**as_variables(told), **own, **pairs(settings.environ)}
+        dask_settings.update(as_settings(files))
+    variables = {**as_variables(dask_settings), **own, **pairs(settings.environ)}
     return [{"name": name, "value": verbatim(value)} for name, value in sorted(variables.items())]
 
 
-def _keeps_own_time_to_live(plan: ClusterPlan, settings: KubernetesSettings) -> bool:
+def _uses_our_worker_ttl(plan: ClusterPlan, settings: KubernetesSettings) -> bool:
     """Whether ``worker_ttl`` holds here, and not a time-to-live of Dask that the user chose."""
-    from hyperplane.engines.elsewhere import server_settings
-    from hyperplane.engines.guarded import TIME_TO_LIVE
+    from hyperplane.engines.guarded_cluster import TIME_TO_LIVE
+    from hyperplane.engines.remote_process import server_settings
 
     return TIME_TO_LIVE in server_settings(plan, settings)
 
@@ -233,7 +233,7 @@ def _service(cluster: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _text_of(package: str, module: str) -> str:
+def _module_source(package: str, module: str) -> str:
     """The text of a module: the scheduler reads it, so that its image need not have it."""
     return (resources.files(package) / module).read_text(encoding="utf-8")
 
@@ -245,9 +245,9 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _quoting(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None if _PLAIN.fullmatch(text) else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _quoting)
+_Dumper.add_representer(str, _represent_text)

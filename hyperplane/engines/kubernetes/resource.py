@@ -12,11 +12,11 @@ from typing import Any
 from distributed.security import Security
 from distributed.utils import Log, Logs
 
-from hyperplane.engines.elsewhere import security_of
-from hyperplane.engines.kubernetes import look
-from hyperplane.engines.kubernetes.api import DASK, ENGINE, Api, Missing
+from hyperplane.engines.kubernetes import pod_status
+from hyperplane.engines.kubernetes.api import DASK, ENGINE, KubernetesApi, ObjectNotFound
 from hyperplane.engines.kubernetes.render import SECRET
-from hyperplane.engines.kubernetes.secret import secret_of, security_of_secret
+from hyperplane.engines.kubernetes.secret import build_secret, read_secret
+from hyperplane.engines.remote_process import make_security
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
 #: How long the operator may take to make anything at all of a new cluster.
@@ -27,7 +27,7 @@ LOG_LINES, LINES_TOLD = 500, 40
 logger = logging.getLogger(__name__)
 
 
-class Resource:
+class DaskClusterResource:
     """The resource of one cluster, to be used in one event loop.
 
     Parameters
@@ -40,12 +40,12 @@ class Resource:
 
     def __init__(self, name: str, namespace: str | None) -> None:
         self.name = name
-        self.api = Api(namespace)
+        self.api = KubernetesApi(namespace)
         self.content: dict[str, Any] = {}
         self.security = Security()
         #: Whether it is there by our doing, or was found and may be deleted.
         self.ours = False
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -58,7 +58,7 @@ class Resource:
         try:
             await self._create_cluster(manifest)
         except EngineError as error:
-            if not isinstance(error, Missing):
+            if not isinstance(error, ObjectNotFound):
                 raise
             raise StartFailed(
                 ENGINE,
@@ -68,8 +68,8 @@ class Resource:
             ) from error
         if tls:
             # After the cluster, which owns it: whatever ends the cluster ends the secret.
-            await self.api.create("secrets", secret_of(self.content, tls))
-            self.security = security_of(tls)
+            await self.api.create("secrets", build_secret(self.content, tls))
+            self.security = make_security(tls)
 
     async def _create_cluster(self, manifest: Mapping[str, Any]) -> None:
         """Make the resource; an interrupt waits until it is known whether it is there."""
@@ -81,32 +81,32 @@ class Resource:
             self.ours = creating.exception() is None
         self.content = creating.result()
 
-    async def find(self) -> None:
+    async def load(self) -> None:
         """Read the resource that is there; an EngineError with those that are, when it is not."""
         namespace = self.api.namespace
         try:
             self.content = await self.api.get("daskclusters", self.name, DASK)
-        except Missing as error:
+        except ObjectNotFound as error:
             raise EngineError(
                 ENGINE,
                 f"namespace {namespace!r} has no cluster {self.name!r}; "
-                f"running: {await self._others()}",
+                f"running: {await self._other_clusters()}",
             ) from error
         if "deletionTimestamp" in self.content["metadata"]:
-            others = await self._others()
+            others = await self._other_clusters()
             raise EngineError(ENGINE, f"cluster {self.name!r} is closing; running: {others}")
         if secret := self.annotations.get(SECRET):
-            self.security = security_of_secret(await self.api.get("secrets", secret))
+            self.security = read_secret(await self.api.get("secrets", secret))
         self.ours = True
 
-    async def _others(self) -> str:
+    async def _other_clusters(self) -> str:
         with suppress(EngineError):
             found = [one["metadata"] for one in await self.api.list("daskclusters", DASK)]
             names = [one["name"] for one in found if "deletionTimestamp" not in one]
             return ", ".join(names) or "none"
         return "unknown"
 
-    async def scheduler_ready(self, deadline: float) -> None:
+    async def wait_for_scheduler(self, deadline: float) -> None:
         """Return when the scheduler answers its health check, whatever the phase of the cluster.
 
         The phase is what the operator has made of events, and it can miss one.
@@ -114,23 +114,23 @@ class Resource:
         began = time.monotonic()
         while True:
             pods = await self.pods("scheduler")
-            if any(look.is_ready(pod) for pod in pods):
+            if any(pod_status.is_ready(pod) for pod in pods):
                 return
             now = time.monotonic()
-            if not pods and now - began > OPERATOR_WITHIN and not await self._taken_up():
+            if not pods and now - began > OPERATOR_WITHIN and not await self._is_accepted():
                 raise StartFailed(
                     ENGINE,
                     f"the operator of dask-kubernetes made nothing of the cluster in "
                     f"{OPERATOR_WITHIN:g} s: it does not run, or does not watch namespace "
                     f"{self.api.namespace!r}; everything was closed again",
                 )
-            why = await self.why()
+            reason = await self.explain_pending()
             if now > deadline:
                 message = "the scheduler did not run in time (timeout); everything was closed again"
-                raise StartTimeout(ENGINE, f"{message}. {why}")
+                raise StartTimeout(ENGINE, f"{message}. {reason}")
             await asyncio.sleep(0.5)
 
-    async def _taken_up(self) -> bool:
+    async def _is_accepted(self) -> bool:
         found = await self.api.get("daskclusters", self.name, DASK)
         return bool(found.get("status", {}).get("phase"))
 
@@ -140,31 +140,31 @@ class Resource:
         labels += f",dask.org/component={component}" if component else ""
         return await self.api.list("pods", labels=labels)
 
-    async def why(self) -> str:
+    async def explain_pending(self) -> str:
         """Why pods do not run, in one line; StartFailed when waiting longer is of no use."""
         pods = await self.pods()
         events: list[dict[str, Any]] = []
         with suppress(StartFailed):  # not everybody may see them
             events = await self.api.list("events", fields="type=Warning")
         ours = [e for e in events if e["involvedObject"].get("name", "").startswith(self.name)]
-        if found := look.stuck(pods, ours):
+        if found := pod_status.find_pending_pod(pods, ours):
             log = await self._last_lines(found.pod, found.container) if found.ran else ""
             raise StartFailed(ENGINE, f"{found.text}; everything was closed again", log)
-        return look.summary(pods, ours)
+        return pod_status.summary(pods, ours)
 
     async def _last_lines(self, pod: str, container: str) -> str:
         for previous in (True, False):
             with suppress(EngineError):
                 found = await self.api.logs(pod, container, previous=previous, lines=LOG_LINES)
-                if told := look.without_frames(found):
-                    return "\n".join(told[-LINES_TOLD:])
+                if kept := pod_status.drop_traceback_frames(found):
+                    return "\n".join(kept[-LINES_TOLD:])
         return ""
 
-    async def tell_of_memory(self) -> None:
+    async def warn_out_of_memory(self) -> None:
         """Warn of containers that the kernel ended for memory, once of each time."""
-        for key, words in look.out_of_memory(await self.pods()).items():
-            if key not in self._told:
-                self._told.add(key)
+        for key, words in pod_status.find_out_of_memory(await self.pods()).items():
+            if key not in self._warned:
+                self._warned.add(key)
                 logger.warning("%s", words)
 
     async def logs(self) -> Logs:
@@ -184,16 +184,18 @@ class Resource:
         """Whether it is deleted, or about to be."""
         try:
             found = await self.api.get("daskclusters", self.name, DASK)
-        except Missing:
+        except ObjectNotFound:
             return True
         return "deletionTimestamp" in found["metadata"]
 
     async def delete(self, timeout: float) -> None:
         """Delete it and return when nothing of it runs any more, or warn of what does."""
         deadline = time.monotonic() + timeout
-        with suppress(Missing):  # somebody else, or the operator after its idle timeout, was first
+        with suppress(
+            ObjectNotFound
+        ):  # somebody else, or the operator after its idle timeout, was first
             await self.api.delete("daskclusters", self.name, DASK)
-        while timeout and not await self._nothing_left():
+        while timeout and not await self._is_fully_deleted():
             if time.monotonic() > deadline:
                 logger.warning(
                     "cluster %s is deleted, and parts of it are still there after %g s: the "
@@ -206,8 +208,8 @@ class Resource:
                 return
             await asyncio.sleep(0.25)
 
-    async def _nothing_left(self) -> bool:
-        with suppress(Missing):
+    async def _is_fully_deleted(self) -> bool:
+        with suppress(ObjectNotFound):
             await self.api.get("daskclusters", self.name, DASK)
             return False
-        return all(look.has_ended(pod) for pod in await self.pods())
+        return all(pod_status.has_ended(pod) for pod in await self.pods())

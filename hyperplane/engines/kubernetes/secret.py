@@ -8,11 +8,11 @@ from typing import Any
 
 from distributed.security import Security
 
-from hyperplane.engines.elsewhere import security_of
 from hyperplane.engines.kubernetes.render import TLS_FILES, secret_name
+from hyperplane.engines.remote_process import make_security
 
 
-def secret_of(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:
+def build_secret(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:
     """The Secret of a cluster.
 
     Parameters
@@ -20,7 +20,7 @@ def secret_of(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, A
     cluster : mapping
         The DaskCluster, as the API server gives it.
     tls : mapping
-        The key pair, as :func:`hyperplane.engines.elsewhere.key_pair` gives it.
+        The key pair, as :func:`hyperplane.engines.remote_process.key_pair` gives it.
     """
     metadata = cluster["metadata"]
     owner = {
@@ -47,8 +47,8 @@ def secret_of(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, A
     }
 
 
-def security_of_secret(secret: Mapping[str, Any]) -> Security:
+def read_secret(secret: Mapping[str, Any]) -> Security:
     """What a client needs to reach the cluster of a Secret."""
     data = secret["data"]
     tls = {field: base64.b64decode(data[file]).decode() for field, file in TLS_FILES.items()}
-    return security_of(tls)
+    return make_security(tls)

@@ -9,11 +9,11 @@ from typing import cast
 from distributed import Client
 from distributed.security import Security
 
-from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import lend
-from hyperplane.engines.elsewhere import key_pair
-from hyperplane.engines.joining import join
+from hyperplane.engines.base import StartedCluster
+from hyperplane.engines.dask_settings import apply_client_settings
 from hyperplane.engines.kubernetes.render import manifest
+from hyperplane.engines.remote_process import key_pair
+from hyperplane.engines.wait_for_workers import connect_client
 from hyperplane.optional import need
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
@@ -22,7 +22,7 @@ from hyperplane.spec.settings import KubernetesSettings
 ANSWER_WITHIN = 60.0
 
 
-def start(plan: ClusterPlan) -> Started:
+def start(plan: ClusterPlan) -> StartedCluster:
     """Create the cluster; return when every worker is there.
 
     Raises
@@ -48,15 +48,17 @@ def start(plan: ClusterPlan) -> Started:
         dashboard_port=plan.dashboard_port or None,
     )
     try:
-        client = join(cluster, plan, settings, began, lambda: cluster.sync(cluster.resource.why))
+        client = connect_client(
+            cluster, plan, settings, began, lambda: cluster.sync(cluster.resource.explain_pending)
+        )
     except BaseException:
         cluster.close()
         raise
-    cluster.used_by(client)
-    return Started(client, cluster)
+    cluster.remember_client(client)
+    return StartedCluster(client, cluster)
 
 
-def connect(name: str, settings: KubernetesSettings) -> Started:
+def connect(name: str, settings: KubernetesSettings) -> StartedCluster:
     """Attach to a running cluster of the namespace.
 
     Parameters
@@ -83,10 +85,10 @@ def connect(name: str, settings: KubernetesSettings) -> Started:
         port_forward=settings.port_forward,
     )
     try:
-        lend(cluster.lent_to, json.loads(cluster.settings_of_clients))
+        apply_client_settings(cluster.settings_key, json.loads(cluster.client_settings_json))
         client = Client(cluster, timeout=ANSWER_WITHIN)
-        cluster.used_by(client)
-        return Started(client, cluster)
+        cluster.remember_client(client)
+        return StartedCluster(client, cluster)
     except BaseException:
-        cluster.let_go()
+        cluster.detach()
         raise

@@ -26,7 +26,7 @@ _KEYED = {
 _JOINED = ("tolerations", "envFrom")
 
 
-def selector(asked: Mapping[str, str] | str) -> dict[str, str]:
+def parse_selector(asked: Mapping[str, str] | str) -> dict[str, str]:
     """Labels that a node must have.
 
     Parameters
@@ -70,13 +70,13 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        found = super().construct_mapping(node, deep)
-        if len(found) < len(node.value):
+        content = super().construct_mapping(node, deep)
+        if len(content) < len(node.value):
             raise yaml.YAMLError(f"a key stands twice near line {node.start_mark.line + 1}")
-        return found
+        return content
 
 
-def read(given: str) -> dict[str, Any]:
+def read_template(given: str) -> dict[str, Any]:
     """A template of a pod.
 
     Parameters
@@ -101,20 +101,20 @@ def read(given: str) -> dict[str, Any]:
             text = Path(given).expanduser().read_text(encoding="utf-8")
         if len(text) > LARGEST:
             raise ValueError(f"larger than {LARGEST} characters")
-        found = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, made narrower
-        return _pod(found)
+        content = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, made narrower
+        return _pod(content)
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         allowed = "a path or the text of a pod in YAML, with spec.containers"
         raise RequestError([Fault("worker_spec_yaml", _short(given), allowed, reason)]) from error
 
 
-def _pod(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
+def _pod(content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
         raise ValueError("it is not a mapping")
-    if found.get("kind", "Pod") != "Pod":
-        raise ValueError(f"it is a {found['kind']}, not a Pod")
-    pod = found if "spec" in found else {"spec": found}
+    if content.get("kind", "Pod") != "Pod":
+        raise ValueError(f"it is a {content['kind']}, not a Pod")
+    pod = content if "spec" in content else {"spec": content}
     metadata, spec = pod.get("metadata") or {}, pod["spec"]
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         raise ValueError("metadata and spec are mappings")
@@ -139,7 +139,7 @@ def _with_quantities(container: dict[str, Any]) -> dict[str, Any]:
     return {**container, "resources": amounts}
 
 
-def merged(ours: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+def merge_template(ours: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     """Our spec of a worker's pod with what a template says otherwise.
 
     What the plan decides stays: the command of the first container and its cores and memory.
@@ -153,25 +153,25 @@ def merged(ours: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     -------
     dict
     """
-    mine, theirs = ours["containers"][0], dict(template["containers"][0])
+    our_container, theirs = ours["containers"][0], dict(template["containers"][0])
     for decided in ("args", "command", "name"):
         theirs.pop(decided, None)
-    container = _over(mine, theirs)
-    for kind, amounts in mine["resources"].items():
+    container = _overlay(our_container, theirs)
+    for kind, amounts in our_container["resources"].items():
         container["resources"][kind] = {**container["resources"][kind], **amounts}
     rest = {
         key: value for key, value in template.items() if key not in ("containers", "restartPolicy")
     }
-    pod = _over({key: value for key, value in ours.items() if key != "containers"}, rest)
+    pod = _overlay({key: value for key, value in ours.items() if key != "containers"}, rest)
     return {**pod, "containers": [container, *template["containers"][1:]]}
 
 
-def _over(ours: Any, theirs: Any, key: str = "") -> Any:
+def _overlay(ours: Any, theirs: Any, key: str = "") -> Any:
     """Theirs over ours: mappings key by key, lists with keys item by item."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {
             **ours,
-            **{k: _over(ours[k], v, k) if k in ours else v for k, v in theirs.items()},
+            **{k: _overlay(ours[k], v, k) if k in ours else v for k, v in theirs.items()},
         }
     if isinstance(ours, list) and isinstance(theirs, list):
         if key in _JOINED:

@@ -1,1 +1,1 @@
-"""The engine of this machine."""
+"""The local engine: worker processes on this machine."""

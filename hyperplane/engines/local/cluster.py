@@ -1,7 +1,7 @@
-"""Dask's LocalCluster and Nanny with this package's defaults in force.
+"""Subclasses of Dask's LocalCluster and Nanny that apply the settings of one cluster.
 
-Subclasses, because Dask reads these settings in its own process at moments of its own: the nanny's
-``terminate`` as it is built, the start method as a process starts. Nothing else about them differs.
+Dask reads some settings in this process while it works, for example the nanny's ``terminate`` when
+it builds a nanny and the start method when it starts a worker process.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from distributed.core import Status
 from distributed.node import ServerNode
 
 from hyperplane.engines import records
-from hyperplane.engines.dask_settings import changes, in_force, snapshot, take_back
-from hyperplane.engines.guarded import GuardedCluster
-from hyperplane.engines.local import zygote
+from hyperplane.engines.dask_settings import (
+    changed_settings,
+    in_force,
+    restore_client_settings,
+    snapshot,
+)
+from hyperplane.engines.guarded_cluster import GuardedCluster
+from hyperplane.engines.local import forkserver
 from hyperplane.engines.local.process_state import WorkerEnvironment
-from hyperplane.engines.local.quick import import_in_background
+from hyperplane.engines.local.startup_speed import import_in_background
 
 _forking = 0
 _forking_lock = threading.Lock()
@@ -31,10 +36,10 @@ _forking_config: Any = None
 
 
 @contextmanager
-def _forkserver() -> Iterator[None]:
-    """Let Dask start worker processes from the forkserver while any worker is starting.
+def _use_forkserver() -> Iterator[None]:
+    """Set Dask's start method to "forkserver" while any worker is starting.
 
-    A start awaits, so several overlap: the setting goes in with the first and out with the last.
+    Starts overlap because they await: the first one sets it and the last one restores it.
     """
     global _forking, _forking_config
     with _forking_lock:
@@ -52,18 +57,18 @@ def _forkserver() -> Iterator[None]:
 
 
 class GuardedNanny(Nanny):
-    """A Nanny whose worker keeps its settings through every restart.
+    """Nanny whose worker keeps its settings through every restart.
 
     Parameters
     ----------
     config : mapping
         Dotted Dask settings of the worker and of the nanny itself.
     forked : bool
-        Whether worker processes are forked from the zygote.
+        Whether worker processes are forked from the forkserver.
     main : mapping, optional
         How forked workers run the main module's definitions, see :mod:`main_module`.
     **kwargs
-        As for Nanny.
+        Arguments of Nanny.
     """
 
     def __init__(
@@ -76,30 +81,30 @@ class GuardedNanny(Nanny):
     ) -> None:
         self._settings = dict(config)
         with in_force(self._settings):
-            # A copy: what Dask keeps of its configuration shares its inner parts.
+            # A copy, because Dask's own snapshot shares nested sections with its configuration.
             self._configuration = kwargs["config"] = snapshot()
             super().__init__(*args, **kwargs)
         self._forked = forked
         if forked:
-            # A plugin of Dask may add to it, and a restart reads it again.
+            # Dask plugins such as Environ change it, and a restart reads it again.
             self.env = WorkerEnvironment(self.env, main)
-            # Dask would write them into this process, for the one that it spawns; the zygote has
-            # them already.
+            # Dask would write these variables into this process before it spawns a worker; the
+            # forkserver has them already.
             self.pre_spawn_env = {}
 
     async def instantiate(self) -> Status:
-        """Start the worker process, by fork where that is possible."""
-        self._follow_configuration()
+        """Start the worker process, from the forkserver if the nanny uses it."""
+        self._update_configuration()
         if not self._forked:
             return await super().instantiate()
-        with _forkserver():
+        with _use_forkserver():
             return await super().instantiate()
 
-    def _follow_configuration(self) -> None:
-        """Bring settings that the program has changed since the last start to the next worker."""
+    def _update_configuration(self) -> None:
+        """Apply settings that the program has changed since the last start to the next worker."""
         with in_force(self._settings):
             now = snapshot()
-        changed = changes(self._configuration, now)
+        changed = changed_settings(self._configuration, now)
         self._configuration = now
         if changed:
             dask.config.update(self.config, changed)
@@ -109,12 +114,13 @@ class GuardedNanny(Nanny):
     async def close(  # type: ignore[override]
         self, timeout: float = 5, reason: str = "nanny-close"
     ) -> Literal["OK"]:
-        """Close, and reach an end even when the worker process never came up.
+        """Close the nanny, also when its worker process never started.
 
-        A worker process whose end nothing reports, because the zygote is stopped, has ended, too.
+        A stopped forkserver does not report that a worker process has ended; such a worker counts
+        as ended when the operating system says so.
 
-        Before distributed 2026.8 a nanny whose worker failed to start could fail to close, and
-        was left half closed; whoever closed it again waited for ever.
+        Before distributed 2026.8 a nanny whose worker failed to start could fail to close and stay
+        half closed, and a second close() waited forever.
         """
         pid = self.pid if self._forked else None
         try:
@@ -124,20 +130,20 @@ class GuardedNanny(Nanny):
                 self.process = None
                 self.status = Status.closed
                 await ServerNode.close(self)
-            if pid and isinstance(error, TimeoutError) and zygote.warn_of_ended(pid):
+            if pid and isinstance(error, TimeoutError) and forkserver.check_worker_ended(pid):
                 return "OK"
             raise
 
 
 class GuardedLocalCluster(GuardedCluster, LocalCluster):
-    """A LocalCluster that leaves nothing behind.
+    """LocalCluster with idle timeout, busy-worker guard and complete cleanup.
 
     Parameters
     ----------
     import_meanwhile : sequence of str
-        Modules to import here while the worker processes start.
+        Modules to import in this process while the worker processes start.
     **kwargs
-        As for GuardedCluster and LocalCluster.
+        Arguments of GuardedCluster and LocalCluster.
     """
 
     def __init__(self, *, import_meanwhile: Sequence[str], **kwargs: Any) -> None:
@@ -146,30 +152,30 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         self._importing.join()
 
     async def _end_workers(self) -> None:
-        """End worker processes that are on their way, and do not wait until they are there."""
+        """Kill worker processes that are still starting instead of waiting for them."""
         nannies = list(self._created)
         starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
-        # Repeatedly, because a process may come up after a look and then hang in its start.
+        # Repeatedly, because a process may appear after a check and then hang in its start.
         while not starts.done():
             for nanny in nannies:
                 process = getattr(nanny.process, "process", None)
                 if process is not None and process.is_alive():
-                    with suppress(ValueError):  # it has ended since
+                    with suppress(ValueError):  # it has ended meanwhile
                         await process.kill()
             await asyncio.wait([starts], timeout=0.1)
         await super()._end_workers()
 
     async def _start(self) -> None:
         await super()._start()
-        # Now, and not sooner: the scheduler starts first, and then this process only waits.
+        # After the scheduler has started: from here on this process only waits for workers.
         self._importing = import_in_background(self._import_meanwhile)
 
 
-def clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
-    """Give up a cluster's share of the zygote, its settings, its record and its folder."""
-    take_back(name)
+def release_local_cluster(name: str, scratch: str, uses_forkserver: bool) -> None:
+    """Release the forkserver, client settings, record and scratch folder of a cluster."""
+    restore_client_settings(name)
     try:
-        if uses_zygote:
-            zygote.release()
+        if uses_forkserver:
+            forkserver.release()
     finally:
         records.remove(name, scratch)

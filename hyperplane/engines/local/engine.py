@@ -1,4 +1,4 @@
-"""The local engine: Dask's LocalCluster on this machine, bound to it and cut to it."""
+"""The local engine: Dask's LocalCluster, limited to the cores and memory of this machine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from typing import ClassVar, cast
 
 from hyperplane.engines import machine
-from hyperplane.engines.base import Availability, Feature, Started
-from hyperplane.engines.promised import left_of, open_clusters
+from hyperplane.engines.base import Availability, Feature, StartedCluster
+from hyperplane.engines.promised_memory import open_clusters, unpromised_memory
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
@@ -17,7 +17,7 @@ from hyperplane.units import gb_to_bytes, plural
 
 
 class LocalEngine:
-    """Starts worker processes on this machine, under this process."""
+    """Starts worker processes on this machine, owned by this process."""
 
     name: ClassVar[str] = "local"
     unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
@@ -28,40 +28,40 @@ class LocalEngine:
     uses_pools: ClassVar[bool] = False
 
     def available(self) -> Availability:
-        """Always: it needs nothing but this machine."""
+        """Return that it is always usable."""
         return Availability(True, "needs nothing but this machine")
 
-    def capacity(self, settings: EngineSettings) -> Capacity:
-        """The cores this process may use; free memory less a reserve and less open clusters."""
+    def capacity(self, settings: EngineSettings) -> MachineCapacity:
+        """Return the usable cores, and the free memory without a reserve and open clusters."""
         fraction = 1 - cast(LocalSettings, settings).reserve_fraction
         clusters = open_clusters()
-        return Capacity(
+        return MachineCapacity(
             machine.cores(),
-            left_of(machine.free_ram(), fraction, clusters),
+            unpromised_memory(machine.free_ram(), fraction, clusters),
             clusters=tuple(record.name for record in clusters),
             own=tuple(record.name for record in clusters if record.pid == os.getpid()),
             promised=sum(gb_to_bytes(record.ram_gb) for record in clusters),
         )
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """None: a request is cut to this machine."""
+        """Return nothing: a request is reduced to what this machine has."""
         del request, settings
         return []
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """What is started on this machine."""
+        """Return one line that says what is started on this machine."""
         workers = plural(plan.dask_workers, "worker process")
         return f"starting the scheduler in this process and {workers} on this machine"
 
-    def start(self, plan: ClusterPlan) -> Started:
-        """Start scheduler and workers; return when every worker is there."""
-        # Imported here: distributed takes a third of a second, and a plan needs none of it.
+    def start(self, plan: ClusterPlan) -> StartedCluster:
+        """Start scheduler and workers; return when all workers have connected."""
+        # Imported here: distributed takes a third of a second, and a plan does not need it.
         from hyperplane.engines.local.start import start
 
         return start(plan)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
-        """Attach to a cluster that a process of this user runs on this machine."""
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
+        """Attach to a cluster that another process of this user runs on this machine."""
         del settings
         from hyperplane.engines.attach import attach
 

@@ -1,9 +1,9 @@
-"""Whether worker processes run the definitions of the program's main module.
+"""Decide whether worker processes run the definitions of the program's main module.
 
 Plain Dask runs the main module again in each worker process, as ``multiprocessing`` does, so that
-classes and registrations of a script are there. That needs a main guard: without one a worker
-would start a cluster too. Here the module is run again only where that is safe: when the cluster
-is started inside the guard.
+workers have the classes and registrations of a script. This needs a main guard: without one, a
+worker would start a cluster too. This package runs the module in workers only when the cluster is
+started inside the guard.
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ from typing import Any
 
 
 def preparation() -> dict[str, str]:
-    """What ``multiprocessing.spawn.prepare`` needs to run the main module's definitions.
+    """Return the data with which ``multiprocessing.spawn.prepare`` runs the main module.
 
-    Returns
-    -------
-    dict
-        Empty when there is no main module with a file, as in a notebook, or when the call does not
-        come from inside its main guard.
+    The result is empty if the main module has no file, as in a notebook, or if the call does not
+    come from inside its main guard.
     """
     data: dict[str, Any] = spawn.get_preparation_data("")
     main = {name: value for name, value in data.items() if name.startswith("init_main_from_")}
@@ -44,7 +41,7 @@ def _in_main_guard() -> bool:
 
 
 def _main_frame() -> FrameType | None:
-    """The frame that runs the main module's file in the main thread."""
+    """Return the frame that runs the main module's file in the main thread."""
     main = sys.modules["__main__"]
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
@@ -60,7 +57,7 @@ def _main_frame() -> FrameType | None:
 
 
 def guarded_lines(module: ast.Module) -> Iterator[tuple[int, int]]:
-    r"""First and last lines of the blocks that run in the program only, not in its workers.
+    r"""Yield first and last lines of the blocks that run only when ``__name__ == "__main__"``.
 
     Examples
     --------
@@ -82,7 +79,7 @@ def guarded_lines(module: ast.Module) -> Iterator[tuple[int, int]]:
 
 
 def _compares_name(test: ast.expr) -> type[ast.cmpop] | None:
-    """How a condition compares ``__name__`` with ``"__main__"``, None if it does not."""
+    """Return the operator that compares ``__name__`` with ``"__main__"`` in a condition."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     for part in parts:
         if isinstance(part, ast.Compare) and len(part.ops) == 1:

@@ -1,9 +1,9 @@
-"""The state of this process that a spawned worker inherits, brought to a forked one.
+"""Process state (environment, umask, limits, ...) that is sent to forked worker processes.
 
-A process that is started by exec inherits variables, the umask, limits and more from the one that
-starts it. A worker that is forked from the zygote inherits those of the zygote, from the moment
-when that was started. What the program has changed since then is sent along with each start, also
-at a restart.
+A process that is started by exec inherits environment variables, the umask, resource limits and
+more from its parent. A worker that is forked from the forkserver inherits what the forkserver had
+when it was started. What the program has changed since then is sent with each start of a worker,
+restarts included.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from typing import Any
 if sys.platform != "win32":
     import resource
 
-#: Below the worker's own, so that `cluster.get_logs()` shows it.
+#: A child of the worker's logger, so that `cluster.get_logs()` shows its messages.
 logger = logging.getLogger("distributed.worker.hyperplane")
 
-#: Signals that the zygote and Python itself set.
+#: Signals whose handlers the forkserver and Python set themselves.
 _NOT_INHERITED = ("SIGINT", "SIGKILL", "SIGSTOP", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
 
 
 @dataclass(frozen=True)
 class ProcessState:
-    """What a process inherits from the one that starts it by exec.
+    """State that a process started by exec inherits from its parent.
 
     Parameters
     ----------
     environment : dict
-        Variables.
+        Environment variables.
     umask : int or None
-        None where the system does not tell it.
+        None if the system does not report it.
     limits : dict
-        Numbers of resource limits -> soft and hard limit.
+        Number of a resource limit -> soft and hard limit.
     ignored : frozenset of int
         Signals that are ignored.
     affinity : frozenset of int
-        Processors that may be used.
+        CPUs that may be used.
     niceness : int
-        Priority.
+        Scheduling priority.
     streams : tuple
         Descriptors of standard output and error.
     """
@@ -62,8 +62,8 @@ class ProcessState:
 
     @classmethod
     def capture(cls) -> ProcessState:
-        """The state of this process; called while a worker process is being started."""
-        pid = os.getpid()  # and not 0, which is the thread that asks
+        """Return the state of this process; call it only while a worker process is started."""
+        pid = os.getpid()  # 0 would mean the calling thread
         names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
         numbers = {getattr(resource, name) for name in names}
         return cls(
@@ -79,7 +79,7 @@ class ProcessState:
         )
 
     def restore(self) -> None:
-        """Put it in force in this process, which has been forked from the zygote."""
+        """Apply the state to this process, which was forked from the forkserver."""
         for name in os.environ.keys() - self.environment.keys():
             del os.environ[name]
         os.environ.update(self.environment)
@@ -88,15 +88,15 @@ class ProcessState:
             os.umask(self.umask)
         for number, limits in self.limits.items():
             if resource.getrlimit(number) != limits:
-                with suppress(OSError, ValueError):  # a hard limit rises for root only
+                with suppress(OSError, ValueError):  # only root can raise a hard limit
                     resource.setrlimit(number, limits)
         for number in _signals():
             ignored = signal.getsignal(number) == signal.SIG_IGN
             if ignored != (number in self.ignored):
                 signal.signal(number, signal.SIG_DFL if ignored else signal.SIG_IGN)
-        with suppress(OSError):  # processors that a container has taken away
+        with suppress(OSError):  # CPUs that the container no longer has
             os.sched_setaffinity(0, self.affinity)
-        with suppress(OSError):  # a priority rises for root only
+        with suppress(OSError):  # only root can raise a priority
             os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
         for number, sent in self.streams:
             received = sent.detach()
@@ -105,15 +105,15 @@ class ProcessState:
 
 
 class WorkerEnvironment(dict[str, str]):
-    """Variables of a worker process, which bring the state of this one with them.
+    """Environment variables of a worker process that are pickled with the state of this process.
 
-    Dask pickles them anew as it starts a worker process, and unpickles them in that process before
-    anything of the worker runs.
+    Dask pickles the variables each time it starts a worker process, and unpickles them in that
+    process before it runs anything else of the worker.
 
     Parameters
     ----------
     variables : mapping
-        What the worker has beside the variables of this process.
+        Variables of the worker in addition to those of this process.
     main : mapping
         How the main module's definitions are run, see :func:`main_module.preparation`.
     """
@@ -123,7 +123,7 @@ class WorkerEnvironment(dict[str, str]):
         self.main = dict(main)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if context.get_spawning_popen() is None:  # a copy for somewhere else
+        if context.get_spawning_popen() is None:  # pickled, but not to start a process
             return dict, (dict(self),)
         return _receive, (ProcessState.capture(), dict(self), self.main)
 
@@ -145,7 +145,7 @@ def _receive(
 
 
 def _umask() -> int | None:
-    # os.umask() tells it only by changing it, under the hands of other threads.
+    # os.umask() returns it only by changing it, which would affect other threads.
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("Umask:"):

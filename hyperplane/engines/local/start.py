@@ -1,4 +1,4 @@
-"""From a finished plan to a running local cluster."""
+"""Start the local cluster of a plan."""
 
 from __future__ import annotations
 
@@ -13,59 +13,63 @@ import dask.config
 from distributed import Client
 
 from hyperplane.engines import machine, records
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 from hyperplane.engines.dask_settings import (
-    as_the_user_has_it,
-    lend,
-    unless_chosen,
-    variables_unless_chosen,
+    apply_client_settings,
+    drop_overridden,
+    drop_overridden_variables,
+    user_settings,
 )
-from hyperplane.engines.guarded import cluster_settings, scheduler_settings
-from hyperplane.engines.here import LOOPBACK, log_tail, worker_preloads
-from hyperplane.engines.local import main_module, quick, zygote
-from hyperplane.engines.local.cluster import GuardedLocalCluster, GuardedNanny, clean_up
-from hyperplane.engines.starting import record_of
-from hyperplane.engines.worker_memory import fitting
+from hyperplane.engines.guarded_cluster import cluster_settings, scheduler_settings
+from hyperplane.engines.launch import new_record
+from hyperplane.engines.local import forkserver, main_module, startup_speed
+from hyperplane.engines.local.cluster import (
+    GuardedLocalCluster,
+    GuardedNanny,
+    release_local_cluster,
+)
+from hyperplane.engines.local_process import LOOPBACK, log_tail, worker_preloads
+from hyperplane.engines.worker_memory import select_variables
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
 from hyperplane.units import gb_to_bytes, plural
 
 
-def start(plan: ClusterPlan) -> Started:
-    """Start scheduler and workers on this machine; return when every worker is there.
+def start(plan: ClusterPlan) -> StartedCluster:
+    """Start scheduler and workers on this machine; return when all workers have connected.
 
     Raises
     ------
     StartTimeout
-        When the workers were not there in time.
+        When the workers did not connect in time.
     StartFailed
-        When something else went wrong. Either way nothing is left running.
+        When the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
-    with log_tail() as tail, quick.without_collecting():
-        record = _reserved(plan)
+    with log_tail() as tail, startup_speed.pause_gc():
+        record = _reserve_record(plan)
         forked = False
         try:
             preload = settings.start_method == "preload"
-            forked = preload and zygote.acquire(settings.preload, _pre_spawn())
-            with as_the_user_has_it():
+            forked = preload and forkserver.acquire(settings.preload, _pre_spawn())
+            with user_settings():
                 arguments = _arguments(plan, settings, record.scratch, forked)
-        except BaseException:  # from here on the cluster object cleans up after itself
-            clean_up(plan.name, record.scratch, forked)
+        except BaseException:  # after this block the cluster object cleans up
+            release_local_cluster(plan.name, record.scratch, forked)
             raise
         try:
             cluster = GuardedLocalCluster(**arguments)
         except Exception as error:
-            raise _failure(error, plan, forked, began, "\n".join(tail)) from error
+            raise _start_error(error, plan, forked, began, "\n".join(tail)) from error
         return _with_client(cluster, record, plan)
 
 
-def _reserved(plan: ClusterPlan) -> records.Record:
-    record = record_of(plan, direct_to_workers=plan.tuning.direct_to_workers)
+def _reserve_record(plan: ClusterPlan) -> records.ClusterRecord:
+    record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
     try:
-        with as_the_user_has_it():
+        with user_settings():
             spill_to = dask.config.get("temporary-directory", default=None)
         return records.reserve(record, spill_to)
     except OSError as error:
@@ -73,33 +77,33 @@ def _reserved(plan: ClusterPlan) -> records.Record:
 
 
 def _with_client(
-    cluster: GuardedLocalCluster, record: records.Record, plan: ClusterPlan
-) -> Started:
+    cluster: GuardedLocalCluster, record: records.ClusterRecord, plan: ClusterPlan
+) -> StartedCluster:
     try:
-        lend(plan.name, plan.tuning.client)
+        apply_client_settings(plan.name, plan.tuning.client)
         client = Client(cluster, direct_to_workers=plan.tuning.direct_to_workers or None)
-        cluster.used_by(client)
+        cluster.remember_client(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
         records.write(replace(record, **addresses))
         cluster.begin_idle_timeout()
     except BaseException:
         cluster.close()
         raise
-    return Started(client, cluster)
+    return StartedCluster(client, cluster)
 
 
 def _arguments(
     plan: ClusterPlan, settings: LocalSettings, scratch: str, forked: bool
 ) -> dict[str, Any]:
-    """The plan in LocalCluster's terms."""
+    """Return the arguments of GuardedLocalCluster for a plan."""
     spill = max(
         0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     )
     tuning = plan.tuning
     worker_config = {
-        **unless_chosen({**tuning.server, **tuning.client}),
+        **drop_overridden({**tuning.server, **tuning.client}),
         **plan.memory.as_config(),
-        **unless_chosen({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
+        **drop_overridden({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
     }
     return {
         "name": plan.name,
@@ -111,14 +115,14 @@ def _arguments(
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
         "preload": worker_preloads(),
-        "env": fitting(tuning.environ, variables_unless_chosen(tuning.environ)),
+        "env": select_variables(tuning.environ, drop_overridden_variables(tuning.environ)),
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,
         },
         "scheduler_config": scheduler_settings(plan, settings),
         "cluster_config": cluster_settings(settings),
-        "release": partial(clean_up, plan.name, scratch, forked),
+        "release": partial(release_local_cluster, plan.name, scratch, forked),
         "idle_timeout": plan.idle_timeout,
         "import_meanwhile": settings.preload if forked else (),
         "worker_class": GuardedNanny,
@@ -129,20 +133,20 @@ def _arguments(
 
 
 def _pre_spawn() -> dict[str, str]:
-    """Variables that Dask sets before a worker process starts; what the user has set wins."""
+    """Return Dask's variables for starting worker processes; the user's have priority."""
     configured = dask.config.get("distributed.nanny.pre-spawn-environ")
     chosen = {
         name: os.environ.get(name, str(value))
         for name, value in configured.items()
         if value is not None
     }
-    # Dask's own number, so that hashes of text agree between worker processes.
+    # The value that Dask uses, so that hashes of text agree between worker processes.
     if chosen.get("PYTHONHASHSEED") in (None, "0"):
         chosen["PYTHONHASHSEED"] = "6640"
     return chosen
 
 
-def _failure(
+def _start_error(
     error: Exception, plan: ClusterPlan, forked: bool, began: float, tail: str
 ) -> EngineError:
     seconds = time.monotonic() - began
@@ -153,7 +157,7 @@ def _failure(
         return StartTimeout(
             "local",
             f"{plural(plan.dask_workers, 'worker process')} not ready within {seconds:.1f} s "
-            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout, or "
+            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout or "
             "ask for fewer processes",
             tail,
         )
@@ -162,7 +166,7 @@ def _failure(
         message += "; start the cluster in the main program, not in a process of a pool"
     elif not forked:
         message += (
-            "; a worker process started by spawn runs the script again: put the call below "
+            "; a spawned worker process runs the script again: move the call below "
             '`if __name__ == "__main__":`'
         )
     return StartFailed("local", message, tail)

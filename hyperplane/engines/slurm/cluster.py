@@ -14,17 +14,17 @@ from distributed.core import Status
 from distributed.scheduler import Scheduler, WorkerState
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.engines.guarded import GuardedCluster, link_here
+from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
 from hyperplane.engines.slurm import queue as slurm_queue
-from hyperplane.engines.slurm.library import SLURMCluster, SLURMJob
+from hyperplane.engines.slurm.jobqueue import SLURMCluster, SLURMJob
 from hyperplane.errors import StartFailed
 
 #: Seconds between looks at jobs whose workers are not all there.
-LOOK_EVERY = 15.0
+POLL_INTERVAL = 15.0
 #: Programs of Slurm that run at the same time for one cluster.
-AT_ONCE = 16
+MAX_CONCURRENT = 16
 #: Seconds that a worker may take to hand over its results before its job is cancelled.
-HAND_OVER = 60.0
+RETIRE_WITHIN = 60.0
 #: Seconds that closing waits for the jobs to have left the queue; Dask gives it ten at the exit of
 #: the program.
 GONE_WITHIN = 8.0
@@ -72,7 +72,7 @@ class PlannedJob(SLURMJob):
                 out: str = await self._call(["sbatch", "--parsable", script_filename])
             except (RuntimeError, OSError) as error:
                 raise StartFailed(
-                    "slurm", f"sbatch refused the job: {_last_words(error)}"
+                    "slurm", f"sbatch refused the job: {_sbatch_error(error)}"
                 ) from error
         return out
 
@@ -81,7 +81,7 @@ class PlannedJob(SLURMJob):
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             with suppress(OSError, asyncio.TimeoutError):
-                await asyncio.wait_for(cluster.hand_over(self.name), HAND_OVER)
+                await asyncio.wait_for(cluster.retire(self.name), RETIRE_WITHIN)
         self._unwanted = True
         async with self.lock:  # after Ctrl-C its submission may be on its way, with no number yet
             await self._cancel()
@@ -95,7 +95,7 @@ class PlannedJob(SLURMJob):
                     await self._call(["scancel", self.job_id])
 
 
-def _last_words(error: Exception) -> str:
+def _sbatch_error(error: Exception) -> str:
     """What a program of Slurm said, without dask-jobqueue's report about it."""
     said = str(error).rpartition("stderr:\n")[2]
     return "; ".join(line.strip() for line in said.splitlines() if line.strip())
@@ -109,7 +109,7 @@ class _WatchedCluster(SLURMCluster):
         self._explain = explain
         self._came_up = False
         self._warned: set[str] = set()
-        given: Any = {"job_cls": PlannedJob, "at_once": asyncio.Semaphore(AT_ONCE)}
+        given: Any = {"job_cls": PlannedJob, "at_once": asyncio.Semaphore(MAX_CONCURRENT)}
         super().__init__(**given, **kwargs)
         self._came_up = True
 
@@ -127,7 +127,7 @@ class _WatchedCluster(SLURMCluster):
             # Here, and not with `scale`: the error of one that is refused is then the start's.
             for _ in range(self._first_jobs):
                 self.worker_spec.update(self.new_worker_spec())
-            watch = PeriodicCallback(self._watch, LOOK_EVERY * 1000)
+            watch = PeriodicCallback(self._check_jobs, POLL_INTERVAL * 1000)
             self.periodic_callbacks["jobs"] = watch
             watch.start()
 
@@ -141,7 +141,7 @@ class _WatchedCluster(SLURMCluster):
             logger.warning("cluster %s stays smaller than asked: %s", self.name, error)
         if self.status == Status.closing:
             # Here, and not when it is closed: then nobody waits any more.
-            await self._gone(numbers)
+            await self._wait_until_gone(numbers)
 
     def jobs(self) -> dict[str, str]:
         """Number of each job that was submitted, by the name of its worker."""
@@ -152,13 +152,13 @@ class _WatchedCluster(SLURMCluster):
         group = self.new_spec.get("group", [""])
         return {f"{name}{suffix}" for suffix in group}
 
-    async def hand_over(self, name: str) -> None:
+    async def retire(self, name: str) -> None:
         """Move the results of a job's workers to others and close them."""
-        await self._the_scheduler().retire_workers(
+        await self._local_scheduler().retire_workers(
             names=sorted(self.processes(name)), close_workers=True, remove=True
         )
 
-    def _the_scheduler(self) -> Scheduler:
+    def _local_scheduler(self) -> Scheduler:
         """The scheduler, which is in this process."""
         return cast(Scheduler, self.scheduler)
 
@@ -168,32 +168,40 @@ class _WatchedCluster(SLURMCluster):
         kwargs.setdefault("worker_key", partial(_job_of, suffixes=suffixes))
         return super().adapt(*args, **kwargs)
 
-    async def _missing(self) -> dict[str, PlannedJob]:
+    async def _incomplete_jobs(self) -> dict[str, PlannedJob]:
         """The jobs whose worker processes are not all there, by the names of their workers."""
-        here = {worker.name for worker in self._the_scheduler().workers.values()}
+        here = {worker.name for worker in self._local_scheduler().workers.values()}
         return {name: job for name, job in self.workers.items() if not self.processes(name) <= here}
 
-    def incomplete(self) -> set[str]:
+    def incomplete_jobs(self) -> set[str]:
         """Numbers of the jobs whose worker processes are not all there."""
-        return {job.job_id for job in self.sync(self._missing).values() if job.job_id is not None}
+        return {
+            job.job_id
+            for job in self.sync(self._incomplete_jobs).values()
+            if job.job_id is not None
+        }
 
-    async def _watch(self) -> None:
+    async def _check_jobs(self) -> None:
         """Say what became of jobs whose workers are missing, and forget those that have ended."""
-        missing = await self._missing()
+        missing = await self._incomplete_jobs()
         numbers = [job.job_id for job in missing.values() if job.job_id is not None]
-        told = await slurm_queue.ask_meanwhile(numbers)
-        if told is None or self.status != Status.running:
+        statuses = await slurm_queue.query_jobs_async(numbers)
+        if statuses is None or self.status != Status.running:
             return
         async with self._lock:
             for name, job in missing.items():
-                found = told.get(job.job_id or "")
-                if job.job_id is None or found is None or found.ended:
-                    self._forget(name, job, found)
-                elif found.never and job.job_id not in self._warned:
+                found = statuses.get(job.job_id or "")
+                if job.job_id is None or found is None or found.is_ended:
+                    self._drop_ended_job(name, job, found)
+                elif found.blocked_advice and job.job_id not in self._warned:
                     self._warned.add(job.job_id)
-                    logger.warning("job %s will not start: %s; %s", job.job_id, found, found.never)
+                    logger.warning(
+                        "job %s will not start: %s; %s", job.job_id, found, found.blocked_advice
+                    )
 
-    def _forget(self, name: str, job: PlannedJob, found: slurm_queue.Told | None) -> None:
+    def _drop_ended_job(
+        self, name: str, job: PlannedJob, found: slurm_queue.SlurmJobStatus | None
+    ) -> None:
         """Take an ended job out of the plan, so that scale() and adapt() put one in its place."""
         if self.workers.get(name) is not job:
             return
@@ -203,17 +211,17 @@ class _WatchedCluster(SLURMCluster):
         if job.job_id is not None:
             logger.warning("%s", self._explain(job.job_id, name, found))
 
-    async def _gone(self, numbers: set[str]) -> None:
+    async def _wait_until_gone(self, numbers: set[str]) -> None:
         """Wait until jobs have left the queue, and say so where one does not."""
         deadline = time.monotonic() + GONE_WITHIN
         while numbers:
-            told = await slurm_queue.ask_meanwhile(sorted(numbers))
-            if told is not None and all(one.ended for one in told.values()):
+            statuses = await slurm_queue.query_jobs_async(sorted(numbers))
+            if statuses is not None and all(one.is_ended for one in statuses.values()):
                 return
-            if told is None or time.monotonic() > deadline:
+            if statuses is None or time.monotonic() > deadline:
                 # What Slurm does after a job, as its epilogue, may take long and is no news.
-                running = {n for n, one in (told or {}).items() if not one.leaves_the_queue}
-                if left := " ".join(sorted(numbers if told is None else running)):
+                running = {n for n, one in (statuses or {}).items() if not one.is_leaving_queue}
+                if left := " ".join(sorted(numbers if statuses is None else running)):
                     logger.warning("Slurm does not say that jobs have ended: scancel %s", left)
                 return
             await asyncio.sleep(0.2)
@@ -230,4 +238,4 @@ class GuardedSLURMCluster(GuardedCluster, _WatchedCluster):
     async def _end_workers(self) -> None:
         jobs = list(self._created)
         await super()._end_workers()
-        await self._gone({job.job_id for job in jobs if job.job_id is not None})
+        await self._wait_until_gone({job.job_id for job in jobs if job.job_id is not None})

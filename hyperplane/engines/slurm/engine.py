@@ -6,7 +6,7 @@ import importlib.util
 import shutil
 from typing import ClassVar
 
-from hyperplane.engines.base import Availability, Feature, SchedulerPlace, Started
+from hyperplane.engines.base import Availability, Feature, SchedulerPlace, StartedCluster
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
 from hyperplane.spec.plan import ClusterPlan
@@ -74,13 +74,13 @@ class SlurmEngine:
         jobs = "a job" if plan.nodes == 1 else f"{plan.nodes} jobs"
         return f"starting the scheduler in this process and {workers} in {jobs} of Slurm"
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start the scheduler here, submit the jobs; return when every worker is there."""
         from hyperplane.engines.slurm.start import start
 
         return start(plan)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that a process of this user on this machine started."""
         del settings
         from hyperplane.engines.attach import attach

@@ -19,7 +19,7 @@ _ENDED = (
     *("PREEMPTED", "REVOKED", "TIMEOUT"),
 )
 #: Reasons to wait that do not pass by themselves, and what to do.
-_NEVER = {
+_BLOCKED = {
     r"PartitionTimeLimit": "the walltime is longer than the partition allows: set a shorter one",
     r"(PartitionConfig|PartitionNodeLimit)": "no node of the partition has what a job asks: ask "
     "for fewer cores or less memory per node, or name another partition",
@@ -35,13 +35,13 @@ _NEVER = {
 }
 
 
-def ended(state: str) -> bool:
+def is_ended(state: str) -> bool:
     """Whether a job in this state has ended and will not come back."""
     return state in _ENDED
 
 
 @dataclass(frozen=True)
-class Told:
+class SlurmJobStatus:
     """What Slurm says of one job.
 
     Parameters
@@ -59,21 +59,21 @@ class Told:
     limit: str
 
     @property
-    def ended(self) -> bool:
+    def is_ended(self) -> bool:
         """Whether it has ended and will not come back."""
-        return ended(self.state)
+        return is_ended(self.state)
 
     @property
-    def leaves_the_queue(self) -> bool:
+    def is_leaving_queue(self) -> bool:
         """Whether it has ended or is just ending."""
-        return self.ended or self.state == "COMPLETING"
+        return self.is_ended or self.state == "COMPLETING"
 
     @property
-    def never(self) -> str:
+    def blocked_advice(self) -> str:
         """Why it will never start, and what to do; empty when it may."""
         if self.state != "PENDING":
             return ""
-        for pattern, advice in _NEVER.items():
+        for pattern, advice in _BLOCKED.items():
             if re.match(pattern, self.reason):
                 return advice
         return ""
@@ -82,7 +82,7 @@ class Told:
         return self.state if self.reason in {"", "None"} else f"{self.state} ({self.reason})"
 
 
-def ask(jobs: Iterable[str]) -> dict[str, Told] | None:
+def query_jobs(jobs: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
     """What Slurm says of some jobs, by their numbers.
 
     Parameters
@@ -96,21 +96,21 @@ def ask(jobs: Iterable[str]) -> dict[str, Told] | None:
         A job that is not in it is gone: Slurm forgets one some minutes after its end. None when
         Slurm does not answer.
     """
-    asked = list(jobs)
-    if not asked:
+    numbers = list(jobs)
+    if not numbers:
         return {}
     try:
-        done = subprocess.run(  # noqa: S603 - numbers that sbatch gave
-            _squeue(asked), capture_output=True, text=True, timeout=ANSWER_WITHIN, check=False
+        finished = subprocess.run(  # noqa: S603 - numbers that sbatch gave
+            _squeue(numbers), capture_output=True, text=True, timeout=ANSWER_WITHIN, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return _understood(done.returncode, done.stdout, done.stderr)
+    return _parse_squeue(finished.returncode, finished.stdout, finished.stderr)
 
 
-async def ask_meanwhile(
+async def query_jobs_async(
     jobs: Iterable[str], environment: Mapping[str, str] | None = None
-) -> dict[str, Told] | None:
+) -> dict[str, SlurmJobStatus] | None:
     """As :func:`ask`, without a thread: at the end of a program there can be none.
 
     Parameters
@@ -120,14 +120,14 @@ async def ask_meanwhile(
     environment : mapping of str to str, optional
         In which squeue is found and runs, instead of this process' own.
     """
-    asked = list(jobs)
-    if not asked:
+    numbers = list(jobs)
+    if not numbers:
         return {}
-    code, out, err = await run(_squeue(asked), environment)
-    return _understood(code, out, err)
+    code, out, err = await run_command(_squeue(numbers), environment)
+    return _parse_squeue(code, out, err)
 
 
-async def run(
+async def run_command(
     words: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """The exit code of one of Slurm's commands, what it prints, and what it complains of."""
@@ -158,18 +158,18 @@ def _squeue(jobs: list[str]) -> list[str]:
     return ["squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", format_]
 
 
-def _understood(code: int | None, out: str, err: str) -> dict[str, Told] | None:
+def _parse_squeue(code: int | None, out: str, err: str) -> dict[str, SlurmJobStatus] | None:
     if code and "Invalid job id" not in err:
         return None
-    return dict(_read(line) for line in out.splitlines() if line.count("|") >= 3)
+    return dict(_parse_line(line) for line in out.splitlines() if line.count("|") >= 3)
 
 
-def _read(line: str) -> tuple[str, Told]:
+def _parse_line(line: str) -> tuple[str, SlurmJobStatus]:
     job, state, limit, reason = line.strip().split("|", 3)
-    return job, Told(state, reason, limit)
+    return job, SlurmJobStatus(state, reason, limit)
 
 
-def summary(told: Mapping[str, Told], asked: int) -> str:
+def summary(statuses: Mapping[str, SlurmJobStatus], numbers: int) -> str:
     """The states of jobs in a few words.
 
     Examples
@@ -178,9 +178,9 @@ def summary(told: Mapping[str, Told], asked: int) -> str:
     >>> summary({"1": waits, "2": waits, "3": Told("RUNNING", "None", "30:00")}, asked=4)
     '2 jobs PENDING (Resources), 1 job RUNNING, 1 job gone'
     """
-    counts = Counter(map(str, told.values()))
-    if asked > len(told):
-        counts["gone"] = asked - len(told)
+    counts = Counter(map(str, statuses.values()))
+    if numbers > len(statuses):
+        counts["gone"] = numbers - len(statuses)
     return ", ".join(
         f"{count} {'job' if count == 1 else 'jobs'} {state}" for state, count in counts.items()
     )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-from hyperplane.engines.dask_settings import as_the_user_has_it
-from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
-from hyperplane.engines.private_folders import usual_folder
+from hyperplane.engines.dask_settings import user_settings
+from hyperplane.engines.private_folders import default_private_folder
+from hyperplane.engines.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
@@ -27,7 +27,7 @@ TLS_FILES = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "
 _MEBIBYTE = 1 << 20
 
 
-def shared(settings: SlurmSettings) -> Path:
+def shared_folder(settings: SlurmSettings) -> Path:
     """The folder for the clusters that this machine runs, on the file system of all nodes."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
@@ -36,15 +36,15 @@ def shared(settings: SlurmSettings) -> Path:
 
 def folder(settings: SlurmSettings, name: str) -> Path:
     """The folder of one cluster in there, which no other user can enter."""
-    return usual_folder(shared(settings)) / name
+    return default_private_folder(shared_folder(settings)) / name
 
 
-def logs(settings: SlurmSettings, own: Path) -> Path:
+def log_folder(settings: SlurmSettings, own: Path) -> Path:
     """Where the jobs of a cluster write what they print: its own folder, unless one is set."""
     return Path(settings.log_folder).expanduser().absolute() if settings.log_folder else own
 
 
-def memory(plan: ClusterPlan, settings: SlurmSettings) -> int:
+def job_memory(plan: ClusterPlan, settings: SlurmSettings) -> int:
     """Memory of a job in MiB: its processes, and a margin for the nannies, which are one more."""
     wanted = plan.worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
     return -(-wanted // _MEBIBYTE)
@@ -62,13 +62,13 @@ def lifetime(settings: SlurmSettings) -> int | None:
 def render(plan: ClusterPlan) -> str:
     """The script of the first job of a plan, as sbatch would get it."""
     settings = cast(SlurmSettings, plan.settings)
-    with as_the_user_has_it():
-        make = maker(plan, settings, folder(settings, plan.name))
+    with user_settings():
+        make = make_script_builder(plan, settings, folder(settings, plan.name))
     protocol = "tls" if settings.security == "tls" else "tcp"
     return make(f"{protocol}://SCHEDULER:PORT", f"{plan.name}-0")
 
 
-def maker(
+def make_script_builder(
     plan: ClusterPlan, settings: SlurmSettings, own: Path
 ) -> Callable[[str | None, str | None], str]:
     """What makes scripts of a scheduler's address and a worker's name.
@@ -76,10 +76,10 @@ def maker(
     With the settings of Dask as they are now, so that later jobs have the same.
     """
     variables = worker_variables(plan)
-    told = server_settings(plan, settings)
+    dotted = server_settings(plan, settings)
     if plan.worker.ngpus and (seconds := lifetime(settings)) is not None:
-        told["distributed.worker.lifetime.duration"] = f"{seconds}s"  # no option of dask-cuda
-    dask_settings = as_variables(told)
+        dotted["distributed.worker.lifetime.duration"] = f"{seconds}s"  # no option of dask-cuda
+    dask_settings = as_variables(dotted)
 
     def make(scheduler: str | None, name: str | None) -> str:
         return script(plan, settings, own, variables, dask_settings, str(scheduler), str(name))
@@ -125,12 +125,12 @@ def script(
     if settings.prologue:
         lines += ["# The prologue of the settings.", *settings.prologue]
     lines += _exports(dask_settings)
-    words = _words(plan, settings, own, scheduler, name)
+    words = _worker_command(plan, settings, own, scheduler, name)
     return "\n".join([*lines, "", " \\\n  ".join(words)]) + "\n"
 
 
 def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
-    output = str(logs(settings, own)).replace("%", "%%")
+    output = str(log_folder(settings, own)).replace("%", "%%")
     worker = plan.worker
     found = {
         "job-name": plan.name,
@@ -138,7 +138,7 @@ def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[s
         "nodes": 1,
         "ntasks": 1,
         "cpus-per-task": math.ceil(worker.cores_per_worker),
-        "mem": f"{memory(plan, settings)}M",
+        "mem": f"{job_memory(plan, settings)}M",
         "time": None if settings.walltime is None else _time(seconds_of(settings.walltime)),
         "gres": f"gpu:{worker.ngpus}" if worker.ngpus else None,
         "partition": settings.partition,
@@ -160,7 +160,7 @@ def _exports(variables: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
-def _words(
+def _worker_command(
     plan: ClusterPlan, settings: SlurmSettings, own: Path, scheduler: str, name: str
 ) -> list[str]:
     """The command of a job: one process with a nanny for each worker process.

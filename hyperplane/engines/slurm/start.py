@@ -15,23 +15,23 @@ from distributed.security import Security
 from distributed.utils import get_ip
 
 from hyperplane.engines import records
-from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import as_the_user_has_it
-from hyperplane.engines.elsewhere import key_pair, server_settings
-from hyperplane.engines.guarded import cluster_settings
-from hyperplane.engines.here import LOOPBACK
-from hyperplane.engines.joining import join
+from hyperplane.engines.base import StartedCluster
+from hyperplane.engines.dask_settings import user_settings
+from hyperplane.engines.guarded_cluster import cluster_settings
+from hyperplane.engines.launch import new_record, release_cluster
+from hyperplane.engines.local_process import LOOPBACK
+from hyperplane.engines.remote_process import key_pair, server_settings
 from hyperplane.engines.slurm import script as slurm_script
 from hyperplane.engines.slurm.cluster import GuardedSLURMCluster
-from hyperplane.engines.slurm.told import Look, explained
-from hyperplane.engines.starting import give_up, record_of
+from hyperplane.engines.slurm.job_messages import StartupMonitor, explain_end
+from hyperplane.engines.wait_for_workers import connect_client
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.optional import need
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 
 
-def start(plan: ClusterPlan) -> Started:
+def start(plan: ClusterPlan) -> StartedCluster:
     """Start a scheduler here and a job for each node; return when every worker is there.
 
     Raises
@@ -44,15 +44,15 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(SlurmSettings, plan.settings)
     began = time.monotonic()
-    above = _to_remove(slurm_script.shared(settings))
-    record = _reserved(plan, settings, above)
-    folder_of_logs = slurm_script.logs(settings, Path(record.scratch))
-    release = partial(_release, plan.name, record.scratch, above)
+    created_folders = _folders_to_remove(slurm_script.shared_folder(settings))
+    record = _reserve_record(plan, settings, created_folders)
+    folder_of_logs = slurm_script.log_folder(settings, Path(record.scratch))
+    release = partial(_release, plan.name, record.scratch, created_folders)
     try:
         folder, security = Path(record.scratch), _security(settings)
         _write_keys(key_pair(security), folder)
         folder_of_logs.mkdir(parents=True, exist_ok=True)
-        with as_the_user_has_it():
+        with user_settings():
             arguments = _arguments(plan, settings, folder, security)
     except OSError as error:
         release()
@@ -63,13 +63,14 @@ def start(plan: ClusterPlan) -> Started:
     try:
         cluster = GuardedSLURMCluster(release=release, **arguments)
     except StartFailed as error:
-        raise StartFailed("slurm", f"{_own(error)} (everything was closed again)") from error
+        message = f"{_without_prefix(error)} (everything was closed again)"
+        raise StartFailed("slurm", message) from error
     except Exception as error:
-        raise StartFailed("slurm", f"{_cause(error)} (everything was closed again)") from error
+        raise StartFailed("slurm", f"{_root_cause(error)} (everything was closed again)") from error
     try:
-        look = Look(cluster.jobs, folder_of_logs, cluster.incomplete)
-        client = join(cluster, plan, settings, began, look)
-        cluster.used_by(client)
+        monitor = StartupMonitor(cluster.jobs, folder_of_logs, cluster.incomplete_jobs)
+        client = connect_client(cluster, plan, settings, began, monitor)
+        cluster.remember_client(client)
         scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
         found = replace(record, scheduler=scheduler, dashboard=dashboard)
         records.write(replace(found, security=key_pair(security)))
@@ -77,10 +78,10 @@ def start(plan: ClusterPlan) -> Started:
     except BaseException:
         cluster.close()
         raise
-    return Started(client, cluster)
+    return StartedCluster(client, cluster)
 
 
-def _to_remove(shared: Path) -> list[Path]:
+def _folders_to_remove(shared: Path) -> list[Path]:
     """The folder of this machine's clusters and those above it that are still to be made."""
     return [shared, *(folder for folder in shared.parents if not folder.exists())]
 
@@ -91,18 +92,20 @@ def _remove_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def _reserved(plan: ClusterPlan, settings: SlurmSettings, above: list[Path]) -> records.Record:
-    record = record_of(plan, direct_to_workers=plan.tuning.direct_to_workers)
-    shared = slurm_script.shared(settings)
+def _reserve_record(
+    plan: ClusterPlan, settings: SlurmSettings, created_folders: list[Path]
+) -> records.ClusterRecord:
+    record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    shared = slurm_script.shared_folder(settings)
     try:
         shared.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        _remove_empty(above)
+        _remove_empty(created_folders)
         raise StartFailed("slurm", f"no shared_folder: {error}") from error
     try:
         return records.reserve(record, str(shared))
     except OSError as error:
-        _remove_empty(above)
+        _remove_empty(created_folders)
         raise StartFailed("slurm", str(error)) from error
 
 
@@ -133,7 +136,7 @@ def _arguments(
     return {
         "name": plan.name,
         "first_jobs": plan.nodes,
-        "explain": partial(explained, settings, slurm_script.logs(settings, folder)),
+        "explain": partial(explain_end, settings, slurm_script.log_folder(settings, folder)),
         "silence_logs": logging.WARNING,
         "security": security,
         "protocol": "tls://" if settings.security == "tls" else "tcp://",
@@ -149,21 +152,21 @@ def _arguments(
         "cores": worker.total_threads,
         "memory": f"{worker.total_ram}B",
         "processes": worker.nprocs,
-        "script": slurm_script.maker(plan, settings, folder),
+        "script": slurm_script.make_script_builder(plan, settings, folder),
     }
 
 
-def _release(name: str, scratch: str, above: list[Path]) -> None:
+def _release(name: str, scratch: str, created_folders: list[Path]) -> None:
     """Give up the cluster's settings, record and folder, and the folders made for it."""
-    give_up(name, scratch)
-    _remove_empty(above)
+    release_cluster(name, scratch)
+    _remove_empty(created_folders)
 
 
-def _own(error: EngineError) -> str:
+def _without_prefix(error: EngineError) -> str:
     return str(error).removeprefix(f"engine {error.engine}: ")
 
 
-def _cause(error: Exception) -> BaseException:
+def _root_cause(error: Exception) -> BaseException:
     cause: BaseException = error
     while isinstance(further := cause.__cause__ or cause.__context__, Exception):
         cause = further

@@ -19,9 +19,9 @@ import asyncssh
 from distributed.core import Status
 from distributed.utils import format_dashboard_link
 
-from hyperplane.engines.elsewhere import node_of
-from hyperplane.engines.guarded import GuardedCluster, link_here
-from hyperplane.engines.ssh.hosts import Hosts
+from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
+from hyperplane.engines.remote_process import node_name
+from hyperplane.engines.ssh.hosts import SshConnections
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
 from hyperplane.errors import EngineError, StartFailed
 
@@ -44,7 +44,13 @@ class GuardedSSHCluster(GuardedCluster):
     """
 
     def __init__(
-        self, *, hosts: Hosts, places: Sequence[str], nodes: int, dashboard_port: int, **kwargs: Any
+        self,
+        *,
+        hosts: SshConnections,
+        places: Sequence[str],
+        nodes: int,
+        dashboard_port: int,
+        **kwargs: Any,
     ) -> None:
         self._hosts, self._places = hosts, list(places)
         self._dashboard_port = dashboard_port
@@ -57,7 +63,7 @@ class GuardedSSHCluster(GuardedCluster):
         super().__init__(workers=workers, **kwargs)
 
     async def _start(self) -> None:
-        used = self._used()
+        used = self._used_hosts()
         if self.scheduler_spec["cls"] is HostProcess:
             used.append(self.scheduler_spec["options"]["host"])
         try:
@@ -69,16 +75,16 @@ class GuardedSSHCluster(GuardedCluster):
         await super()._start()
         if isinstance(self.scheduler, HostProcess) and self._forward is None:
             try:
-                await self._lead_to_dashboard(self.scheduler)
+                await self._forward_dashboard(self.scheduler)
             except BaseException:
                 await self._close()
                 raise
-            self._following = asyncio.create_task(self._follow(self.scheduler))
+            self._following = asyncio.create_task(self._close_with_scheduler(self.scheduler))
 
-    def _used(self) -> list[str]:
+    def _used_hosts(self) -> list[str]:
         return [spec["options"]["host"] for spec in self.worker_spec.values()]
 
-    async def _lead_to_dashboard(self, scheduler: HostProcess) -> None:
+    async def _forward_dashboard(self, scheduler: HostProcess) -> None:
         """A port here, on the loopback address, through the connection: pages need no password."""
         connection = await self._hosts.connection(scheduler.host)
         port = self._dashboard_port
@@ -90,7 +96,7 @@ class GuardedSSHCluster(GuardedCluster):
             wrong = f"port {port} of this machine cannot be had for the dashboard: {error.strerror}"
             raise StartFailed("ssh", f"{wrong}; everything was closed again") from error
 
-    async def _follow(self, scheduler: HostProcess) -> None:
+    async def _close_with_scheduler(self, scheduler: HostProcess) -> None:
         """Close when the scheduler has ended: another program or the idle timeout wants it so."""
         await scheduler.ended.wait()
         if self.status == Status.running:
@@ -106,7 +112,7 @@ class GuardedSSHCluster(GuardedCluster):
 
     def new_worker_spec(self) -> dict[str, Any]:
         """One more node, on a host that has a place left."""
-        free = Counter(self._places) - Counter(self._used())
+        free = Counter(self._places) - Counter(self._used_hosts())
         if not free:
             raise EngineError(
                 "ssh",
@@ -140,7 +146,7 @@ class GuardedSSHCluster(GuardedCluster):
             del self.workers[node.name]
             self.worker_spec.pop(node.name, None)
 
-    async def hand_over(self, names: Sequence[str]) -> None:
+    async def retire(self, names: Sequence[str]) -> None:
         """Move the results of worker processes to others, and close them."""
         scheduler = cast(Any, self.scheduler_comm)
         await scheduler.retire_workers(names=list(names), close_workers=True, remove=True)
@@ -150,16 +156,16 @@ class GuardedSSHCluster(GuardedCluster):
         return len(self.new_spec.get("group", ())) or 1
 
     def _threads_per_worker(self) -> int:
-        told = self.new_spec["options"]["told"]
-        return int(told["options"]["nthreads"]) * self._processes
+        config = self.new_spec["options"]["config"]
+        return int(config["options"]["nthreads"]) * self._processes
 
     def _memory_per_worker(self) -> int:
-        told = self.new_spec["options"]["told"]
-        return int(told["options"]["memory_limit"]) * self._processes
+        config = self.new_spec["options"]["config"]
+        return int(config["options"]["memory_limit"]) * self._processes
 
     def adapt(self, *, maximum: float = math.inf, **kwargs: Any) -> Any:  # type: ignore[override]
         """Scale with the work, by whole nodes, to as many as there are hosts for."""
-        kwargs.setdefault("worker_key", partial(node_of, grouped=self._processes > 1))
+        kwargs.setdefault("worker_key", partial(node_name, grouped=self._processes > 1))
         most = len(self._places) * self._processes
         return super().adapt(maximum=min(maximum, most), **kwargs)
 

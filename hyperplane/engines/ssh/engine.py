@@ -7,10 +7,10 @@ from typing import ClassVar, cast
 
 import yaml
 
-from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.base import Availability, Feature, StartedCluster
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SshSettings
@@ -41,7 +41,7 @@ class SshEngine:
             "whether they answer is seen when a cluster starts",
         )
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Not known before the hosts are asked: each refuses what it has no memory for."""
         del settings
         return None
@@ -75,9 +75,9 @@ class SshEngine:
 
     def render(self, plan: ClusterPlan) -> str:
         """What would run on which host, as YAML; the key pair of the cluster is not in it."""
-        from hyperplane.engines.ssh.start import described
+        from hyperplane.engines.ssh.start import describe
 
-        return str(yaml.safe_dump(described(plan), sort_keys=False, width=100))
+        return str(yaml.safe_dump(describe(plan), sort_keys=False, width=100))
 
     def start_line(self, plan: ClusterPlan) -> str:
         """What is started on which hosts."""
@@ -87,13 +87,13 @@ class SshEngine:
         hosts = ", ".join(dict.fromkeys(settings.hosts[: plan.nodes]))
         return f"starting the scheduler {scheduler} and {workers} on {hosts}"
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start scheduler and workers on the hosts; return when every worker is there."""
         from hyperplane.engines.ssh.start import start
 
         return start(plan)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that a process of this user on this machine started."""
         del settings
         from hyperplane.engines.attach import attach

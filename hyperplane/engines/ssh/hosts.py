@@ -20,7 +20,7 @@ KEEPALIVE, KEEPALIVE_COUNT = 15, 4
 _SECTION = "hyperplane.engines.ssh"
 
 
-class Hosts:
+class SshConnections:
     """One connection to each host, for all that is started there.
 
     Parameters
@@ -50,7 +50,7 @@ class Hosts:
         faults = []
         for name, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, BaseException):
-                faults.append(f"{name}: {why(answer, self._settings)}")
+                faults.append(f"{name}: {explain_error(answer, self._settings)}")
         if faults:
             raise StartFailed(
                 "ssh",
@@ -97,7 +97,7 @@ class Hosts:
         }
 
 
-def why(error: BaseException, settings: SshSettings) -> str:
+def explain_error(error: BaseException, settings: SshSettings) -> str:
     """What keeps a host away, and what to do about it."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         file = settings.known_hosts or "~/.ssh/known_hosts"

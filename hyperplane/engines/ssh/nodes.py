@@ -16,7 +16,7 @@ import asyncssh
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 
-from hyperplane.engines.ssh.hosts import Hosts
+from hyperplane.engines.ssh.hosts import SshConnections
 from hyperplane.errors import StartFailed
 
 LOG_LINES = 40
@@ -27,7 +27,7 @@ CHUNK = 65_536
 #: Seconds that a process gets to end after its connection says so.
 PATIENCE = 20.0
 #: Seconds that a node may take to hand over its results.
-HAND_OVER = 60.0
+RETIRE_WITHIN = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ class HostProcess(ProcessInterface):
 
     def __init__(
         self,
-        hosts: Hosts,
+        hosts: SshConnections,
         host: str,
         python: str,
         patience: float,
         deadline: float,
-        told: Mapping[str, Any],
+        config: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self.host = host
@@ -66,7 +66,7 @@ class HostProcess(ProcessInterface):
         self.cores = 0
         self.dashboard_port: int | None = None
         self.ended = asyncio.Event()
-        self._hosts, self._python, self._told = hosts, python, told
+        self._hosts, self._python, self._config = hosts, python, config
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._process: asyncssh.SSHClientProcess[str] | None = None
         self._reading: list[asyncio.Task[None]] = []
@@ -76,12 +76,12 @@ class HostProcess(ProcessInterface):
         connection = await self._hosts.connection(self.host)
         command = shlex.join([self._python, "-m", "hyperplane.engines.ssh.process"])
         self._process = process = await connection.create_process(command)
-        process.stdin.write(json.dumps(self._told, default=str) + "\n")
+        process.stdin.write(json.dumps(self._config, default=str) + "\n")
         self._reading = [asyncio.create_task(self._read(process.stderr))]
         left = self._deadline - time.monotonic()
         try:
             answer = await asyncio.wait_for(
-                self._answer(process), left if left > 0 else self._patience
+                self._read_reply(process), left if left > 0 else self._patience
             )
         except TimeoutError as error:
             raise self._failed(f"not ready within {self._patience:g} s") from error
@@ -95,7 +95,7 @@ class HostProcess(ProcessInterface):
         self._reading.append(asyncio.create_task(self._wait(process)))
         await super().start()
 
-    async def _answer(self, process: asyncssh.SSHClientProcess[str]) -> dict[str, Any]:
+    async def _read_reply(self, process: asyncssh.SSHClientProcess[str]) -> dict[str, Any]:
         """What it says when it is ready or cannot be; a login shell may say something before."""
         async for line in process.stdout:
             with contextlib.suppress(ValueError):
@@ -118,15 +118,15 @@ class HostProcess(ProcessInterface):
                 f"there is no {self._python}; set hyperplane.engines.ssh.python to the Python on "
                 "the hosts"
             )
-        fault = f"{self.host}: {fault or self._told['role'] + ' did not start'}"
+        fault = f"{self.host}: {fault or self._config['role'] + ' did not start'}"
         self._hosts.faults.append(fault)
         return StartFailed("ssh", fault, tail)
 
     async def _read(self, stream: asyncssh.SSHReader[str]) -> None:
         """Take in what it says, all the time: a process that nobody reads stands still."""
         with contextlib.suppress(asyncssh.Error, OSError):
-            while said := await stream.read(CHUNK):
-                self._log.extend(said.splitlines())
+            while text := await stream.read(CHUNK):
+                self._log.extend(text.splitlines())
 
     async def _wait(self, process: asyncssh.SSHClientProcess[str]) -> None:
         with contextlib.suppress(asyncssh.Error, OSError):
@@ -175,15 +175,15 @@ class HostWorkers(HostProcess):
         scheduler: str,
         name: str,
         group: Sequence[str],
-        told: Mapping[str, Any],
+        config: Mapping[str, Any],
         place: int = 0,
-        **where: Any,
+        **common: Any,
     ) -> None:
         self.name = name
         self.place = place
         self.names = [name + suffix for suffix in group] or [name]
         own = {"scheduler": scheduler, "names": self.names, "place": place}
-        super().__init__(told={**told, **own}, **where)
+        super().__init__(config={**config, **own}, **common)
 
     def _lost(self) -> None:
         cluster = self._cluster() if hasattr(self, "_cluster") else None
@@ -197,5 +197,5 @@ class HostWorkers(HostProcess):
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             with contextlib.suppress(OSError, asyncio.TimeoutError):
-                await asyncio.wait_for(cluster.hand_over(self.names), HAND_OVER)
+                await asyncio.wait_for(cluster.retire(self.names), RETIRE_WITHIN)
         await super().close()

@@ -24,9 +24,9 @@ from distributed import Nanny, Scheduler
 from distributed.utils import get_ip_interface
 
 from hyperplane.engines import machine
-from hyperplane.engines.elsewhere import security_of
-from hyperplane.engines.guarded import CLOSE_OWNER
+from hyperplane.engines.guarded_cluster import CLOSE_OWNER
 from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.engines.remote_process import make_security
 from hyperplane.engines.ssh.gpus import gpu_fault, nannies
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
@@ -35,26 +35,26 @@ from hyperplane.units import format_bytes
 #: Seconds for an orderly end.
 GRACE = 15.0
 #: Where the one line goes that whoever started this awaits.
-_answers: TextIO = sys.stdout
+_replies: TextIO = sys.stdout
 
 
 def main() -> None:
     """Start what the first line of the standard input says, and serve until it ends."""
-    told = json.loads(sys.stdin.readline())
+    config = json.loads(sys.stdin.readline())
     # What tasks print goes with the log: nobody reads on where the answer is awaited.
-    global _answers
-    _answers = os.fdopen(os.dup(1), "w")
+    global _replies
+    _replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    os.environ.update(told["variables"])
-    dask.config.update(dask.config.config, told["settings"], priority="new")
+    os.environ.update(config["variables"])
+    dask.config.update(dask.config.config, config["settings"], priority="new")
     if fault := (
-        _memory_fault(told["ram"])
-        or interface_fault(told["options"]["interface"])
-        or gpu_fault(told)
+        _memory_fault(config["ram"])
+        or interface_fault(config["options"]["interface"])
+        or gpu_fault(config)
     ):
-        _answer(fault=fault)
+        _reply(fault=fault)
         sys.exit(1)
-    asyncio.run(_serve(told))
+    asyncio.run(_serve(config))
 
 
 def _memory_fault(ram: int) -> str:
@@ -92,12 +92,12 @@ def interface_fault(name: str | None) -> str:
     return ""
 
 
-def _answer(**words: Any) -> None:
-    _answers.write(json.dumps(words) + "\n")
-    _answers.flush()
+def _reply(**words: Any) -> None:
+    _replies.write(json.dumps(words) + "\n")
+    _replies.flush()
 
 
-async def _serve(told: dict[str, Any]) -> None:
+async def _serve(config: dict[str, Any]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -107,7 +107,7 @@ async def _serve(told: dict[str, Any]) -> None:
         args=(lambda: loop.call_soon_threadsafe(stop.set),),
         daemon=True,
     ).start()
-    servers = _servers(told)
+    servers = _servers(config)
     starting: asyncio.Future[Any] = asyncio.gather(*servers)
     ended: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -115,14 +115,14 @@ async def _serve(told: dict[str, Any]) -> None:
         await starting  # raises what went wrong
         for server in servers:
             if isinstance(server, Scheduler):
-                await _guard(server, told["idle_timeout"], stop)
-                if told["renew_busy_workers"]:
+                await _add_guards(server, config["idle_timeout"], stop)
+                if config["renew_busy_workers"]:
                     busy = BusyWorkerGuard()
                     server.add_plugin(busy)
                     await busy.start(server)
-        _answer(
+        _reply(
             addresses=[server.address for server in servers],
-            dashboard=servers[0].http_server.port if told["role"] == "scheduler" else None,
+            dashboard=servers[0].http_server.port if config["role"] == "scheduler" else None,
             cores=machine.cores(),
         )
         finished: asyncio.Future[Any] = asyncio.gather(*(server.finished() for server in servers))
@@ -130,16 +130,18 @@ async def _serve(told: dict[str, Any]) -> None:
     await asyncio.gather(*(server.close() for server in servers), return_exceptions=True)
 
 
-def _servers(told: dict[str, Any]) -> list[Any]:
-    common = {**told["options"], "security": security_of(told["tls"])}
-    if told["role"] == "scheduler":
+def _servers(config: dict[str, Any]) -> list[Any]:
+    common = {**config["options"], "security": make_security(config["tls"])}
+    if config["role"] == "scheduler":
         return [Scheduler(**common)]
-    if told["ngpus"]:
-        return list(nannies(told, common["security"]))
-    return [Nanny(told["scheduler"], name=name, **common) for name in told["names"]]
+    if config["ngpus"]:
+        return list(nannies(config, common["security"]))
+    return [Nanny(config["scheduler"], name=name, **common) for name in config["names"]]
 
 
-async def _guard(scheduler: Scheduler, idle_timeout: float | None, stop: asyncio.Event) -> None:
+async def _add_guards(
+    scheduler: Scheduler, idle_timeout: float | None, stop: asyncio.Event
+) -> None:
     """Let clients close the cluster, and close it when nobody uses it: by ending this process."""
     LazyDashboard(scheduler)
     # Whoever started this process sees it end and closes the rest.

@@ -15,17 +15,17 @@ from typing import Any, cast
 from distributed import Scheduler
 from distributed.security import Security
 
-from hyperplane.engines import elsewhere, records
-from hyperplane.engines.base import Started
+from hyperplane.engines import records, remote_process
+from hyperplane.engines.base import StartedCluster
 from hyperplane.engines.dask_settings import in_force, snapshot
-from hyperplane.engines.guarded import TIME_TO_LIVE, cluster_settings, dashboard_routes
-from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, user_preloads
-from hyperplane.engines.joining import join
+from hyperplane.engines.guarded_cluster import TIME_TO_LIVE, cluster_settings, dashboard_routes
+from hyperplane.engines.launch import new_record, release_cluster
+from hyperplane.engines.local_process import LOOPBACK, PARENT_DEATH, user_preloads
 from hyperplane.engines.ssh.cluster import GuardedSSHCluster
-from hyperplane.engines.ssh.hosts import Hosts
+from hyperplane.engines.ssh.hosts import SshConnections
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
 from hyperplane.engines.ssh.process import interface_fault
-from hyperplane.engines.starting import give_up, record_of
+from hyperplane.engines.wait_for_workers import connect_client
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
@@ -34,7 +34,7 @@ from hyperplane.units import plural
 logger = logging.getLogger(__name__)
 
 
-def start(plan: ClusterPlan) -> Started:
+def start(plan: ClusterPlan) -> StartedCluster:
     """Start the scheduler and the workers; return when every worker is there.
 
     Raises
@@ -46,13 +46,13 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(SshSettings, plan.settings)
     began = time.monotonic()
-    tls = elsewhere.key_pair(Security.temporary()) if settings.security == "tls" else {}
+    tls = remote_process.key_pair(Security.temporary()) if settings.security == "tls" else {}
     try:
-        record = records.reserve(record_of(plan, security=tls), None)
+        record = records.reserve(new_record(plan, security=tls), None)
     except OSError as error:
         raise StartFailed("ssh", str(error)) from error
-    hosts = Hosts(settings)
-    where = {
+    hosts = SshConnections(settings)
+    common = {
         "hosts": hosts,
         "python": _python(settings),
         "patience": plan.request.timeout,
@@ -65,28 +65,28 @@ def start(plan: ClusterPlan) -> Started:
             places=settings.hosts,
             nodes=plan.nodes,
             dashboard_port=plan.dashboard_port,
-            scheduler=_scheduler(plan, settings, tls, where),
+            scheduler=_scheduler(plan, settings, tls, common),
             worker={
                 "cls": HostWorkers,
-                "options": {**where, "group": _group(plan), "told": _workers_told(plan, tls)},
+                "options": {**common, "group": _group(plan), "config": _worker_config(plan, tls)},
                 **({"group": _group(plan)} if _group(plan) else {}),
             },
             silence_logs=logging.WARNING,
-            security=elsewhere.security_of(tls),
-            scheduler_config=elsewhere.server_settings(plan, settings),
+            security=remote_process.make_security(tls),
+            scheduler_config=remote_process.server_settings(plan, settings),
             cluster_config=cluster_settings(settings),
             idle_timeout=plan.idle_timeout,
-            release=partial(give_up, plan.name, record.scratch),
+            release=partial(release_cluster, plan.name, record.scratch),
         )
     except BaseException as error:
-        give_up(plan.name, record.scratch)
+        release_cluster(plan.name, record.scratch)
         if not isinstance(error, Exception):
             raise
-        raise _failure(error, hosts) from error
+        raise _start_error(error, hosts) from error
     try:
-        client = join(cluster, plan, settings, began, look=str)
-        cluster.used_by(client)
-        _tell_of_few_cores(cluster, plan)
+        client = connect_client(cluster, plan, settings, began, explain_wait=str)
+        cluster.remember_client(client)
+        _warn_of_few_cores(cluster, plan)
         scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
         records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
         cluster.begin_idle_timeout()
@@ -94,13 +94,13 @@ def start(plan: ClusterPlan) -> Started:
         with suppress(OSError, asyncio.TimeoutError):
             cluster.close()
         raise
-    return Started(client, cluster)
+    return StartedCluster(client, cluster)
 
 
-def described(plan: ClusterPlan) -> dict[str, Any]:
+def describe(plan: ClusterPlan) -> dict[str, Any]:
     """What would run where, without what is secret."""
     settings = cast(SshSettings, plan.settings)
-    told = _workers_told(plan, {})
+    config = _worker_config(plan, {})
     command = [_python(settings), "-m", "hyperplane.engines.ssh.process"]
     remote = plan.request.scheduler_deploy_mode == "remote"
     return {
@@ -114,15 +114,15 @@ def described(plan: ClusterPlan) -> dict[str, Any]:
             "processes of each": plan.worker.nprocs,
             **({"GPUs of each": plan.worker.ngpus} if plan.worker.ngpus else {}),
             "command": list(command),
-            "options": told["options"],
-            "variables": told["variables"],
+            "options": config["options"],
+            "variables": config["variables"],
         },
-        "settings": elsewhere.server_settings(plan, settings),
+        "settings": remote_process.server_settings(plan, settings),
         "security": settings.security,
     }
 
 
-def _tell_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
+def _warn_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
     threads = plan.worker.total_threads
     few = {node.host: node.cores for node in cluster.workers.values() if node.cores < threads}
     if few:
@@ -157,26 +157,26 @@ def _scheduler_options(plan: ClusterPlan, settings: SshSettings) -> dict[str, An
 
 
 def _scheduler(
-    plan: ClusterPlan, settings: SshSettings, tls: dict[str, str], where: Mapping[str, Any]
+    plan: ClusterPlan, settings: SshSettings, tls: dict[str, str], common: Mapping[str, Any]
 ) -> dict[str, Any]:
     options = _scheduler_options(plan, settings)
     if plan.request.scheduler_deploy_mode == "local":
         if fault := interface_fault(settings.interface):
             raise StartFailed("ssh", f"this machine, where the scheduler shall run: {fault}")
-        security = elsewhere.security_of(tls)
+        security = remote_process.make_security(tls)
         return {"cls": Scheduler, "options": {**options, "security": security}}
-    told = {
-        **_told(plan, "scheduler", tls),
+    config = {
+        **_process_config(plan, "scheduler", tls),
         "options": options,
         "idle_timeout": plan.idle_timeout,
-        "renew_busy_workers": TIME_TO_LIVE in elsewhere.server_settings(plan, settings),
+        "renew_busy_workers": TIME_TO_LIVE in remote_process.server_settings(plan, settings),
         "ram": 0,
     }
     host = settings.scheduler_host or settings.hosts[0]
-    return {"cls": HostProcess, "options": {**where, "host": host, "told": told}}
+    return {"cls": HostProcess, "options": {**common, "host": host, "config": config}}
 
 
-def _workers_told(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
+def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
     options = {
         "nthreads": plan.worker.nthreads,
@@ -188,23 +188,27 @@ def _workers_told(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
         "death_timeout": plan.request.timeout,
         "preload": [*user_preloads(), PARENT_DEATH],
     }
-    told = {**_told(plan, "worker", tls), "options": options, "ram": plan.worker.total_ram}
-    return {**told, "ngpus": plan.worker.ngpus}
+    config = {
+        **_process_config(plan, "worker", tls),
+        "options": options,
+        "ram": plan.worker.total_ram,
+    }
+    return {**config, "ngpus": plan.worker.ngpus}
 
 
-def _told(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
+def _process_config(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
-    with in_force({**elsewhere.server_settings(plan, settings), **dashboard_routes()}):
+    with in_force({**remote_process.server_settings(plan, settings), **dashboard_routes()}):
         whole = snapshot()
     return {
         "role": role,
         "settings": whole,
-        "variables": elsewhere.worker_variables(plan),
+        "variables": remote_process.worker_variables(plan),
         "tls": tls,
     }
 
 
-def _failure(error: Exception, hosts: Hosts) -> EngineError:
+def _start_error(error: Exception, hosts: SshConnections) -> EngineError:
     """What went wrong, on all hosts."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, EngineError):

@@ -17,7 +17,7 @@ _FORM = re.compile("|".join(f"(?P<k{n}>{form})" for n, form in enumerate(_FORMS.
 _KINDS = dict(enumerate(_FORMS))
 
 
-def kind_of(text: str) -> str:
+def detect_credential(text: str) -> str:
     """What kind of credential a text holds; empty when none is seen.
 
     Examples
@@ -29,7 +29,7 @@ def kind_of(text: str) -> str:
     return "" if match is None else _KINDS[int(str(match.lastgroup)[1:])]
 
 
-def in_notebook(file: Path) -> list[tuple[str, str]]:
+def find_in_notebook(file: Path) -> list[tuple[str, str]]:
     """Where a notebook holds credentials, and of what kind; never the credentials.
 
     Parameters
@@ -52,13 +52,13 @@ def in_notebook(file: Path) -> list[tuple[str, str]]:
     """
     try:
         cells = json.loads(file.read_bytes())["cells"]
-        texts = [text for number, cell in enumerate(cells, 1) for text in _texts(number, cell)]
+        texts = [text for number, cell in enumerate(cells, 1) for text in _cell_texts(number, cell)]
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         raise ValueError("a notebook: JSON with cells") from None
-    return [(place, kind) for place, text in texts if (kind := kind_of(text))]
+    return [(place, kind) for place, text in texts if (kind := detect_credential(text))]
 
 
-def _texts(number: int, cell: Any) -> list[tuple[str, str]]:
+def _cell_texts(number: int, cell: Any) -> list[tuple[str, str]]:
     source = cell["source"]
     output = json.dumps(cell.get("outputs", []))
     return [

@@ -13,84 +13,84 @@ from hyperplane.jobs.definition import credentials
 from hyperplane.spec.request import Whole
 from hyperplane.units import is_truth_value
 
-LONGEST_NAME = 128
-MOST_CHUNKS = 100_000
-MOST_RETRIES = 10
-MOST_PIECES = 1_000
-MOST_GROWTH = 16
-LARGEST_PORT = 65_535
+MAX_NAME_LENGTH = 128
+MAX_CHUNKS = 100_000
+MAX_RETRIES = 10
+MAX_PIECES = 1_000
+MAX_GROWTH = 16
+MAX_PORT = 65_535
 
 #: Variables that the job itself sets.
-RESERVED = "HYPERPLANE_JOB_"
+RESERVED_PREFIX = "HYPERPLANE_JOB_"
 
 #: Patterns that the schema for editors shares.
-VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
-SECRET = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a form
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+SECRET_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a form
 
-_UNSEEN = {"Cc", "Cs", "Zl", "Zp"}
+_CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 
 
-def _no_text(value: object) -> object:
+def _reject_text(value: object) -> object:
     # Pydantic would read "010" as ten, which YAML has as eight.
     if isinstance(value, str):
         raise ValueError("a number without quotes and leading zeros")
     return value
 
 
-def _number(value: object) -> object:
+def _require_number(value: object) -> object:
     if is_truth_value(value) or isinstance(value, bytes | bytearray | memoryview):
         raise ValueError("a number")
     return value
 
 
-def _one_line(text: str) -> bool:
-    return not any(unicodedata.category(character) in _UNSEEN for character in text)
+def _is_one_line(text: str) -> bool:
+    return not any(unicodedata.category(character) in _CONTROL_CATEGORIES for character in text)
 
 
-def _name(text: str) -> str:
+def _check_name(text: str) -> str:
     text = text.strip()
-    if not 1 <= len(text) <= LONGEST_NAME or not _one_line(text):
+    if not 1 <= len(text) <= MAX_NAME_LENGTH or not _is_one_line(text):
         raise ValueError(
-            f"text of 1 to {LONGEST_NAME} characters in one line, without control characters"
+            f"text of 1 to {MAX_NAME_LENGTH} characters in one line, without control characters"
         )
     return text
 
 
-def _place(text: str) -> str:
-    if not text.strip() or not _one_line(text):
+def _check_path(text: str) -> str:
+    if not text.strip() or not _is_one_line(text):
         raise ValueError("a path in one line, without control characters")
     return text
 
 
-def _content(text: str) -> str:
-    return _place(text) if text else text
+def _check_optional_path(text: str) -> str:
+    return _check_path(text) if text else text
 
 
-def _text(text: str) -> str:
+def _check_text(text: str) -> str:
     # Neither a variable of the environment nor an argument can hold it.
     if "\0" in text:
         raise ValueError("text without the character NUL")
     return text
 
 
-def _item(text: str) -> str:
+def _check_item(text: str) -> str:
     if not text:
         raise ValueError("text that is not empty")
-    return _text(text)
+    return _check_text(text)
 
 
-def _variable(name: str) -> str:
-    if not re.fullmatch(VARIABLE, name):
+def _check_variable(name: str) -> str:
+    if not re.fullmatch(VARIABLE_PATTERN, name):
         raise ValueError("a name of letters, digits and underscores that begins with no digit")
-    if name.upper().startswith(RESERVED):
-        raise ValueError(f"a name that does not begin with {RESERVED}: the job sets those")
+    if name.upper().startswith(RESERVED_PREFIX):
+        raise ValueError(f"a name that does not begin with {RESERVED_PREFIX}: the job sets those")
     return name
 
 
-def _secret(name: str) -> str:
-    if credentials.kind_of(name):
+def _check_secret(name: str) -> str:
+    if credentials.detect_credential(name):
         raise ValueError("the name of a secret, never its value")
-    if not re.fullmatch(SECRET, name):
+    if not re.fullmatch(SECRET_PATTERN, name):
         raise ValueError(
             "the name of a variable of the environment, or of a file below "
             "/etc/hyperplane/secrets such as database/password"
@@ -98,37 +98,37 @@ def _secret(name: str) -> str:
     return name
 
 
-def _url(text: str) -> str:
+def _check_url(text: str) -> str:
     try:
         password = urlsplit(text).password
     except ValueError:
         raise ValueError("a path or URL") from None
     if password is not None:
         raise ValueError("a URL without a password: the store's options or secrets hold it")
-    return _place(text)
+    return _check_path(text)
 
 
-def _some(values: tuple[str, ...]) -> tuple[str, ...]:
-    if not 1 <= len(values) <= MOST_CHUNKS:
-        raise ValueError(f"a list of 1 to {MOST_CHUNKS} values")
+def _check_items(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not 1 <= len(values) <= MAX_CHUNKS:
+        raise ValueError(f"a list of 1 to {MAX_CHUNKS} values")
     return values
 
 
-Name = Annotated[str, AfterValidator(_name)]
-Place = Annotated[str, AfterValidator(_place)]
-Content = Annotated[str, AfterValidator(_content)]
-Text = Annotated[str, AfterValidator(_text)]
-Item = Annotated[str, AfterValidator(_item)]
-Items = Annotated[tuple[Item, ...], AfterValidator(_some)]
-Variable = Annotated[str, AfterValidator(_variable)]
-Secret = Annotated[str, AfterValidator(_secret)]
-Url = Annotated[str, AfterValidator(_url)]
-_Plain = BeforeValidator(_no_text)
-Port = Annotated[Whole, Field(ge=1, le=LARGEST_PORT), _Plain]
-Chunks = Annotated[Whole, Field(ge=1, le=MOST_CHUNKS), _Plain]
-Parallel = Annotated[Whole, Field(ge=1, le=MOST_CHUNKS), _Plain]
-Retries = Annotated[Whole, Field(ge=0, le=MOST_RETRIES), _Plain]
+Name = Annotated[str, AfterValidator(_check_name)]
+PathText = Annotated[str, AfterValidator(_check_path)]
+OptionalPath = Annotated[str, AfterValidator(_check_optional_path)]
+Text = Annotated[str, AfterValidator(_check_text)]
+Item = Annotated[str, AfterValidator(_check_item)]
+Items = Annotated[tuple[Item, ...], AfterValidator(_check_items)]
+Variable = Annotated[str, AfterValidator(_check_variable)]
+Secret = Annotated[str, AfterValidator(_check_secret)]
+Url = Annotated[str, AfterValidator(_check_url)]
+_Plain = BeforeValidator(_reject_text)
+Port = Annotated[Whole, Field(ge=1, le=MAX_PORT), _Plain]
+Chunks = Annotated[Whole, Field(ge=1, le=MAX_CHUNKS), _Plain]
+Parallel = Annotated[Whole, Field(ge=1, le=MAX_CHUNKS), _Plain]
+Retries = Annotated[Whole, Field(ge=0, le=MAX_RETRIES), _Plain]
 Gpus = Annotated[Whole, Field(ge=0, le=1_000), _Plain]
-Pieces = Annotated[Whole, Field(ge=2, le=MOST_PIECES), _Plain]
-Cores = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_number), _Plain]
-Factor = Annotated[float, Field(gt=1, le=MOST_GROWTH), BeforeValidator(_number), _Plain]
+Pieces = Annotated[Whole, Field(ge=2, le=MAX_PIECES), _Plain]
+Cores = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_require_number), _Plain]
+Factor = Annotated[float, Field(gt=1, le=MAX_GROWTH), BeforeValidator(_require_number), _Plain]

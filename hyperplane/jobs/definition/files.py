@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 from hyperplane.errors import Fault
 from hyperplane.jobs.definition import credentials
-from hyperplane.jobs.definition.wording import did_you_mean, shown
+from hyperplane.jobs.definition.wording import format_value, suggest_names
 
 #: What stands at a path: a file that is there, a folder that is there, or a file yet to come.
 _FILE, _FOLDER, _NEW = "a file", "a folder", "a new file"
 #: Faults for which folders are searched for near names.
-_ENOUGH = 50
-_OF_STEP = {"path": _FILE, "output_path": _NEW, "working_dir": _FOLDER}
-_SHARED = {"requirements": _FILE, "working_dir": _FOLDER}
+_MAX_SUGGESTIONS = 50
+_STEP_PATHS = {"path": _FILE, "output_path": _NEW, "working_dir": _FOLDER}
+_PIPELINE_PATHS = {"requirements": _FILE, "working_dir": _FOLDER}
 
 
-class _Asked(NamedTuple):
+class _PathField(NamedTuple):
     """A path as it was written, and what shall be there."""
 
     step: int | None
@@ -33,7 +33,7 @@ class _Asked(NamedTuple):
         return self.field if self.step is None else f"{self.step}.{self.field}"
 
 
-class Survey(NamedTuple):
+class PipelineFiles(NamedTuple):
     """What was found of the files of a pipeline.
 
     Parameters
@@ -57,12 +57,12 @@ class Survey(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def survey(
+def find_files(
     steps: Sequence[Mapping[str, Any]],
     shared: Mapping[str, Any],
     root: str | os.PathLike[str] | None,
     folder: Path,
-) -> Survey:
+) -> PipelineFiles:
     """Look for all files of a pipeline.
 
     Parameters
@@ -82,13 +82,13 @@ def survey(
         Without a root given it is the first of three folders that holds the most of the files: the
         git repository that ``folder`` is in, ``folder`` itself, and the current folder.
     """
-    asked = list(_asked(steps, shared))
-    candidates = _candidates(folder) if root is None else [Path(root).absolute()]
+    asked = list(_list_paths(steps, shared))
+    candidates = _candidate_roots(folder) if root is None else [Path(root).absolute()]
     faults: list[Fault] = []
     if root is not None and not is_folder(candidates[0]):
-        faults.append(Fault("root", shown(str(root)), "a folder that is there"))
+        faults.append(Fault("root", format_value(str(root)), "a folder that is there"))
     # The first of the best: max() keeps the first of equals.
-    chosen = max(candidates, key=lambda one: _found(one, asked))
+    chosen = max(candidates, key=lambda one: _count_valid_paths(one, asked))
     placed: list[dict[str, str]] = [{} for _ in steps]
     whole: dict[str, str] = {}
     notes: list[str] = []
@@ -98,41 +98,47 @@ def survey(
             f"{candidates[0]}, where they are looked for first; write paths relative to that"
         )
     for one in asked:
-        relative = _relative(chosen, one.text)
-        fault = _fault(chosen, one, relative)
+        relative = _relative_path(chosen, one.text)
+        fault = _path_fault(chosen, one, relative)
         if fault is not None:
             # A hostile file must not have folders listed a thousand times.
-            near = _near(chosen / one.text) if relative and len(faults) < _ENOUGH else ""
+            near = (
+                _suggest_file(chosen / one.text)
+                if relative and len(faults) < _MAX_SUGGESTIONS
+                else ""
+            )
             faults.append(replace(fault, advice=fault.advice or near))
         elif relative is not None:
             (whole if one.step is None else placed[one.step])[one.field] = relative
             if one.field == "path" and steps[one.step or 0].get("kind") == "notebook":
-                _look_into(chosen, one._replace(text=relative), faults, notes)
-    notes += _in_steps(steps)
-    return Survey(chosen, placed, whole, faults, tuple(notes))
+                _scan_notebook(chosen, one._replace(text=relative), faults, notes)
+    notes += _credential_warnings(steps)
+    return PipelineFiles(chosen, placed, whole, faults, tuple(notes))
 
 
-def _asked(steps: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> Iterator[_Asked]:
-    for field, sort in _SHARED.items():
+def _list_paths(
+    steps: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+) -> Iterator[_PathField]:
+    for field, sort in _PIPELINE_PATHS.items():
         if shared.get(field):
-            yield _Asked(None, field, shared[field], sort)
+            yield _PathField(None, field, shared[field], sort)
     for index, step in enumerate(steps):
-        for field, sort in _OF_STEP.items():
+        for field, sort in _STEP_PATHS.items():
             if step.get(field):
-                yield _Asked(index, field, step[field], sort)
+                yield _PathField(index, field, step[field], sort)
 
 
-def _candidates(folder: Path) -> list[Path]:
+def _candidate_roots(folder: Path) -> list[Path]:
     repository = [one for one in (folder, *folder.parents) if (one / ".git").exists()][:1]
     return list(dict.fromkeys([*repository, folder, Path.cwd()]))
 
 
-def _found(root: Path, asked: Sequence[_Asked]) -> int:
+def _count_valid_paths(root: Path, asked: Sequence[_PathField]) -> int:
     """How many of the paths are right in a folder."""
-    return sum(_fault(root, one, _relative(root, one.text)) is None for one in asked)
+    return sum(_path_fault(root, one, _relative_path(root, one.text)) is None for one in asked)
 
 
-def _relative(root: Path, text: str) -> str | None:
+def _relative_path(root: Path, text: str) -> str | None:
     """A path relative to a folder; None when it leads out of it, by ``..`` or by a link."""
     real, there = os.path.realpath(root), os.path.realpath(root / text)
     if not Path(there).is_relative_to(real):
@@ -170,8 +176,8 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def _fault(root: Path, one: _Asked, relative: str | None) -> Fault | None:
-    asked, file = shown(one.text), root / one.text
+def _path_fault(root: Path, one: _PathField, relative: str | None) -> Fault | None:
+    asked, file = format_value(one.text), root / one.text
     if relative is None:
         return Fault(one.where, asked, f"a path inside {root}", "move or copy the file there")
     if one.sort == _FILE and not is_file(file):
@@ -183,22 +189,24 @@ def _fault(root: Path, one: _Asked, relative: str | None) -> Fault | None:
     return None
 
 
-def _near(file: Path) -> str:
+def _suggest_file(file: Path) -> str:
     """Names beside a missing file that somebody may have meant."""
     try:
-        return did_you_mean(file.name, sorted(other.name for other in file.parent.iterdir()))
+        return suggest_names(file.name, sorted(other.name for other in file.parent.iterdir()))
     except OSError:
         return ""
 
 
-def _look_into(root: Path, one: _Asked, faults: list[Fault], notes: list[str]) -> None:
+def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], notes: list[str]) -> None:
     """Scan a notebook for credentials; add what is found, without the credentials."""
     try:
-        found = credentials.in_notebook(root / one.text)
+        found = credentials.find_in_notebook(root / one.text)
     except ValueError as error:
-        faults.append(Fault(one.where, shown(one.text), str(error)))
+        faults.append(Fault(one.where, format_value(one.text), str(error)))
     except OSError as error:
-        faults.append(Fault(one.where, shown(one.text), "a file that can be read", str(error)))
+        faults.append(
+            Fault(one.where, format_value(one.text), "a file that can be read", str(error))
+        )
     else:
         notes += [
             f"{one.text}, {place}: looks like {kind}; take it out and name it under secrets"
@@ -206,18 +214,18 @@ def _look_into(root: Path, one: _Asked, faults: list[Fault], notes: list[str]) -
         ]
 
 
-def _in_steps(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+def _credential_warnings(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     """Credentials in what is kept with a job and shown: variables and arguments."""
     return [
         f"{place} of step {step.get('name')!r}: looks like {kind}; "
         "name it under secrets, since this is kept with the job and shown"
         for step in steps
-        for place, text in _texts(step)
-        if (kind := credentials.kind_of(text))
+        for place, text in _step_texts(step)
+        if (kind := credentials.detect_credential(text))
     ]
 
 
-def _texts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _step_texts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in (step.get("env") or {}).items():
         yield f"env.{name}", value
     for word in step.get("argv") or ():

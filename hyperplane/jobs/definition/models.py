@@ -12,11 +12,11 @@ from pydantic import Field, JsonValue
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition import fields
-from hyperplane.jobs.definition.files import Survey, is_path, survey
-from hyperplane.jobs.definition.order import order_faults, resolve
-from hyperplane.jobs.definition.records import Record, attempt
-from hyperplane.jobs.definition.rules import resources_rules, step_rules
-from hyperplane.jobs.definition.wording import spelled
+from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_path
+from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
+from hyperplane.jobs.definition.records import Record, validate_record
+from hyperplane.jobs.definition.rules import resources_faults, step_faults
+from hyperplane.jobs.definition.wording import format_path
 from hyperplane.public_calls import check_call
 from hyperplane.spec.request import Gigabytes, Seconds
 
@@ -45,7 +45,7 @@ class Resources(Record):
 
     @classmethod
     def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-        return resources_rules(values)
+        return resources_faults(values)
 
 
 class Step(Record):
@@ -115,11 +115,11 @@ class Step(Record):
 
     name: fields.Name
     kind: Kind
-    path: fields.Content = ""
-    output_path: fields.Place | None = None
+    path: fields.OptionalPath = ""
+    output_path: fields.PathText | None = None
     kernel: fields.Name | None = None
     depends_on: tuple[fields.Name, ...] = ()
-    working_dir: fields.Place | None = None
+    working_dir: fields.PathText | None = None
     port: fields.Port | None = None
     chunks: fields.Chunks | None = None
     foreach: fields.Items | None = None
@@ -140,13 +140,13 @@ class Step(Record):
         inner = values.get("resources")
         if not isinstance(inner, Mapping):
             return values, []
-        made, faults = attempt(Resources, inner, "resources")
+        made, faults = validate_record(Resources, inner, "resources")
         rest = {name: value for name, value in values.items() if name != "resources"}
         return ({**rest, "resources": made} if made else rest), faults
 
     @classmethod
     def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-        return step_rules(values, faulty)
+        return step_faults(values, faulty)
 
     @property
     def chunk_count(self) -> int:
@@ -177,8 +177,8 @@ class Pipeline(Record):
 
     name: fields.Name
     steps: tuple[Step, ...]
-    requirements: fields.Place | None = None
-    working_dir: fields.Place | None = None
+    requirements: fields.PathText | None = None
+    working_dir: fields.PathText | None = None
     job_type: fields.Name | None = None
     root: str
     warnings: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class Pipeline(Record):
         inner = values.get("steps")
         if not isinstance(inner, list) or not all(isinstance(step, dict) for step in inner):
             return values, []
-        tried = [attempt(Step, step, f"steps[{index}]") for index, step in enumerate(inner)]
+        tried = [validate_record(Step, step, f"steps[{index}]") for index, step in enumerate(inner)]
         faults = [fault for _, found in tried for fault in found]
         rest = {name: value for name, value in values.items() if name != "steps"}
         return (rest if faults else {**rest, "steps": tuple(made for made, _ in tried)}), faults
@@ -200,8 +200,10 @@ class Pipeline(Record):
         steps = values["steps"]
         if not steps:
             return [Fault("steps", "none", "at least one step")]
-        faults = order_faults([step.name for step in steps], [step.depends_on for step in steps])
-        return [replace(fault, where=spelled(fault.where, "steps")) for fault in faults]
+        faults = dependency_faults(
+            [step.name for step in steps], [step.depends_on for step in steps]
+        )
+        return [replace(fault, where=format_path(fault.where, "steps")) for fault in faults]
 
     @classmethod
     @check_call
@@ -257,7 +259,7 @@ class Pipeline(Record):
             if not isinstance(step, Step)
         )
         asked = [s.depends_on if "depends_on" in s.model_fields_set else None for s in made]
-        order = resolve([step.name for step in made], asked)
+        order = resolve_dependencies([step.name for step in made], asked)
         values: dict[str, Any] = {
             "name": name,
             "steps": [
@@ -268,13 +270,17 @@ class Pipeline(Record):
             "working_dir": working_dir,
             "job_type": job_type,
         }
-        _, faults = attempt(cls, {**values, "root": ""})
+        _, faults = validate_record(cls, {**values, "root": ""})
         faulty = {fault.where for fault in faults}
         shared = {name: value for name, value in values.items() if name not in faulty}
-        found = survey([dict(step) for step in made], shared, root, Path.cwd())
-        faults += [replace(fault, where=spelled(fault.where, "steps")) for fault in found.faults]
+        found = find_files([dict(step) for step in made], shared, root, Path.cwd())
+        faults += [
+            replace(fault, where=format_path(fault.where, "steps")) for fault in found.faults
+        ]
         check(faults)
-        return placed(cls(**values, root=str(found.root), warnings=found.warnings), found)
+        return with_relative_paths(
+            cls(**values, root=str(found.root), warnings=found.warnings), found
+        )
 
     @check_call
     def to_asl(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -300,7 +306,7 @@ class Pipeline(Record):
         return to_asl(self, parameters)
 
 
-def placed(pipeline: Pipeline, found: Survey) -> Pipeline:
+def with_relative_paths(pipeline: Pipeline, found: PipelineFiles) -> Pipeline:
     """A pipeline with its paths relative to its root."""
     steps = [
         step.model_copy(update=paths)

@@ -6,18 +6,18 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from hyperplane.errors import Fault
-from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.jobs.definition.wording import suggest_names
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Step
 
 #: Names of a list or cycle that a message shows.
-_SHOWN = 12
+_MAX_SHOWN = 12
 #: Faults that are looked into: a hostile file must not keep a processor busy.
-_ENOUGH = 50
+_MAX_FAULTS = 50
 
 
-def resolve(
+def resolve_dependencies(
     names: Sequence[str], asked: Sequence[Sequence[str] | None]
 ) -> tuple[tuple[str, ...], ...]:
     """The steps that each step waits for.
@@ -50,7 +50,7 @@ def resolve(
     return tuple(resolved)
 
 
-def order_faults(names: Sequence[str], asked: Sequence[Sequence[str] | None]) -> list[Fault]:
+def dependency_faults(names: Sequence[str], asked: Sequence[Sequence[str] | None]) -> list[Fault]:
     """What is wrong with names and dependencies.
 
     Parameters
@@ -73,12 +73,12 @@ def order_faults(names: Sequence[str], asked: Sequence[Sequence[str] | None]) ->
         for place, other in enumerate(said or ()):
             where = f"{index}.depends_on.{place}"
             if other not in first:
-                near = did_you_mean(other, first) if len(faults) < _ENOUGH else ""
-                advice = near or f"the steps are {_shortened(names)}"
+                near = suggest_names(other, first) if len(faults) < _MAX_FAULTS else ""
+                advice = near or f"the steps are {_shorten_names(names)}"
                 faults.append(Fault(where, repr(other), "the name of a step", advice))
             elif other == names[index]:
                 faults.append(Fault(where, repr(other), "the name of another step"))
-    return faults + _cycle_faults(names, resolve(names, asked), first)
+    return faults + _cycle_faults(names, resolve_dependencies(names, asked), first)
 
 
 def _cycle_faults(
@@ -103,25 +103,25 @@ def _cycle_faults(
             path[name] = None
             stack.append((name, True))
             for other in depends_on[first[name]]:
-                if other in path and other != name and len(faults) < _ENOUGH:
+                if other in path and other != name and len(faults) < _MAX_FAULTS:
                     members = list(path)
                     cycle = [*members[members.index(other) :], other]
-                    faults.append(_cycle(cycle, first[name]))
+                    faults.append(_cycle_fault(cycle, first[name]))
                 elif other in first:
                     stack.append((other, False))
     return faults
 
 
-def _cycle(names: list[str], index: int) -> Fault:
-    asked = " -> ".join(names if len(names) <= _SHOWN else [*names[:_SHOWN], "..."])
+def _cycle_fault(names: list[str], index: int) -> Fault:
+    asked = " -> ".join(names if len(names) <= _MAX_SHOWN else [*names[:_MAX_SHOWN], "..."])
     allowed = "steps that wait for each other in no circle"
     advice = "each waits for the next, also where no depends_on stands: for the step before it"
     return Fault(f"{index}.depends_on", asked, allowed, advice)
 
 
-def _shortened(names: Sequence[str]) -> str:
-    more = ", ..." if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
+def _shorten_names(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > _MAX_SHOWN else ""
+    return ", ".join(map(repr, names[:_MAX_SHOWN])) + more
 
 
 def ready(pipeline: Pipeline, done: Collection[str]) -> tuple[Step, ...]:

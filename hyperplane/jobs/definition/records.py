@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hyperplane.errors import Fault, RequestError, UnknownArgument, check
-from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.public_calls import may_be_secret
-from hyperplane.spec.faults import faults_of
+from hyperplane.spec.faults import faults_from_validation
 
 if TYPE_CHECKING:
     from typing import Self
 
 #: Fields whose values no message shows: somebody may have written a secret there.
-_CLOSED = {
+_HIDDEN_FIELDS = {
     "env": "",
     "output": "",
     "secrets": "names stand here, never values",
@@ -27,15 +27,15 @@ _CLOSED = {
 }
 
 
-Made = TypeVar("Made", bound="Record")
+RecordT = TypeVar("RecordT", bound="Record")
 
 
-def _top(fault: Fault) -> str:
+def _top_field(fault: Fault) -> str:
     """The field that a fault is in."""
     return re.split(r"[.\[]", fault.where, maxsplit=1)[0]
 
 
-def _listed(value: Any) -> Any:
+def _arrays_to_lists(value: Any) -> Any:
     """A value; a table or array of texts, which pydantic takes for a list, as a list."""
     is_list = hasattr(value, "__array__") and hasattr(value, "__len__")
     # An array without dimensions has a length and no items; to pydantic it is a number.
@@ -54,18 +54,20 @@ class Record(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                told = {_top(fault) for fault in faults}
-                found = [self._told(fault) for fault in faults_of(error)]
+                told = {_top_field(fault) for fault in faults}
+                found = [self._told(fault) for fault in faults_from_validation(error)]
                 faults += [fault for fault in found if fault.where not in told]
-            faulty = {_top(fault) for fault in faults}
+            faulty = {_top_field(fault) for fault in faults}
             faults += [
                 Fault(name, repr(value)[:80], "text, not bytes")
                 for name, value in values.items()
                 if isinstance(value, bytes | bytearray) and name not in faulty
             ]
-            faulty = {_top(fault) for fault in faults}
+            faulty = {_top_field(fault) for fault in faults}
             known = {name: values[name] for name in values if name in type(self).model_fields}
-            right = {name: _listed(value) for name, value in known.items() if name not in faulty}
+            right = {
+                name: _arrays_to_lists(value) for name, value in known.items() if name not in faulty
+            }
             faults += self._rules(right, faulty)
             if known.keys() != values.keys():
                 # Raised for calls in Python only: of files, the faults are gathered.
@@ -85,15 +87,15 @@ class Record(BaseModel):
     @classmethod
     def _told(cls, fault: Fault) -> Fault:
         """A fault of pydantic without secrets, and with the names that there are."""
-        top = _top(fault)
+        top = _top_field(fault)
         if top not in cls.model_fields:
             allowed = "one of " + ", ".join(cls.model_fields)
             asked = "a value not shown here" if may_be_secret(top, fault.asked) else fault.asked
-            advice = did_you_mean(top, cls.model_fields)
+            advice = suggest_names(top, cls.model_fields)
             return replace(fault, asked=asked, allowed=allowed, advice=advice)
-        if top not in _CLOSED:
+        if top not in _HIDDEN_FIELDS:
             return fault
-        return replace(fault, asked="a value not shown here", advice=_CLOSED[top])
+        return replace(fault, asked="a value not shown here", advice=_HIDDEN_FIELDS[top])
 
     def to_json(self) -> str:
         """The record as JSON text, which ``from_json`` reads."""
@@ -120,9 +122,9 @@ class Record(BaseModel):
         return cls(**values)
 
 
-def attempt(
-    record: type[Made], values: Mapping[str, Any], prefix: str = ""
-) -> tuple[Made | None, list[Fault]]:
+def validate_record(
+    record: type[RecordT], values: Mapping[str, Any], prefix: str = ""
+) -> tuple[RecordT | None, list[Fault]]:
     """A record of these values, or what is wrong with it.
 
     Parameters

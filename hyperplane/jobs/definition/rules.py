@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from hyperplane.errors import Fault
-from hyperplane.jobs.definition.wording import shown
-from hyperplane.spec.request import read_request
+from hyperplane.jobs.definition.wording import format_value
+from hyperplane.spec.request import ClusterArguments, read_request
 
 #: Field that holds what a step runs, by kind; all but the last are paths of files.
-CONTENT = {
+CONTENT_FIELDS = {
     "notebook": "path",
     "python": "path",
     "javascript": "path",
     "bash": "path",
     "command": "argv",
 }
-_OF_CHUNKS = ("max_parallel", "output", "split")
+_CHUNK_FIELDS = ("max_parallel", "output", "split")
 
 
-def step_rules(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
     """What is wrong between the fields of a step.
 
     Parameters
@@ -36,15 +36,15 @@ def step_rules(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
     """
     given = {name for name, value in values.items() if value is not None and value != ""} | faulty
     return [
-        *_content(values, given),
-        *_chunks(given),
-        *_memory(values, given, faulty),
-        *_both(values),
-        *_cluster(values.get("cluster") or {}),
+        *_content_faults(values, given),
+        *_chunk_faults(given),
+        *_memory_faults(values, given, faulty),
+        *_secret_faults(values),
+        *_cluster_faults(values.get("cluster") or {}),
     ]
 
 
-def resources_rules(values: Mapping[str, Any]) -> list[Fault]:
+def resources_faults(values: Mapping[str, Any]) -> list[Fault]:
     """What is wrong between the fields of resources: a pool says the cores and memory itself."""
     given = {name for name, value in values.items() if value is not None}
     both = [name for name in ("cores", "ram_gb") if name in given]
@@ -54,35 +54,35 @@ def resources_rules(values: Mapping[str, Any]) -> list[Fault]:
     return [Fault("pool", f"{values['pool']!r} beside {' and '.join(both)}", allowed)]
 
 
-def _content(values: Mapping[str, Any], given: Set[str]) -> Iterator[Fault]:
+def _content_faults(values: Mapping[str, Any], given: Set[str]) -> Iterator[Fault]:
     kind = values.get("kind")
-    if kind not in CONTENT:
+    if kind not in CONTENT_FIELDS:
         return
-    needed = CONTENT[kind]
+    needed = CONTENT_FIELDS[kind]
     other = "argv" if needed == "path" else "path"
     if needed not in given or not values.get(needed, True):
         yield Fault(needed, "nothing", f"a value; a step of kind {kind} needs it")
     elif needed == "argv" and not next(iter(values.get("argv", [True])), True):
         yield Fault("argv.0", "''", "the name of a program")
     if values.get(other):
-        yield Fault(other, shown(values[other]), f"no {other} in a step of kind {kind}")
+        yield Fault(other, format_value(values[other]), f"no {other} in a step of kind {kind}")
     if kind != "notebook":
         for name, use in {"output_path": "write one", "kernel": "have one"}.items():
             if values.get(name):
-                yield Fault(name, shown(values[name]), f"nothing here; only notebooks {use}")
+                yield Fault(name, format_value(values[name]), f"nothing here; only notebooks {use}")
 
 
-def _chunks(given: Set[str]) -> Iterator[Fault]:
+def _chunk_faults(given: Set[str]) -> Iterator[Fault]:
     if {"chunks", "foreach"} <= given:
         yield Fault("chunks", "both chunks and foreach", "one of the two")
     if not given & {"chunks", "foreach"}:
-        for name in _OF_CHUNKS:
+        for name in _CHUNK_FIELDS:
             if name in given:
                 allowed = "a step with chunks or foreach"
                 yield Fault(name, "a step that is not fanned out", allowed)
 
 
-def _memory(values: Mapping[str, Any], given: Set[str], faulty: Set[str]) -> Iterator[Fault]:
+def _memory_faults(values: Mapping[str, Any], given: Set[str], faulty: Set[str]) -> Iterator[Fault]:
     if "more_memory" not in given:
         return
     resources = values.get("resources")
@@ -94,7 +94,7 @@ def _memory(values: Mapping[str, Any], given: Set[str], faulty: Set[str]) -> Ite
         yield Fault("more_memory", "a step with retries: 0", "a step that may be retried")
 
 
-def _both(values: Mapping[str, Any]) -> Iterator[Fault]:
+def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
     secrets = set(values.get("secrets", ()))
     for name in values.get("env", ()):
         if name in secrets:
@@ -102,7 +102,7 @@ def _both(values: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(f"env.{name}", asked, "one of the two")
 
 
-def _cluster(arguments: Mapping[str, Any]) -> Iterator[Fault]:
-    for fault in read_request(arguments)[1]:
+def _cluster_faults(arguments: Mapping[str, Any]) -> Iterator[Fault]:
+    for fault in read_request(ClusterArguments.from_mapping(arguments))[1]:
         where = f"cluster.{fault.where}"
         yield Fault(where, fault.asked, fault.allowed, fault.advice, fault.source)

@@ -10,9 +10,9 @@ from hyperplane.spec.request import ClusterRequest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_SEEN = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]"
-_ONE_LINE = rf"^{_SEEN}*\S{_SEEN}*$"
-_NAME = {"type": "string", "maxLength": fields.LONGEST_NAME, "pattern": _ONE_LINE}
+_PRINTABLE = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]"
+_ONE_LINE = rf"^{_PRINTABLE}*\S{_PRINTABLE}*$"
+_NAME = {"type": "string", "maxLength": fields.MAX_NAME_LENGTH, "pattern": _ONE_LINE}
 _PATH = {"type": "string", "pattern": _ONE_LINE}
 #: Read as text whether quoted or not; an editor sees numbers and truth values.
 _SCALAR = {"type": ["string", "number", "boolean"]}
@@ -30,15 +30,15 @@ _SECONDS = {
 }
 
 
-def _whole(least: int, most: int) -> dict[str, Any]:
+def _integer(least: int, most: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
-def _described(description: str, form: dict[str, Any]) -> dict[str, Any]:
+def _describe(description: str, form: dict[str, Any]) -> dict[str, Any]:
     return {"description": description, **form}
 
 
-_WHAT = {
+_PATH_DESCRIPTIONS = {
     "notebook": "The notebook, relative to the root.",
     "python": "The Python script, relative to the root.",
     "javascript": "The JavaScript file, relative to the root.",
@@ -52,65 +52,65 @@ def _resources() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "pool": _described("Name of a pool.", _NAME),
-            "cores": _described("Cores.", {"type": "number", "exclusiveMinimum": 0}),
-            "ram_gb": _described("Memory in GB (10**9 bytes).", _GB),
-            "gpus": _described("GPUs.", _whole(0, 1_000)),
+            "pool": _describe("Name of a pool.", _NAME),
+            "cores": _describe("Cores.", {"type": "number", "exclusiveMinimum": 0}),
+            "ram_gb": _describe("Memory in GB (10**9 bytes).", _GB),
+            "gpus": _describe("GPUs.", _integer(0, 1_000)),
         },
         "dependentSchemas": {"pool": {"properties": {"cores": False, "ram_gb": False}}},
     }
 
 
-def _properties() -> dict[str, Any]:
+def _task_properties() -> dict[str, Any]:
     words = {"type": "array", "minItems": 1, "items": _SCALAR}
     contents = {
-        key: _described(_WHAT[kind], words if kind == "command" else _PATH)
+        key: _describe(_PATH_DESCRIPTIONS[kind], words if kind == "command" else _PATH)
         for kind, key in CONTENT_KEYS.items()
     }
     names = {"type": "array", "items": _NAME}
     arguments = {"enum": sorted({*ClusterRequest.model_fields, "ram_gb_proc"})}
-    values = {"type": "array", "minItems": 1, "maxItems": fields.MOST_CHUNKS, "items": _SCALAR}
-    secrets = {"type": "array", "items": {"type": "string", "pattern": fields.SECRET}}
-    variable = rf"^(?!{fields.RESERVED})" + fields.VARIABLE.removeprefix("^")
+    values = {"type": "array", "minItems": 1, "maxItems": fields.MAX_CHUNKS, "items": _SCALAR}
+    secrets = {"type": "array", "items": {"type": "string", "pattern": fields.SECRET_PATTERN}}
+    variable = rf"^(?!{fields.RESERVED_PREFIX})" + fields.VARIABLE_PATTERN.removeprefix("^")
     variables = {
         "type": "object",
         "propertyNames": {"pattern": variable},
         "additionalProperties": _SCALAR,
     }
     return {
-        "name": _described("What the step is called; no two alike.", _NAME),
-        "type": _described("What runs it.", {"enum": list(TYPES)}),
+        "name": _describe("What the step is called; no two alike.", _NAME),
+        "type": _describe("What runs it.", {"enum": list(TYPES)}),
         **contents,
-        "notebook_output_path": _described("Where the executed notebook is written.", _PATH),
-        "kernel": _described("The Jupyter kernel that executes the notebook.", _NAME),
-        "depends_on": _described("Steps that it waits for; [] for none.", names),
-        "working_dir": _described("Folder that it runs in.", _PATH),
-        "port": _described("Port on which it serves.", _whole(1, fields.LARGEST_PORT)),
-        "chunks": _described("Times that it runs, with chunk_id.", _whole(1, fields.MOST_CHUNKS)),
-        "foreach": _described("It runs once for each value, with item and chunk_id.", values),
-        "max_parallel": _described("Chunks that run at one time.", _whole(1, fields.MOST_CHUNKS)),
-        "retries": _described("How often it is tried again.", _whole(0, fields.MOST_RETRIES)),
-        "timeout": _described("Seconds for one attempt, or text such as 10m.", _SECONDS),
-        "resources": _described("What it needs of a machine.", _resources()),
-        "cluster": _described(
+        "notebook_output_path": _describe("Where the executed notebook is written.", _PATH),
+        "kernel": _describe("The Jupyter kernel that executes the notebook.", _NAME),
+        "depends_on": _describe("Steps that it waits for; [] for none.", names),
+        "working_dir": _describe("Folder that it runs in.", _PATH),
+        "port": _describe("Port on which it serves.", _integer(1, fields.MAX_PORT)),
+        "chunks": _describe("Times that it runs, with chunk_id.", _integer(1, fields.MAX_CHUNKS)),
+        "foreach": _describe("It runs once for each value, with item and chunk_id.", values),
+        "max_parallel": _describe("Chunks that run at one time.", _integer(1, fields.MAX_CHUNKS)),
+        "retries": _describe("How often it is tried again.", _integer(0, fields.MAX_RETRIES)),
+        "timeout": _describe("Seconds for one attempt, or text such as 10m.", _SECONDS),
+        "resources": _describe("What it needs of a machine.", _resources()),
+        "cluster": _describe(
             "Arguments of initialize_cluster for the cluster that it gets.",
             {"type": "object", "propertyNames": arguments},
         ),
-        "env": _described("Variables of the environment; no secrets.", variables),
-        "secrets": _described("Names of secrets that it sees; never values.", secrets),
-        "output": _described("URL of what its chunks save.", _PATH),
-        "more_memory": _described(
+        "env": _describe("Variables of the environment; no secrets.", variables),
+        "secrets": _describe("Names of secrets that it sees; never values.", secrets),
+        "output": _describe("URL of what its chunks save.", _PATH),
+        "more_memory": _describe(
             "Factor by which memory grows at each retry after running out of it.",
-            {"type": "number", "exclusiveMinimum": 1, "maximum": fields.MOST_GROWTH},
+            {"type": "number", "exclusiveMinimum": 1, "maximum": fields.MAX_GROWTH},
         ),
-        "split": _described(
+        "split": _describe(
             "Pieces of a chunk that runs again after it ran out of memory.",
-            _whole(2, fields.MOST_PIECES),
+            _integer(2, fields.MAX_PIECES),
         ),
     }
 
 
-def _of_type(kind: str) -> dict[str, Any]:
+def _type_schema(kind: str) -> dict[str, Any]:
     """What a task of one kind must have and must not have."""
     others = {key: False for key in CONTENT_KEYS.values() if key != CONTENT_KEYS[kind]}
     if kind != "notebook":
@@ -148,8 +148,8 @@ def json_schema() -> dict[str, Any]:
         "type": "object",
         "required": ["name", "type"],
         "additionalProperties": False,
-        "properties": _properties(),
-        "allOf": [_of_type(kind) for kind in CONTENT_KEYS],
+        "properties": _task_properties(),
+        "allOf": [_type_schema(kind) for kind in CONTENT_KEYS],
         "dependentSchemas": {
             "chunks": {"properties": {"foreach": False}},
             **dict.fromkeys(("max_parallel", "output", "split"), fanned),
@@ -161,10 +161,10 @@ def json_schema() -> dict[str, Any]:
         "required": ["name", "tasks"],
         "additionalProperties": False,
         "properties": {
-            "name": _described("What the pipeline is called.", _NAME),
-            "requirements": _described("A file of requirements for pip.", _PATH),
-            "working_dir": _described("Folder that the steps run in.", _PATH),
-            "job_type": _described("A name for the kind of machine.", _NAME),
+            "name": _describe("What the pipeline is called.", _NAME),
+            "requirements": _describe("A file of requirements for pip.", _PATH),
+            "working_dir": _describe("Folder that the steps run in.", _PATH),
+            "job_type": _describe("A name for the kind of machine.", _NAME),
             "tasks": {"type": "array", "minItems": 1, "items": task},
         },
     }

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from itertools import islice
 
 #: The comparison takes time by the square of lengths, and nobody's name is this long.
-_LONGEST, _MOST = 200, 500
+_MAX_LENGTH, _MAX_CANDIDATES = 200, 500
 #: Characters of a value that a message shows.
-_SHOWN = 80
+_MAX_SHOWN = 80
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """A question that names the nearest of the known names; empty when none is near.
 
     Examples
@@ -20,26 +20,26 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("depend_on", ["depends_on", "name"])
     'did you mean depends_on?'
     """
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_LENGTH:
         return ""
-    candidates = [one for one in islice(known, _MOST) if len(one) <= _LONGEST]
+    candidates = [one for one in islice(known, _MAX_CANDIDATES) if len(one) <= _MAX_LENGTH]
     near = difflib.get_close_matches(name, candidates, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for a message: in quotes if it is text, on one line, and not too long.
 
     Examples
     --------
-    >>> print(shown("it"), len(shown("x" * 1000)))
+    >>> print(format_value("it"), len(format_value("x" * 1000)))
     'it' 80
     """
-    text = repr(value[:_SHOWN] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    text = repr(value[:_MAX_SHOWN] if isinstance(value, str) else value)
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 
-def spelled(where: str, sequence: str) -> str:
+def format_path(where: str, sequence: str) -> str:
     """The place of a fault as one writes it, from a path with dots.
 
     Parameters

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.jobs.definition.wording import did_you_mean, shown
+from hyperplane.jobs.definition.wording import format_value, suggest_names
 
 if TYPE_CHECKING:
     from hyperplane.jobs.runners.base import Document, Renderer, Runner
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 #: Where the steps of a job can run -> the class.
 RUNNERS = {
     "local": "hyperplane.jobs.runners.local:LocalRunner",
-    "slurm": "hyperplane.jobs.runners.slurm_run:SlurmRunner",
-    "kubernetes": "hyperplane.jobs.runners.kubernetes_run:KubernetesRunner",
+    "slurm": "hyperplane.jobs.runners.slurm_runner:SlurmRunner",
+    "kubernetes": "hyperplane.jobs.runners.kubernetes_runner:KubernetesRunner",
 }
 #: What can be told to run a job without us -> the class.
 RENDERERS = {
-    "slurm": "hyperplane.jobs.runners.slurm:Slurm",
-    "kubernetes": "hyperplane.jobs.runners.kubernetes:Kubernetes",
+    "slurm": "hyperplane.jobs.runners.slurm_renderer:SlurmRenderer",
+    "kubernetes": "hyperplane.jobs.runners.kubernetes_renderer:KubernetesRenderer",
 }
 
 
-def runner_of(name: str, environment: Mapping[str, str], settled: Mapping[str, Any]) -> Runner:
+def create_runner(name: str, environment: Mapping[str, str], settled: Mapping[str, Any]) -> Runner:
     """The runner of a name.
 
     Parameters
@@ -44,11 +44,11 @@ def runner_of(name: str, environment: Mapping[str, str], settled: Mapping[str, A
     RequestError
         When there is none of that name.
     """
-    made: Runner = _runner(name)(environment, settled)
+    made: Runner = _runner_class(name)(environment, settled)
     return made
 
 
-def settle(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a submission for its runner, with what the configuration says.
 
     Parameters
@@ -70,32 +70,34 @@ def settle(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
         allowed = "a mapping of names to values"
-        raise RequestError([Fault("runner_options", shown(options), allowed)])
-    found: dict[str, Any] = _runner(name).settled(options)
+        raise RequestError([Fault("runner_options", format_value(options), allowed)])
+    found: dict[str, Any] = _runner_class(name).resolve_options(options)
     return found
 
 
-def finds_files_of_this_machine(name: str) -> bool:
+def has_shared_files(name: str) -> bool:
     """Whether the steps of a runner find the files, and the kernels, of this machine."""
-    from hyperplane.jobs.runners.base import OfThisMachine
+    from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
-    return issubclass(_runner(name), OfThisMachine)
+    return issubclass(_runner_class(name), SharedFilesystemMixin)
 
 
-def _runner(name: str) -> type[Runner]:
+def _runner_class(name: str) -> type[Runner]:
     if not isinstance(name, str) or name not in RUNNERS:
-        advice = did_you_mean(name, RUNNERS) if isinstance(name, str) else ""
-        raise RequestError([Fault("runner", shown(name), "one of " + ", ".join(RUNNERS), advice)])
-    found: type[Runner] = _class(RUNNERS[name])
+        advice = suggest_names(name, RUNNERS) if isinstance(name, str) else ""
+        raise RequestError(
+            [Fault("runner", format_value(name), "one of " + ", ".join(RUNNERS), advice)]
+        )
+    found: type[Runner] = _import_class(RUNNERS[name])
     return found
 
 
-def _class(home: str) -> Any:
+def _import_class(home: str) -> Any:
     module, _, attribute = home.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
-def load(name: str, **options: Any) -> Renderer:
+def create_renderer(name: str, **options: Any) -> Renderer:
     """What writes a job down for a scheduler, with options of its own.
 
     Parameters
@@ -115,13 +117,15 @@ def load(name: str, **options: Any) -> Renderer:
         When there is none of that name, or it has no such options.
     """
     if name not in RENDERERS:
-        advice = did_you_mean(str(name), RENDERERS)
-        raise RequestError([Fault("runner", shown(name), "one of " + ", ".join(RENDERERS), advice)])
-    kind = _class(RENDERERS[name])
+        advice = suggest_names(str(name), RENDERERS)
+        raise RequestError(
+            [Fault("runner", format_value(name), "one of " + ", ".join(RENDERERS), advice)]
+        )
+    kind = _import_class(RENDERERS[name])
     known = [field.name for field in dataclasses.fields(kind)]
     check(
         Fault(
-            one, "an option", f"an option of {name}: {', '.join(known)}", did_you_mean(one, known)
+            one, "an option", f"an option of {name}: {', '.join(known)}", suggest_names(one, known)
         )
         for one in options
         if one not in known
@@ -140,7 +144,7 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     job : Job
         The job.
     **options
-        As for :func:`load`.
+        As for :func:`create_renderer`.
 
     Returns
     -------
@@ -163,8 +167,8 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     >>> "#SBATCH --array=0-9%4" in documents[0].text
     True
     """
-    from hyperplane.jobs.runners.rendering import unwritable
+    from hyperplane.jobs.runners.rendering import encoding_faults
 
-    renderer = load(name, **options)
-    check([*renderer.unsupported(job.pipeline), *unwritable(job)])
+    renderer = create_renderer(name, **options)
+    check([*renderer.find_unsupported(job.pipeline), *encoding_faults(job)])
     return renderer.render(job)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs import notebooks
+from hyperplane.jobs import notebook_checks
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.processes import Command
@@ -36,7 +36,7 @@ class StepProcess(Protocol):
 
     command: Command
 
-    async def begun(self) -> None:
+    async def wait_until_running(self) -> None:
         """Return when it runs, or has ended: until then it waits for its turn."""
         ...
 
@@ -48,7 +48,7 @@ class StepProcess(Protocol):
         """What it ended with, so far as anybody knows."""
         ...
 
-    def gone_at(self) -> float:
+    def end_time(self) -> float:
         """When one that somebody else began has ended; 0 while that is not known."""
         ...
 
@@ -65,7 +65,7 @@ class Runner(Protocol):
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None: ...
 
     @classmethod
-    def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of a submission with what the configuration says, to be kept with the job.
 
         Raises
@@ -75,19 +75,19 @@ class Runner(Protocol):
         """
         ...
 
-    def missing(self) -> str:
+    def unavailable_reason(self) -> str:
         """Why nothing can run there, and what to do; empty when it can."""
         ...
 
-    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """All that keeps a pipeline from running there."""
         ...
 
-    def there(self, job: Job) -> Job:
+    def with_runtime_paths(self, job: Job) -> Job:
         """The job with the folders and the interpreter that its steps find."""
         ...
 
-    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
         """What an attempt takes of this machine."""
         ...
 
@@ -95,7 +95,7 @@ class Runner(Protocol):
         """How many chunks of a step may be under way."""
         ...
 
-    async def start(self, command: Command, step: Step, times_more: float) -> StepProcess:
+    async def start(self, command: Command, step: Step, memory_factor: float) -> StepProcess:
         """Begin an attempt, with so many times the memory that the step asks for.
 
         Raises
@@ -105,12 +105,12 @@ class Runner(Protocol):
         """
         ...
 
-    def found(self, command: Command) -> StepProcess:
+    def reattach(self, command: Command) -> StepProcess:
         """The attempt that somebody who was killed since has begun with these traces."""
         ...
 
 
-class OfThisMachine:
+class SharedFilesystemMixin:
     """What runners have in common whose steps find the files of this machine."""
 
     name: ClassVar[str]
@@ -119,30 +119,30 @@ class OfThisMachine:
         del environment, options
 
     @classmethod
-    def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Nothing: there are no options."""
         allowed = f"nothing: the runner {cls.name} has no options"
         check(Fault(f"runner_options.{name}", "an option", allowed) for name in options)
         return {}
 
-    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Kernels of notebooks that are not here."""
-        return notebooks.kernel_faults(pipeline)
+        return notebook_checks.kernel_faults(pipeline)
 
-    def there(self, job: Job) -> Job:
+    def with_runtime_paths(self, job: Job) -> Job:
         """The same."""
         return job
 
 
-class Queued:
+class RemoteQueueMixin:
     """What runners have in common whose steps wait in somebody else's queue."""
 
     #: Chunks of a step that are there at once, unless the step says; more than most run at once.
     at_once: ClassVar[int]
 
-    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
         """Nothing of this machine."""
-        del capacity, step, times_more
+        del capacity, step, memory_factor
         return Demand()
 
     def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
@@ -159,7 +159,7 @@ class Renderer(Protocol):
 
     name: ClassVar[str]
 
-    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """All that keeps a pipeline from running there, its options among it."""
         ...
 

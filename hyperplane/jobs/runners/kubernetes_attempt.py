@@ -15,7 +15,7 @@ from hyperplane.engines.kubernetes.pods import container_of, pairs, pod_of, verb
 from hyperplane.errors import UnknownPool
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.rendering import grace
+from hyperplane.jobs.runners.rendering import grace_seconds
 from hyperplane.spec.settings import KubernetesJobSettings
 
 #: Where a step may write what belongs to the job; without ``root`` its file is there, too.
@@ -23,14 +23,14 @@ FOLDER = "/var/lib/hyperplane"
 #: The container that runs the step.
 CONTAINER = "step"
 #: Label of all that belongs to a job.
-JOB = "hyperplane.dev/job"
+JOB_LABEL = "hyperplane.dev/job"
 #: Seconds for which a Job that has ended is kept, if nobody takes it away.
-KEPT = 86_400
+TTL_SECONDS = 86_400
 #: Bytes of a file that a Secret holds beside variables.
-LONGEST_FILE = 900_000
+MAX_FILE_BYTES = 900_000
 
 
-class Sent(NamedTuple):
+class StagedFile(NamedTuple):
     """A file that goes with an attempt.
 
     Parameters
@@ -44,11 +44,11 @@ class Sent(NamedTuple):
     """
 
     key: str
-    where: str
+    path: str
     content: bytes
 
 
-def name_of(command: Command) -> str:
+def attempt_job_name(command: Command) -> str:
     """The name of an attempt's Job: its own in all namespaces, and to be found by it.
 
     Examples
@@ -57,24 +57,24 @@ def name_of(command: Command) -> str:
     >>> name_of(Command((), {}, "", place / "attempt-1"))
     'hyperplane-8f2c0a11-1111-002-tidy-up-00007-1'
     """
-    above, _, attempt = str(command.traces).rpartition("/steps/")
+    above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
     step, *chunk, number = attempt.split("/")
     words = [Path(above).name[:13], step[:24], *(one.removeprefix("chunk-") for one in chunk)]
     words.append(number.removeprefix("attempt-"))
     return re.sub("[^a-z0-9]+", "-", "-".join(["hyperplane", *words]).lower())
 
 
-def job_id_of(command: Command) -> str:
+def owning_job_id(command: Command) -> str:
     """The id of the job that an attempt belongs to."""
-    return Path(str(command.traces).rpartition("/steps/")[0]).name
+    return Path(str(command.attempt_prefix).rpartition("/steps/")[0]).name
 
 
-def job_of(
+def build_job(
     command: Command,
     step: Step,
-    times_more: float,
+    memory_factor: float,
     settings: KubernetesJobSettings,
-    sent: Sequence[Sent],
+    sent: Sequence[StagedFile],
 ) -> dict[str, Any]:
     """The Job of an attempt.
 
@@ -84,24 +84,24 @@ def job_of(
         What it runs, with the paths of its image.
     step : Step
         Its step, with a pool's sizes in place of its name.
-    times_more : float
+    memory_factor : float
         How many times the memory that the step asks for.
     settings : KubernetesJobSettings
         Image, nodes and so on.
     sent : sequence of Sent
         The files that go with it.
     """
-    name = name_of(command)
+    name = attempt_job_name(command)
     labels = {
         **pairs(settings.labels),
         "app.kubernetes.io/managed-by": "hyperplane",
-        JOB: job_id_of(command),
+        JOB_LABEL: owning_job_id(command),
     }
     notes = {**pairs(settings.annotations), "hyperplane.dev/step-name": step.name}
-    container = _container(command, step, times_more, settings, sent)
-    pod = pod_of(container, _nodes(command, settings), settings) | {
+    container = _container(command, step, memory_factor, settings, sent)
+    pod = pod_of(container, _node_selector(command, settings), settings) | {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": math.ceil(grace()),
+        "terminationGracePeriodSeconds": math.ceil(grace_seconds()),
         "volumes": _volumes(name, sent),
     }
     # Whoever looks after the job makes the next attempt, and knows why.
@@ -114,17 +114,20 @@ def job_of(
         "spec": {
             "backoffLimit": 0,
             "podFailurePolicy": no_other,
-            "ttlSecondsAfterFinished": KEPT,
+            "ttlSecondsAfterFinished": TTL_SECONDS,
             "template": {"metadata": {"labels": labels, "annotations": notes}, "spec": pod},
         },
     }
 
 
-def secret_of(
-    job: Mapping[str, Any], command: Command, sent: Sequence[Sent]
+def build_secret(
+    job: Mapping[str, Any], command: Command, sent: Sequence[StagedFile]
 ) -> dict[str, Any] | None:
     """What an attempt's Job owns: its secrets and its files; None when it has neither."""
-    held = {name: text.encode(errors="surrogateescape") for name, text in command.hidden.items()}
+    held = {
+        name: text.encode(errors="surrogateescape")
+        for name, text in command.secret_variables.items()
+    }
     held |= {one.key: one.content for one in sent}
     if not held:
         return None
@@ -146,24 +149,24 @@ def secret_of(
 def _container(
     command: Command,
     step: Step,
-    times_more: float,
+    memory_factor: float,
     settings: KubernetesJobSettings,
-    sent: Sequence[Sent],
+    sent: Sequence[StagedFile],
 ) -> dict[str, Any]:
-    reference = {"name": name_of(command)}
+    reference = {"name": attempt_job_name(command)}
     hidden = [
         {"name": name, "valueFrom": {"secretKeyRef": {**reference, "key": name}}}
-        for name in command.hidden
+        for name in command.secret_variables
     ]
-    own = {**pairs(settings.environ), **command.own}
+    own = {**pairs(settings.environ), **command.step_variables}
     plain = [
         {"name": name, "value": verbatim(text)}
         for name, text in own.items()
-        if name not in command.hidden
+        if name not in command.secret_variables
     ]
     mounts: list[dict[str, Any]] = [{"name": "job", "mountPath": FOLDER}]
     mounts += [
-        {"name": "files", "mountPath": one.where, "subPath": one.key, "readOnly": True}
+        {"name": "files", "mountPath": one.path, "subPath": one.key, "readOnly": True}
         for one in sent
     ]
     found = {
@@ -173,14 +176,14 @@ def _container(
         "env": [*plain, *hidden],
         "volumeMounts": mounts,
     }
-    if asked := _amounts(step, times_more):
+    if asked := _resource_quantities(step, memory_factor):
         found["resources"] = {"requests": asked, "limits": asked}
     if step.port is not None:
         found["ports"] = [{"containerPort": step.port}]
     return found
 
 
-def _volumes(secret: str, sent: Sequence[Sent]) -> list[dict[str, Any]]:
+def _volumes(secret: str, sent: Sequence[StagedFile]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"name": "job", "emptyDir": {}}]
     if sent:
         # Of the Secret the files only, and no variable.
@@ -190,7 +193,7 @@ def _volumes(secret: str, sent: Sequence[Sent]) -> list[dict[str, Any]]:
     return found
 
 
-def _nodes(command: Command, settings: KubernetesJobSettings) -> dict[str, str]:
+def _node_selector(command: Command, settings: KubernetesJobSettings) -> dict[str, str]:
     """Labels that the node must have; those with a pool's name for steps that name one only."""
     alias = ""
     with suppress(UnknownPool):  # its sizes are kept with the job
@@ -202,13 +205,13 @@ def _nodes(command: Command, settings: KubernetesJobSettings) -> dict[str, str]:
     }
 
 
-def _amounts(step: Step, times_more: float) -> dict[str, str]:
+def _resource_quantities(step: Step, memory_factor: float) -> dict[str, str]:
     asked = step.resources
     found = {}
     if asked.cores is not None:
         found["cpu"] = f"{math.ceil(round(asked.cores * 1000, 6))}m"
     if asked.ram_gb is not None:
-        found["memory"] = str(math.ceil(asked.ram_gb * 1e9 * times_more))
+        found["memory"] = str(math.ceil(asked.ram_gb * 1e9 * memory_factor))
     if asked.gpus:
         found["nvidia.com/gpu"] = str(asked.gpus)
     return found

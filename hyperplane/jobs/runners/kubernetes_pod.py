@@ -11,27 +11,27 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from hyperplane.engines.kubernetes import look
+from hyperplane.engines.kubernetes import pod_status
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, job_id_of, name_of
-from hyperplane.jobs.runners.kubernetes_traces import Traces
-from hyperplane.jobs.runners.kubernetes_watch import View, Watch
+from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, attempt_job_name, owning_job_id
+from hyperplane.jobs.runners.kubernetes_attempt_files import AttemptFiles
+from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot, JobWatcher
 
 #: Seconds between looks.
-LOOK = 1.0
+POLL_SECONDS = 1.0
 #: Seconds between words in the log on why a pod does not run yet.
-WORDS = 15.0
+STATUS_SECONDS = 15.0
 #: Seconds between requests to delete what has not gone, and how many there are at the end.
-AGAIN, TIMES = 10.0, 12
+DELETE_SECONDS, DELETE_ATTEMPTS = 10.0, 12
 #: Seconds for which a pod must say that it cannot run; a registry may be busy.
 STUCK = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
-STUCK_ELSE = 20.0
+STUCK_DEFAULT = 20.0
 #: Seconds after which a pod that is deleted, and of whose end nobody knows, counts as lost.
-LOST = 300.0
+LOST_SECONDS = 300.0
 #: What a step ends with that can never run: a wrong configuration, by sysexits.h.
-WRONG = 78
+CONFIGURATION_ERROR = 78
 #: What a container ends with that cannot be started, and what shells say then.
-NOT_STARTED, NO_PROGRAM = 128, 127
+NOT_STARTED, COMMAND_NOT_FOUND = 128, 127
 
 Object = Mapping[str, Any]
 
@@ -49,148 +49,156 @@ class PodProcess:
         When its Job and its Secret were created, by the monotonic clock, if they surely were.
     """
 
-    def __init__(self, command: Command, watch: Watch, created: float | None = None) -> None:
-        self.command, self._watch, self._created = command, watch, created
-        self._name, self._traces = name_of(command), Traces(command, watch)
-        self._began = self._told = time.monotonic()
+    def __init__(self, command: Command, watcher: JobWatcher, created: float | None = None) -> None:
+        self.command, self._watcher, self._created = command, watcher, created
+        self._name, self._files = attempt_job_name(command), AttemptFiles(command, watcher)
+        self._began = self._last_status = time.monotonic()
         self._stuck: float | None = None
-        self._over = False
+        self._finished = False
 
     def exit_code(self) -> int | None:
         """What was written down of its end."""
-        return self._traces.exit_code()
+        return self._files.exit_code()
 
-    def gone_at(self) -> float:
+    def end_time(self) -> float:
         """When its container ended, if that is known."""
-        return self._traces.gone_at()
+        return self._files.end_time()
 
-    async def begun(self) -> None:
+    async def wait_until_running(self) -> None:
         """Return when its container runs, or it will not."""
-        while self.exit_code() is None and not await self._is_over() and not self._traces.pod():
-            await asyncio.sleep(LOOK)
+        while (
+            self.exit_code() is None
+            and not await self._is_finished()
+            and not self._files.pod_name()
+        ):
+            await asyncio.sleep(POLL_SECONDS)
 
     async def wait(self) -> int | None:
         """Its exit code, once it has ended and its Job is taken away; None when it left none."""
         try:
-            while self.exit_code() is None and not await self._is_over():
-                await asyncio.sleep(LOOK)
+            while self.exit_code() is None and not await self._is_finished():
+                await asyncio.sleep(POLL_SECONDS)
         finally:
-            self._traces.follow_no_more()
-        await self.wait_until_deleted()
+            self._files.stop_following()
+        await self.delete_job()
         return self.exit_code()
 
-    async def wait_until_deleted(self) -> None:
+    async def delete_job(self) -> None:
         """Delete its Job; if nobody answers, Kubernetes removes it some time after its end."""
-        for _ in range(TIMES):
-            if await self._watch.delete(self._name):
+        for _ in range(DELETE_ATTEMPTS):
+            if await self._watcher.delete(self._name):
                 return
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(DELETE_SECONDS)
 
     async def end(self, grace: float) -> int | None:
         """Delete its Job; Kubernetes ends the pod politely, and after its time surely."""
-        asked, until = float("-inf"), time.monotonic() + grace + LOST
+        asked, until = float("-inf"), time.monotonic() + grace + LOST_SECONDS
         while True:
-            if time.monotonic() - asked > AGAIN:
+            if time.monotonic() - asked > DELETE_SECONDS:
                 asked = time.monotonic()
-                await self._watch.delete(self._name)
-            over, view = await self._is_over(), await self._view()
-            if over and view is not None and self._name not in view.jobs:
+                await self._watcher.delete(self._name)
+            over, snapshot = await self._is_finished(), await self._get_snapshot()
+            if over and snapshot is not None and self._name not in snapshot.jobs:
                 break
             if time.monotonic() > until:
-                self._traces.say(
+                self._files.append_line(
                     "Kubernetes does not say that it has ended "
-                    f"({self._watch.silence or 'its node does not answer'}); look with "
+                    f"({self._watcher.last_error or 'its node does not answer'}); look with "
                     f"'kubectl get jobs,pods -l job-name={self._name}'"
                 )
                 break
-            await asyncio.sleep(LOOK)
-        await self._traces.last_words(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
+        await self._files.finish_log(POLL_SECONDS)
         return self.exit_code()
 
-    async def _view(self) -> View | None:
-        return await self._watch.view(job_id_of(self.command), self._created or float("-inf"))
+    async def _get_snapshot(self) -> JobSnapshot | None:
+        return await self._watcher.get_snapshot(
+            owning_job_id(self.command), self._created or float("-inf")
+        )
 
-    async def _is_over(self) -> bool:
+    async def _is_finished(self) -> bool:
         """Look; whether there is no more of it to wait for. Its exit code is written down then."""
-        self._over = self._over or await self._seen_over()
-        return self._over
+        self._finished = self._finished or await self._check_finished()
+        return self._finished
 
-    async def _seen_over(self) -> bool:
-        view = await self._view()
-        if view is None:
-            self._tell(self._watch.silence)
+    async def _check_finished(self) -> bool:
+        snapshot = await self._get_snapshot()
+        if snapshot is None:
+            self._report_status(self._watcher.last_error)
             return False
-        job, pods = view.jobs.get(self._name), view.pods.get(self._name, [])
-        if (pod := self._own(pods)) is not None:
-            return await self._has_ended(view, pod)
+        job, pods = snapshot.jobs.get(self._name), snapshot.pods.get(self._name, [])
+        if (pod := self._find_own_pod(pods)) is not None:
+            return await self._check_pod(snapshot, pod)
         if job is None:
-            return all(_has_no_more(one) for one in pods)
+            return all(_has_finished(one) for one in pods)
         for condition in job.get("status", {}).get("conditions") or ():
             if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-                return self._ended_unseen(condition)
-        if self._traces.pod():
-            self._traces.say("Kubernetes ended the pod: it was deleted")
+                return self._finish_without_pod(condition)
+        if self._files.pod_name():
+            self._files.append_line("Kubernetes ended the pod: it was deleted")
             return True
-        self._tell(look.summary([], self._news(view)))
+        self._report_status(pod_status.summary([], self._list_warnings(snapshot)))
         return False
 
-    def _own(self, pods: Sequence[Object]) -> Object | None:
+    def _find_own_pod(self, pods: Sequence[Object]) -> Object | None:
         """The pod that has begun the attempt; while there is none, the one that will."""
-        if name := self._traces.pod():
+        if name := self._files.pod_name():
             # Kubernetes may have made another one since: that would be another attempt.
             return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
-        begun = (pod for pod in pods if _state(pod).keys() - {"waiting"})
+        begun = (pod for pod in pods if _container_state(pod).keys() - {"waiting"})
         return next(begun, pods[-1] if pods else None)
 
-    def _ended_unseen(self, condition: Object) -> bool:
+    def _finish_without_pod(self, condition: Object) -> bool:
         """Of a pod that is gone its Job knows whether it was done, and no more."""
         if condition["type"] == "Complete":
-            self._traces.say("its pod is gone, and its log with it")
-            self._traces.ended(0)
+            self._files.append_line("its pod is gone, and its log with it")
+            self._files.record_end(0)
         else:
             said = condition.get("message") or condition.get("reason", "")
-            self._traces.say(f"Kubernetes ended the job: {said}")
+            self._files.append_line(f"Kubernetes ended the job: {said}")
         return True
 
-    async def _has_ended(self, view: View, pod: Object) -> bool:
-        state, name = _state(pod), pod["metadata"]["name"]
+    async def _check_pod(self, snapshot: JobSnapshot, pod: Object) -> bool:
+        state, name = _container_state(pod), pod["metadata"]["name"]
         if started := (state.get("running") or state.get("terminated") or {}).get("startedAt"):
-            self._traces.begun(name, _seconds(started))
+            self._files.record_start(name, _parse_time(started))
         if state.get("running"):
-            self._traces.follow(name)
+            self._files.follow(name)
         ended = state.get("terminated")
         if ended is None and pod["status"].get("phase") != "Failed":
             asked = pod["metadata"].get("deletionTimestamp")
-            if asked and time.time() - _seconds(asked) > LOST:
-                self._traces.say(f"node {pod['spec'].get('nodeName')} does not answer: it is lost")
+            if asked and time.time() - _parse_time(asked) > LOST_SECONDS:
+                self._files.append_line(
+                    f"node {pod['spec'].get('nodeName')} does not answer: it is lost"
+                )
                 return True
-            return not self._traces.pod() and await self._cannot_run(view, pod)
-        await self._traces.keep_log(name)
-        self._write_down(pod, ended)
+            return not self._files.pod_name() and await self._is_stuck(snapshot, pod)
+        await self._files.save_log(name)
+        self._record_exit(pod, ended)
         return True
 
-    async def _cannot_run(self, view: View, pod: Object) -> bool:
+    async def _is_stuck(self, snapshot: JobSnapshot, pod: Object) -> bool:
         """Whether waiting longer is of no use."""
-        self._tell(look.summary([pod], self._news(view)))
-        if self._created is None and time.monotonic() - self._began > STUCK_ELSE:
+        self._report_status(pod_status.summary([pod], self._list_warnings(snapshot)))
+        if self._created is None and time.monotonic() - self._began > STUCK_DEFAULT:
             # Whoever created its Job may have been killed before he created its Secret.
             needed = f'"{self._name}"' in json.dumps(pod["spec"])
-            if needed and await self._watch.has_secret(self._name) is False:
-                self._traces.say("its Secret was never created: whoever began it was killed")
+            if needed and await self._watcher.has_secret(self._name) is False:
+                self._files.append_line("its Secret was never created: whoever began it was killed")
                 return True
-        found = look.stuck([pod], view.events)
+        found = pod_status.find_pending_pod([pod], snapshot.events)
         if found is None or f'secret "{self._name}" not found' in found.text:
             self._stuck = None
             return False
         self._stuck = self._stuck or time.monotonic()
         reasons = (seconds for reason, seconds in STUCK.items() if f" {reason}:" in found.text)
-        if time.monotonic() - self._stuck < next(reasons, STUCK_ELSE):
+        if time.monotonic() - self._stuck < next(reasons, STUCK_DEFAULT):
             return False
-        self._traces.say(found.text)
-        self._traces.ended(WRONG)
+        self._files.append_line(found.text)
+        self._files.record_end(CONFIGURATION_ERROR)
         return True
 
-    def _write_down(self, pod: Object, ended: Object | None) -> None:
+    def _record_exit(self, pod: Object, ended: Object | None) -> None:
         """The exit code; none of one that Kubernetes has ended for reasons of its own."""
         disrupted = any(
             one["type"] == "DisruptionTarget" and one["status"] == "True"
@@ -200,37 +208,42 @@ class PodProcess:
         if ended is None or (code and (disrupted or "deletionTimestamp" in pod["metadata"])):
             reason = pod["status"].get("reason") or "it was deleted"
             said = " ".join(str(pod["status"].get("message", "")).split())
-            self._traces.say(f"Kubernetes ended the pod: {reason}{': ' * bool(said)}{said}")
+            self._files.append_line(f"Kubernetes ended the pod: {reason}{': ' * bool(said)}{said}")
             return
         if code and ended.get("reason") == "OOMKilled":
-            self._traces.say(
-                f"it needed more than the memory of its pod, {look.memory_of(pod, CONTAINER)}: ask "
+            self._files.append_line(
+                "it needed more than the memory of its pod, "
+                f"{pod_status.memory_of(pod, CONTAINER)}: ask "
                 "for more in resources.ram_gb, or let it grow with more_memory"
             )
             code = -signal.SIGKILL
         elif code == NOT_STARTED and ended.get("message"):
-            self._traces.say(f"{ended.get('reason')}: {ended['message']}")
-            code = NO_PROGRAM
+            self._files.append_line(f"{ended.get('reason')}: {ended['message']}")
+            code = COMMAND_NOT_FOUND
         elif code is not None and 128 < code <= 128 + signal.NSIG:
             code = 128 - code
         at = None
         with suppress(KeyError, ValueError):
-            at = _seconds(ended["finishedAt"])
-        self._traces.ended(code or 0, at)
+            at = _parse_time(ended["finishedAt"])
+        self._files.record_end(code or 0, at)
 
-    def _news(self, view: View) -> list[Object]:
+    def _list_warnings(self, snapshot: JobSnapshot) -> list[Object]:
         """Warnings about its Job and its pod."""
-        names = ((one["involvedObject"].get("name", ""), one) for one in view.events)
+        names = ((one["involvedObject"].get("name", ""), one) for one in snapshot.events)
         return [one for name, one in names if str(name).startswith(self._name)]
 
-    def _tell(self, words: str) -> None:
+    def _report_status(self, words: str) -> None:
         """Why it does not run yet, now and then."""
-        if words and not self._traces.pod() and time.monotonic() - self._told > WORDS:
-            self._told = time.monotonic()
-            self._traces.waits(words)
+        if (
+            words
+            and not self._files.pod_name()
+            and time.monotonic() - self._last_status > STATUS_SECONDS
+        ):
+            self._last_status = time.monotonic()
+            self._files.write_status(words)
 
 
-def _state(pod: Object) -> dict[str, Any]:
+def _container_state(pod: Object) -> dict[str, Any]:
     for status in pod.get("status", {}).get("containerStatuses") or ():
         if status["name"] == CONTAINER:
             found: dict[str, Any] = status.get("state", {})
@@ -238,9 +251,12 @@ def _state(pod: Object) -> dict[str, Any]:
     return {}
 
 
-def _has_no_more(pod: Object) -> bool:
-    return "terminated" in _state(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")
+def _has_finished(pod: Object) -> bool:
+    return "terminated" in _container_state(pod) or pod["status"].get("phase") in (
+        "Succeeded",
+        "Failed",
+    )
 
 
-def _seconds(text: str) -> float:
+def _parse_time(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -6,32 +6,32 @@ from typing import ClassVar
 
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.runners.base import OfThisMachine
+from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
 
-class LocalRunner(OfThisMachine):
+class LocalRunner(SharedFilesystemMixin):
     """Steps as processes of this machine."""
 
     name: ClassVar[str] = "local"
 
-    def missing(self) -> str:
+    def unavailable_reason(self) -> str:
         """Nothing."""
         return ""
 
-    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
         """Cores, memory and GPUs, or a place among the steps that do not say."""
-        return capacity.demand(step, times_more)
+        return capacity.demand(step, memory_factor)
 
     def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
         """As many as fit."""
         return capacity.chunks_at_once(step, usual)
 
-    async def start(self, command: Command, step: Step, times_more: float) -> Process:
+    async def start(self, command: Command, step: Step, memory_factor: float) -> LocalProcess:
         """Begin an attempt."""
-        del step, times_more
-        return Process.start(command)
+        del step, memory_factor
+        return LocalProcess.start(command)
 
-    def found(self, command: Command) -> Process:
+    def reattach(self, command: Command) -> LocalProcess:
         """The attempt that somebody else has begun."""
-        return Process(command)
+        return LocalProcess(command)

@@ -12,28 +12,28 @@ from typing import NamedTuple
 from hyperplane import config
 from hyperplane.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.wording import shown
+from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.environment import (
+    PARAMETER_PREFIX,
     PARAMETERS,
-    PREFIX,
-    grown,
+    cluster_variable,
     secret_variables,
-    variables,
+    step_variables,
 )
-from hyperplane.jobs.faults import INPUT, kind_of
-from hyperplane.jobs.programs import arguments, notebook_output
-from hyperplane.jobs.states import Job, Unit
+from hyperplane.jobs.faults import INPUT, classify_failure
+from hyperplane.jobs.states import Job, WorkUnit
+from hyperplane.jobs.step_command import build_arguments, notebook_output_path
 from hyperplane.units import gb_to_bytes, parse_seconds
 
 #: Exit codes after which another attempt makes no sense.
-INPUT_CODES = tuple(code for code in range(1, 256) if kind_of(code, "") == INPUT)
+INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "") == INPUT)
 
 _COUNT = "HYPERPLANE_SHARD_COUNT"
-_OF_INDEX = ("HYPERPLANE_SHARD_INDEX", f"{PREFIX}CHUNK_ID", "CHUNK_ID")
-_OF_ITEM = (f"{PREFIX}ITEM", "ITEM")
+_OF_INDEX = ("HYPERPLANE_SHARD_INDEX", f"{PARAMETER_PREFIX}CHUNK_ID", "CHUNK_ID")
+_OF_ITEM = (f"{PARAMETER_PREFIX}ITEM", "ITEM")
 
 
-class Needs(NamedTuple):
+class ResourceRequest(NamedTuple):
     """What one process of a step takes of a machine; None where it does not say.
 
     Parameters
@@ -51,7 +51,7 @@ class Needs(NamedTuple):
     gpus: int
 
 
-def needs(step: Step) -> Needs:
+def resource_request(step: Step) -> ResourceRequest:
     """What a step takes; a pool stands for what worker processes can have of it.
 
     Examples
@@ -64,17 +64,17 @@ def needs(step: Step) -> Needs:
     if asked.pool is not None:
         pool = config.get_pool(asked.pool)
         room = gb_to_bytes(pool.allocatable_ram_gb)
-        return Needs(pool.allocatable_cores, room, asked.gpus or pool.gpus)
+        return ResourceRequest(pool.allocatable_cores, room, asked.gpus or pool.gpus)
     memory = None if asked.ram_gb is None else gb_to_bytes(asked.ram_gb)
-    return Needs(asked.cores, memory, asked.gpus)
+    return ResourceRequest(asked.cores, memory, asked.gpus)
 
 
-def retries_of(job: Job, step: Step) -> int:
+def count_retries(job: Job, step: Step) -> int:
     """How often a step is tried again: what it says, or what the job says."""
     return job.max_retries if step.retries is None else step.retries
 
 
-def pauses(times: int) -> list[float]:
+def retry_pauses(times: int) -> list[float]:
     """Seconds before each of so many retries."""
     settings = config.jobs()
     first = float(parse_seconds(settings.retry_wait))
@@ -82,7 +82,7 @@ def pauses(times: int) -> list[float]:
     return [min(most, first * 2.0**time) for time in range(times)]
 
 
-def grace() -> float:
+def grace_seconds() -> float:
     """Seconds that a process may take to end before it is killed."""
     return float(parse_seconds(config.jobs().grace))
 
@@ -98,13 +98,13 @@ def slug(name: str, most: int) -> str:
     return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[:most].strip("-")
 
 
-def file_of(place: int, step: Step) -> str:
+def file_stem(place: int, step: Step) -> str:
     """The beginning of the names of a step's files."""
     return f"{place:03d}-{slug(step.name, 40)}".strip("-")
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepEnvironment:
     """The variables that a step sees beyond those of the place where it runs.
 
     Parameters
@@ -112,15 +112,15 @@ class Seen:
     fixed : dict of str to str
         The same for all chunks. Of a step in chunks, the parameters as JSON lack ``chunk_id`` and
         ``item``.
-    of_index, of_item : tuple of str
+    index_variables, item_variables : tuple of str
         Names of those that hold the number of the chunk, and its item.
     secrets : dict of str to tuple of str
         For each secret the variables that hold it.
     """
 
     fixed: dict[str, str]
-    of_index: tuple[str, ...]
-    of_item: tuple[str, ...]
+    index_variables: tuple[str, ...]
+    item_variables: tuple[str, ...]
     secrets: dict[str, tuple[str, ...]]
 
     @property
@@ -130,28 +130,30 @@ class Seen:
         return found
 
 
-def seen(job: Job, step: Step) -> Seen:
+def build_environment(job: Job, step: Step) -> StepEnvironment:
     """What a step sees, as the local runner would have it."""
     secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
     closed = {name for names in secrets.values() for name in names}
     taken = closed | set(step.env)
-    of_index = _but(taken, _OF_INDEX if step.chunk_count else ())
-    of_item = _but(taken, _OF_ITEM if step.foreach else ())
+    index_variables = _without_taken(taken, _OF_INDEX if step.chunk_count else ())
+    item_variables = _without_taken(taken, _OF_ITEM if step.foreach else ())
     dropped = ("chunk_id",) * bool(step.chunk_count) + ("item",) * bool(step.foreach)
     parameters = {name: text for name, text in job.parameters.items() if name not in dropped}
-    fixed = variables(replace(job, parameters=parameters), step, Unit(step.name), 1)
+    fixed = step_variables(replace(job, parameters=parameters), step, WorkUnit(step.name), 1)
     if step.chunk_count:
         fixed.setdefault(_COUNT, str(step.chunk_count))
-    varying = {*of_index, *of_item, *closed}
+    varying = {*index_variables, *item_variables, *closed}
     shared = {name: text for name, text in fixed.items() if name not in varying}
-    return Seen({**shared, **grown(step, 0)}, of_index, of_item, secrets)
+    return StepEnvironment(
+        {**shared, **cluster_variable(step, 0)}, index_variables, item_variables, secrets
+    )
 
 
-def _but(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
+def _without_taken(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in taken)
 
 
-class Words(NamedTuple):
+class CommandLine(NamedTuple):
     """Program and arguments of a step.
 
     Parameters
@@ -166,17 +168,17 @@ class Words(NamedTuple):
     output: tuple[str, str] | None = None
 
 
-def words_of(job: Job, step: Step, python: str) -> Words:
+def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
     """Program and arguments of a step; each chunk of a notebook writes a file of its own."""
-    whole = Unit(step.name)
-    words = arguments(job, step, whole, python)
+    whole = WorkUnit(step.name)
+    words = build_arguments(job, step, whole, python)
     if step.kind != "notebook" or not step.chunk_count:
-        return Words(words)
-    path = Path(notebook_output(job, step, whole))
-    return Words(words[:-1], (f"{path.parent / path.stem}-", path.suffix))
+        return CommandLine(words)
+    path = Path(notebook_output_path(job, step, whole))
+    return CommandLine(words[:-1], (f"{path.parent / path.stem}-", path.suffix))
 
 
-def unsupported_by_all(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
+def common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
     """What no scheduler does: looking at why a chunk failed, and sizing it anew."""
     for index, step in enumerate(pipeline.steps):
         for field in ("more_memory", "split"):
@@ -186,17 +188,17 @@ def unsupported_by_all(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
                 advice = "ask for the memory at once, or run it with the local runner"
                 yield Fault(f"steps[{index}].{field}", f"{value:g}", allowed, advice)
         try:
-            needs(step)
+            resource_request(step)
         except UnknownPool as error:
             where = f"steps[{index}].resources.pool"
             yield from (replace(fault, where=where) for fault in error.faults)
 
 
-def unwritable(job: Job) -> Iterator[Fault]:
+def encoding_faults(job: Job) -> Iterator[Fault]:
     """Parameters that no text can hold."""
     for name, text in job.parameters.items():
         try:
             f"{name}{text}".encode()
         except UnicodeEncodeError:
-            where = f"parameters[{shown(name)}]"
+            where = f"parameters[{format_value(name)}]"
             yield Fault(where, "bytes that are no text", "text that UTF-8 can hold")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 
 #: The beginning of ``submit.sh``. What is submitted is taken back if not all can be.
-SUBMIT = """\
+SUBMIT_SCRIPT = """\
 set -euo pipefail
 unset CDPATH
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
@@ -34,7 +34,7 @@ submit() {
 """
 
 #: How ``submit.sh`` finds secrets: never in an argument of a program, never in a file.
-FIND_SECRETS = """\
+RESOLVE_SECRETS = """\
 
 # secret VARIABLE FILE NAME...: the first variable of these names that is not empty, or the file.
 secret() {
@@ -53,7 +53,7 @@ secret() {
 """
 
 
-def quoted(text: str) -> str:
+def quote_word(text: str) -> str:
     r"""A text as one word for bash, on one line.
 
     Slurm reads scripts line by line before bash does: a line of a text must not look like one of
@@ -69,6 +69,6 @@ def quoted(text: str) -> str:
     return word.replace("\n", r"'$'\n''").replace("\r", r"'$'\r''")
 
 
-def array(name: str, words: Iterable[str]) -> str:
+def render_array(name: str, words: Iterable[str]) -> str:
     """An array of words that are quoted already, one on a line."""
     return f"{name}=(\n" + "".join(f"  {word}\n" for word in words) + ")\n"

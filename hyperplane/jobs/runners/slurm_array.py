@@ -13,53 +13,64 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hyperplane.jobs import around
+from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import secret_variables
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners import slurm_task
-from hyperplane.jobs.runners.slurm_number import expect
-from hyperplane.jobs.runners.slurm_submit import Batch, literal, outside_of, sbatch
+from hyperplane.jobs.runners.slurm_job_id import prepare_id_file
+from hyperplane.jobs.runners.slurm_submit import (
+    BatchJob,
+    command_environment,
+    escape_path,
+    run_sbatch,
+)
 
 #: A folder of a chunk, which has at least five digits: the last three are the number of its task.
 #: So the largest is 999, and sites allow 1,000 unless they say otherwise.
 _CHUNK = re.compile(r"(.*\d\d)(\d{3})")
 #: What sbatch says where there are no arrays, or only small ones.
-REFUSED = "Invalid job array"
+ARRAY_REFUSED = "Invalid job array"
 
 
-def kind_of(command: Command, step: Step, times_more: float) -> Hashable:
+def array_key(command: Command, step: Step, memory_factor: float) -> Hashable:
     """What attempts have in common that can be one array; None for one that is always alone."""
-    folder = command.traces.parent
+    folder = command.attempt_prefix.parent
     chunk = _CHUNK.fullmatch(folder.name)
     # A backslash would turn off the sign that stands for the number of the task.
     if chunk is None or "\\" in str(folder):
         return None
     hidden = secret_variables(dict.fromkeys(step.secrets, ""))
     return (
-        *(step.name, times_more, command.folder, folder.with_name(chunk[1]), command.traces.name),
+        *(
+            step.name,
+            memory_factor,
+            command.folder,
+            folder.with_name(chunk[1]),
+            command.attempt_prefix.name,
+        ),
         # One whose secret has changed meanwhile is none of them: a secret goes into no file.
         *((name, command.environment.get(name)) for name in sorted(hidden)),
     )
 
 
-def task_of(command: Command) -> int:
+def task_index(command: Command) -> int:
     """The number of an attempt's task in its array."""
-    return int(command.traces.parent.name[-3:])
+    return int(command.attempt_prefix.parent.name[-3:])
 
 
-def whole_of(commands: Sequence[Command]) -> Command:
+def array_command(commands: Sequence[Command]) -> Command:
     """An array, with traces of its own beside the folders of the chunks."""
-    first = commands[0].traces
+    first = commands[0].attempt_prefix
     traces = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
     return Command((), {}, commands[0].folder, traces)
 
 
-def common_to(commands: Sequence[Command]) -> dict[str, str]:
+def shared_variables(commands: Sequence[Command]) -> dict[str, str]:
     """The variables that attempts have in common."""
     return {
         name: value
-        for name, value in outside_of(commands[0].environment).items()
+        for name, value in command_environment(commands[0].environment).items()
         if all(one.environment.get(name) == value for one in commands)
     }
 
@@ -70,12 +81,12 @@ def write_tasks(path: Path, commands: Iterable[Command], common: Mapping[str, st
     for command in commands:
         own = [
             f"{name}={value}"
-            for name, value in outside_of(command.environment).items()
+            for name, value in command_environment(command.environment).items()
             if common.get(name) != value
         ]
-        words = [str(command.traces), str(len(own)), *own, *command.argv]
+        words = [str(command.attempt_prefix), str(len(own)), *own, *command.argv]
         entries.append(b"\0".join(map(os.fsencode, words)))
-        places.append(f"{task_of(command)} {offset} {len(entries[-1])}\n")
+        places.append(f"{task_index(command)} {offset} {len(entries[-1])}\n")
         offset += len(entries[-1])
     path.unlink(missing_ok=True)
     path.touch(0o600, exist_ok=False)
@@ -86,7 +97,7 @@ def submit_array(
     whole: Command,
     commands: Sequence[Command],
     step: Step,
-    times_more: float,
+    memory_factor: float,
     outside: Mapping[str, str],
 ) -> str:
     """Give attempts to sbatch as one array; its number.
@@ -99,7 +110,7 @@ def submit_array(
         What the attempts run, all of one :func:`kind_of`.
     step : Step
         Their step, for what it needs.
-    times_more : float
+    memory_factor : float
         How many times the memory that the step asks for.
     outside : mapping of str to str
         In what Slurm's commands are found.
@@ -109,17 +120,17 @@ def submit_array(
     OSError
         As for a single one; and when the file for the tasks cannot be written.
     """
-    expect(whole)
+    prepare_id_file(whole)
     for command in commands:
-        expect(command, whole, task_of(command))
-    tasks, common = whole.file(".tasks"), common_to(commands)
+        prepare_id_file(command, whole, task_index(command))
+    tasks, common = whole.file(".tasks"), shared_variables(commands)
     write_tasks(tasks, commands, common)
-    first = commands[0].traces
-    below = literal(first.parent)[:-3] + "%3a"
-    batch = Batch(
+    first = commands[0].attempt_prefix
+    below = escape_path(first.parent)[:-3] + "%3a"
+    batch = BatchJob(
         replace(whole, environment=common),
-        (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), around.__file__),
-        log=f"{below}/{literal(Path(first.name))}.log",
-        options=(f"--array={','.join(str(task_of(one)) for one in commands)}",),
+        (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),
+        log=f"{below}/{escape_path(Path(first.name))}.log",
+        options=(f"--array={','.join(str(task_index(one)) for one in commands)}",),
     )
-    return sbatch(batch, step, times_more, outside)
+    return run_sbatch(batch, step, memory_factor, outside)

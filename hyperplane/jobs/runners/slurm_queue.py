@@ -8,28 +8,28 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from hyperplane.engines.slurm.queue import Told, ask_meanwhile, ended, run
-from hyperplane.jobs.runners.slurm_together import Together
+from hyperplane.engines.slurm.queue import SlurmJobStatus, is_ended, query_jobs_async, run_command
+from hyperplane.jobs.runners.request_batcher import RequestBatcher
 
 #: Seconds for which an answer holds.
-FRESH = 1.5
+CACHE_SECONDS = 1.5
 #: How many of them run at the same time for one job.
-AT_ONCE = 8
+MAX_CONCURRENT_COMMANDS = 8
 #: What is taken for the state of a job while Slurm does not answer.
-SILENT = "RUNNING"
+NO_ANSWER_STATE = "RUNNING"
 #: The state of a task of which Slurm knows no more, while it knows its array: one that is cancelled
 #: while it waits leaves no trace.
-TAKEN_OUT = "TAKEN OUT"
+REMOVED_STATE = "TAKEN OUT"
 #: Whom scancel has not reached.
-_MISSED = re.compile(r"job id (\S+): ")
+_UNREACHED_JOB = re.compile(r"job id (\S+): ")
 
 
-def going_on(state: str) -> bool:
-    """Whether a job in this state, as :meth:`Queue.state_of` says it, waits or runs."""
-    return state not in ("", TAKEN_OUT) and not ended(state)
+def is_active(state: str) -> bool:
+    """Whether a job in this state, as :meth:`Queue.get_state` says it, waits or runs."""
+    return state not in ("", REMOVED_STATE) and not is_ended(state)
 
 
-class Queue:
+class SlurmQueue:
     """What Slurm knows of this user's jobs, a task of an array among them, as ``42_7``.
 
     Parameters
@@ -40,129 +40,132 @@ class Queue:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._asking = asyncio.Lock()
-        self._asked, self._answered = float("-inf"), False
+        self._command_slots = asyncio.Semaphore(MAX_CONCURRENT_COMMANDS)
+        self._refresh_lock = asyncio.Lock()
+        self._refreshed_at, self._answered = float("-inf"), False
         self._names: dict[str, str] = {}
-        self._waiting: dict[str, Told] = {}
-        self._states = Together(self._all_states)
-        self._polite, self._sure = Together(self._end_politely), Together(self._cancel)
+        self._pending: dict[str, SlurmJobStatus] = {}
+        self._state_batcher = RequestBatcher(self._query_states)
+        self._terminate_batcher, self._cancel_batcher = (
+            RequestBatcher(self._terminate),
+            RequestBatcher(self._cancel),
+        )
 
-    async def has(self, number: str) -> bool:
+    async def contains(self, number: str) -> bool:
         """Whether a job waits or runs."""
-        await self._ask()
+        await self._refresh()
         # One that is not listed may have been submitted since.
-        return number in self._names or going_on(await self.state_of(number))
+        return number in self._names or is_active(await self.get_state(number))
 
-    async def number_of(self, name: str) -> str | None:
+    async def find_job_id(self, name: str) -> str | None:
         """The number of the job or array of a name; empty without one, None without an answer."""
-        if not await self._ask():
+        if not await self._refresh():
             return None
         numbers = (number for number, found in self._names.items() if found == name)
-        return _whole(next(numbers, ""))
+        return _array_id(next(numbers, ""))
 
-    def waiting(self, number: str) -> Told | None:
+    def pending_status(self, number: str) -> SlurmJobStatus | None:
         """Why a job waits, when it was seen last; None for one that did not."""
-        return self._waiting.get(number)
+        return self._pending.get(number)
 
-    async def state_of(self, number: str) -> str:
+    async def get_state(self, number: str) -> str:
         """The state of a job; empty when Slurm knows no more of it."""
-        return await self._states.ask(number)
+        return await self._state_batcher.request(number)
 
-    async def end_politely(self, number: str) -> bool:
+    async def terminate(self, number: str) -> bool:
         """Ask all processes of a job to end; one that waits is taken out of the queue.
 
         Whether Slurm has heard it.
         """
-        return await self._polite.ask(number)
+        return await self._terminate_batcher.request(number)
 
     async def cancel(self, number: str) -> None:
         """End a job."""
-        await self._sure.ask(number)
+        await self._cancel_batcher.request(number)
 
-    async def _told(self, numbers: Iterable[str]) -> dict[str, Told] | None:
-        async with self._at_once:
-            return await ask_meanwhile(sorted(set(map(_whole, numbers))), self._environment)
+    async def _query_jobs(self, numbers: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
+        async with self._command_slots:
+            return await query_jobs_async(sorted(set(map(_array_id, numbers))), self._environment)
 
-    async def _all_states(self, numbers: list[str]) -> list[str]:
-        told = await self._told(numbers)
+    async def _query_states(self, numbers: list[str]) -> list[str]:
+        told = await self._query_jobs(numbers)
         if told is None:
-            return [SILENT for _ in numbers]
-        arrays = set(map(_whole, told))
-        unknown = {one: TAKEN_OUT for one in numbers if "_" in one and _whole(one) in arrays}
+            return [NO_ANSWER_STATE for _ in numbers]
+        arrays = set(map(_array_id, told))
+        unknown = {one: REMOVED_STATE for one in numbers if "_" in one and _array_id(one) in arrays}
         return [told[one].state if one in told else unknown.get(one, "") for one in numbers]
 
-    async def _end_politely(self, numbers: list[str]) -> list[bool]:
+    async def _terminate(self, numbers: list[str]) -> list[bool]:
         tasks = [one for one in numbers if "_" in one]
         single = [one for one in numbers if "_" not in one]
-        missed = await self._end_single(single) | await self._end_tasks(tasks)
+        missed = await self._terminate_jobs(single) | await self._terminate_tasks(tasks)
         return [one not in missed for one in numbers]
 
-    async def _end_single(self, numbers: list[str]) -> set[str]:
-        pending = await self._missed("--state=PENDING", numbers=numbers)
-        return pending & await self._missed("--full", "--signal=TERM", numbers=numbers)
+    async def _terminate_jobs(self, numbers: list[str]) -> set[str]:
+        pending = await self._unreached("--state=PENDING", numbers=numbers)
+        return pending & await self._unreached("--full", "--signal=TERM", numbers=numbers)
 
-    async def _end_tasks(self, numbers: list[str]) -> set[str]:
+    async def _terminate_tasks(self, numbers: list[str]) -> set[str]:
         """As for jobs; but this looks first what waits, and what begins just then is cancelled.
 
         Whenever scancel is asked for a state, or to send a signal, it takes the whole array for a
         task that waits.
         """
-        told = await self._told(numbers) if numbers else {}
+        told = await self._query_jobs(numbers) if numbers else {}
         if told is None:
             return set(numbers)
         states = {one: told[one].state for one in numbers if one in told}
         waiting = [one for one, state in states.items() if state == "PENDING"]
         if waiting:
             await self._cancel(waiting)
-        running = [one for one, state in states.items() if state != "PENDING" and going_on(state)]
-        return await self._missed("--full", "--signal=TERM", numbers=running)
+        running = [one for one, state in states.items() if state != "PENDING" and is_active(state)]
+        return await self._unreached("--full", "--signal=TERM", numbers=running)
 
     async def _cancel(self, numbers: list[str]) -> list[None]:
-        await self._said("scancel", *_together(numbers))
+        await self._run_command("scancel", *_group_tasks(numbers))
         return [None for _ in numbers]
 
-    async def _missed(self, *options: str, numbers: list[str]) -> set[str]:
+    async def _unreached(self, *options: str, numbers: list[str]) -> set[str]:
         """Whom one scancel does not reach."""
         if not numbers:
             return set()
-        code, _, complaint = await self._said("scancel", *options, *numbers)
+        code, _, complaint = await self._run_command("scancel", *options, *numbers)
         if not code:
             return set()
-        return set(_MISSED.findall(complaint)) & set(numbers) or set(numbers)
+        return set(_UNREACHED_JOB.findall(complaint)) & set(numbers) or set(numbers)
 
-    async def _ask(self) -> bool:
+    async def _refresh(self) -> bool:
         """Look, if the last look is old; whether Slurm has answered."""
-        async with self._asking:
-            if time.monotonic() - self._asked < FRESH:
+        async with self._refresh_lock:
+            if time.monotonic() - self._refreshed_at < CACHE_SECONDS:
                 return self._answered
-            code, said, _ = await self._said(
+            code, said, _ = await self._run_command(
                 *("squeue", "--me", "--array", "--noheader", "--format=%i %T %r|%j")
             )
-            self._asked = time.monotonic()
+            self._refreshed_at = time.monotonic()
             self._answered = code == 0
             if code:  # what was there is taken to be there
                 return False
-            self._names, self._waiting = {}, {}
+            self._names, self._pending = {}, {}
             for line in said.splitlines():
                 number, state, rest = line.split(" ", 2)
                 reason, _, self._names[number] = rest.partition("|")
                 if state == "PENDING":
-                    self._waiting[number] = Told(state, reason, "")
+                    self._pending[number] = SlurmJobStatus(state, reason, "")
             return True
 
-    async def _said(self, *words: str) -> tuple[int, str, str]:
+    async def _run_command(self, *words: str) -> tuple[int, str, str]:
         """The exit code of one of Slurm's commands, what it prints, and what it complains of."""
-        async with self._at_once:
-            return await run(words, self._environment)
+        async with self._command_slots:
+            return await run_command(words, self._environment)
 
 
-def _whole(number: str) -> str:
+def _array_id(number: str) -> str:
     """The number of the array, for one of a task."""
     return number.partition("_")[0]
 
 
-def _together(numbers: Iterable[str]) -> list[str]:
+def _group_tasks(numbers: Iterable[str]) -> list[str]:
     """Numbers as scancel takes them fastest: an array once, with those of its tasks.
 
     Examples

@@ -11,10 +11,10 @@ import os
 import sys
 
 #: Which of the attempts run as an array is a matter of chance: the step shall not see it.
-_OF_THE_ARRAY = b"SLURM_ARRAY_"
+_ARRAY_PREFIX = b"SLURM_ARRAY_"
 
 
-def entry(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
+def read_task(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
     """The traces of a task, its variables as ``NAME=value``, and its program with arguments."""
     place = None
     with open(path, "rb") as tasks:  # noqa: PTH123 - pathlib takes longer than we do
@@ -31,9 +31,9 @@ def entry(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
 
 def main(path: str, around: str) -> None:
     """Become the program around the step."""
-    traces, variables, argv = entry(path, int(os.environ["SLURM_ARRAY_TASK_ID"]))
+    traces, variables, argv = read_task(path, int(os.environ["SLURM_ARRAY_TASK_ID"]))
     environment = {
-        name: value for name, value in os.environb.items() if not name.startswith(_OF_THE_ARRAY)
+        name: value for name, value in os.environb.items() if not name.startswith(_ARRAY_PREFIX)
     }
     for variable in variables:
         name, _, value = variable.partition(b"=")

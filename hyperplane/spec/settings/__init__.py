@@ -1,8 +1,8 @@
-"""The settings of engines and jobs, as ``config/`` holds them; a file for each."""
+"""Settings of engines and jobs, one module for each section of the configuration."""
 
 from __future__ import annotations
 
-from hyperplane.spec.settings.base import EngineSettings, PatientSettings, RemoteSettings
+from hyperplane.spec.settings.base import EngineSettings, RemoteSettings, StartupSettings
 from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
@@ -11,7 +11,7 @@ from hyperplane.spec.settings.local import LocalSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
-#: Engine -> the model of its section.
+#: Name of an engine -> the model of its configuration section.
 ENGINES: dict[str, type[EngineSettings]] = {
     "local": LocalSettings,
     "ssh": SshSettings,
@@ -30,8 +30,8 @@ __all__ = [
     "KubernetesJobSettings",
     "KubernetesSettings",
     "LocalSettings",
-    "PatientSettings",
     "RemoteSettings",
     "SlurmSettings",
     "SshSettings",
+    "StartupSettings",
 ]

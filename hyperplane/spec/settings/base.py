@@ -1,4 +1,4 @@
-"""What the settings of all engines have, and the kinds of values in them."""
+"""Base classes of engine settings and the types of their values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hyperplane.errors import RequestError
-from hyperplane.spec.faults import faults_of, with_known
+from hyperplane.spec.faults import faults_from_validation, with_known_names
 from hyperplane.units import as_dask_writes, parse_seconds
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 def _duration(value: str | float) -> str | float:
     try:
         if 0 <= parse_seconds(value) <= _LONGEST:
-            return cast("str | float", as_dask_writes(value))  # some settings are handed to Dask
+            return cast("str | float", as_dask_writes(value))  # Dask parses some of them
     except ValueError:
         pass
     allowed = f"seconds up to {_LONGEST:g}, or text such as '300s', '30m' or '2 hours'"
@@ -34,36 +34,38 @@ def _no_truth_value(value: object) -> object:
     return value
 
 
-#: Some thirty years: a longer time is a slip.
+#: Longest accepted duration: about 30 years.
 _LONGEST = 1e9
 Duration = Annotated[str | float, AfterValidator(_duration), BeforeValidator(_no_truth_value)]
 
 
 class EngineSettings(BaseModel):
-    """What every engine has: when an idle cluster ends by itself."""
+    """Settings that every engine has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     idle_timeout: Duration | None = None
 
     def with_options(self, options: Mapping[str, Any], where: str = "engine_options") -> Self:
-        """The settings with some of them as one call wants them.
+        """Return a copy with some settings replaced.
 
         Raises
         ------
         RequestError
-            With every option that there is not or that has a wrong value.
+            With every option that is unknown or has an invalid value.
         """
         given = {str(name).replace("-", "_"): value for name, value in options.items()}
         try:
             return type(self)(**{**self.model_dump(), **given})
         except ValidationError as error:
-            found = faults_of(error, where)
+            found = faults_from_validation(error, where)
             known = type(self).model_fields
-            raise RequestError([with_known(fault, known, where) for fault in found]) from error
+            raise RequestError(
+                [with_known_names(fault, known, where) for fault in found]
+            ) from error
 
 
-class PatientSettings(EngineSettings):
+class StartupSettings(EngineSettings):
     """How long is waited for workers; ``config/engines.yaml`` explains each."""
 
     lost_worker_timeout: Duration = "300s"
@@ -71,8 +73,8 @@ class PatientSettings(EngineSettings):
     worker_ttl: Duration = "60s"
 
 
-class RemoteSettings(PatientSettings):
-    """What engines have whose workers are elsewhere; ``config/engines.yaml`` explains each."""
+class RemoteSettings(StartupSettings):
+    """Settings of engines whose workers run on other machines; see ``config/engines.yaml``."""
 
     idle_timeout: Duration | None = "30 minutes"
     versions: Literal["refuse", "warn"] = "refuse"

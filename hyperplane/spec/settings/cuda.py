@@ -1,4 +1,4 @@
-"""The settings of the cuda engine."""
+"""Settings of the cuda engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from hyperplane.spec.settings.base import PatientSettings
+from hyperplane.spec.settings.base import StartupSettings
 from hyperplane.units import gb_to_bytes
 
 
@@ -17,26 +17,26 @@ def _limit(value: float | str | None) -> float | str | None:
 
 
 def _folder(value: str) -> str:
-    # It goes into a script, too.
+    # The path is also inserted into a script.
     if not value or not value.isprintable():
         raise ValueError("the path of a folder, without line breaks")
     return value
 
 
-#: A part of the memory of a GPU; always a float, because a whole 1 is one byte to dask-cuda.
-Part = Annotated[float, Field(gt=0, le=1, strict=True)]
+#: A fraction of the memory of a GPU; always a float: dask-cuda reads the integer 1 as a byte.
+GpuFraction = Annotated[float, Field(gt=0, le=1, strict=True)]
 Gigabytes = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Limit = Annotated[float | Literal["default"] | None, AfterValidator(_limit)]
 Folder = Annotated[str, AfterValidator(_folder)]
 
-#: Each of these is an allocator of its own.
+#: Settings of which each selects a different allocator.
 _ALLOCATORS = ("rmm_pool_fraction", "rmm_pool_gb", "rmm_async")
 
 
-class CudaSettings(PatientSettings):
+class CudaSettings(StartupSettings):
     """Settings of the cuda engine; ``config/engines.yaml`` explains each."""
 
-    rmm_pool_fraction: Part | None = None
+    rmm_pool_fraction: GpuFraction | None = None
     rmm_pool_gb: Gigabytes | None = None
     rmm_async: bool = False
     rmm_libraries: tuple[Literal["cupy", "torch"], ...] = ()
@@ -52,7 +52,7 @@ class CudaSettings(PatientSettings):
     ) -> float | bool | None:
         others = [name for name in _ALLOCATORS if info.data.get(name)]
         if value and others:
-            raise ValueError(f"nothing beside {others[0]}: each is an allocator of its own")
+            raise ValueError(f"no value with {others[0]}, which selects another allocator")
         return value
 
     @field_validator("rmm_libraries")
@@ -64,5 +64,5 @@ class CudaSettings(PatientSettings):
 
     @property
     def pool(self) -> float | int | None:
-        """The RMM pool in dask-cuda's terms: a float is a part of the GPU, an int is bytes."""
+        """Size of the RMM pool for dask-cuda: a float is a fraction of the GPU, an int bytes."""
         return self.rmm_pool_fraction if self.rmm_pool_gb is None else gb_to_bytes(self.rmm_pool_gb)

@@ -1,4 +1,4 @@
-"""The settings of the gateway engine."""
+"""Settings of the gateway engine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field
 
 from hyperplane.spec.settings.base import RemoteSettings
 
-#: What an option of a gateway can be told of a plan. Memory ends in its unit: ``_gb`` is 10**9
-#: bytes, ``_gib`` 2**30.
+#: Values of a plan that can be the value of a gateway option. Suffixes are units of memory:
+#: ``_gb`` is 10**9 bytes, ``_gib`` 2**30.
 Quantity = Literal[
     "nthreads",
     "ngpus",
@@ -27,19 +27,19 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 def _option(name: object) -> object:
-    """The name of an option, in which ``-`` and ``_`` are one and the same to Dask."""
+    """Normalize the name of an option; Dask treats ``-`` and ``_`` as equal."""
     return name.replace("-", "_") if isinstance(name, str) else name
 
 
 Option = Annotated[Name, BeforeValidator(_option)]
-# Neither a user and password before "@", nor what dask-gateway would fill in from the environment.
+# Excludes credentials before "@" and "{...}", which dask-gateway replaces from the environment.
 Url = Annotated[str, Field(pattern=r"^https?://[^\s@{}]+$")]
 ProxyAddress = Annotated[str, Field(pattern=r"^((gateway|tls)://)?[^\s@/{}]+:[0-9]+$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-def _of_the_manual() -> dict[str, Quantity | None]:
-    """The options of the examples in dask-gateway's manual."""
+def _default_options() -> dict[str, Quantity | None]:
+    """The option names of the examples in dask-gateway's manual."""
     return {"worker_cores": "nthreads", "worker_memory": "ram_gib"}
 
 
@@ -52,10 +52,10 @@ class GatewaySettings(RemoteSettings):
     auth: Literal["basic", "jupyterhub", "kerberos"] | None = None
     username: Annotated[str, Field(pattern=r"^[^\s:{}]+$")] | None = None
     password_variable: Name | None = None
-    plan_options: Annotated[dict[Option, Quantity | None], Field(default_factory=_of_the_manual)]
+    plan_options: Annotated[dict[Option, Quantity | None], Field(default_factory=_default_options)]
     options: Annotated[dict[Option, Any], Field(default_factory=dict, repr=False)]
 
     @property
-    def told(self) -> dict[str, Quantity]:
-        """The options that follow the plan; null in a file takes out one that another file has."""
+    def options_from_plan(self) -> dict[str, Quantity]:
+        """Options whose values come from the plan, without those that are set to null."""
         return {name: what for name, what in self.plan_options.items() if what is not None}

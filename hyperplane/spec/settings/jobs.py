@@ -1,4 +1,4 @@
-"""The settings of pipeline jobs."""
+"""Settings of pipeline jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from hyperplane.spec.settings.base import Duration
 from hyperplane.units import in_seconds, parse_bytes
 
-#: A log with less would be nothing but the note on what is left out.
+#: A shorter log could only contain the note about omitted lines.
 _SHORTEST_LOG = 4096
 
 
@@ -22,7 +22,7 @@ def _log_size(value: str | int) -> str | int:
 LogSize = Annotated[str | int, AfterValidator(_log_size)]
 
 
-#: Of a job; -1 for none.
+#: Time limit of a job in seconds; -1 for no limit.
 Limit = Annotated[float, BeforeValidator(in_seconds)]
 
 
@@ -48,5 +48,5 @@ class JobSettings(BaseModel):
 
     @property
     def log_bytes(self) -> int:
-        """The most bytes of the log of an attempt; 0 for no limit."""
+        """Largest size of the log of an attempt in bytes; 0 for no limit."""
         return 0 if self.log_limit is None else parse_bytes(str(self.log_limit))

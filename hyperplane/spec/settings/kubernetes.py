@@ -1,4 +1,4 @@
-"""The settings of the kubernetes engine."""
+"""Settings of the kubernetes engine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ _CPU = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?|[0-9]{1,9}m")
 
 
 def millicores(value: str | float) -> int:
-    """Thousandths of a core, rounded down.
-
-    Parameters
-    ----------
-    value : str or float
-        Cores, or text such as ``"1500m"``.
+    """Convert cores, or text such as ``"1500m"``, to millicores, rounded down.
 
     Raises
     ------
     ValueError
-        When it is no such quantity, or less than a thousandth.
+        For other values, and for less than one millicore.
 
     Examples
     --------
@@ -34,7 +29,7 @@ def millicores(value: str | float) -> int:
     text = str(value).strip()
     if not _CPU.fullmatch(text):
         raise ValueError("cores such as 1.5, or text such as '1500m'")
-    # Rounded first: 0.29 cores times 1000 are 290, and not 289.
+    # Rounded first, because 0.29 * 1000 is 289.99999999999994.
     number = int(text[:-1]) if text.endswith("m") else int(round(float(text) * 1000, 3))
     if number < 1:
         raise ValueError("at least a thousandth of a core, '1m'")
@@ -50,20 +45,20 @@ def _bytes(value: str | int) -> str | int:
     try:
         parse_bytes(str(value))
     except ValueError:
-        raise ValueError("a quantity of memory such as '4Gi' or '4GB'") from None
+        raise ValueError("a memory size such as '4Gi' or '4GB'") from None
     return value
 
 
 _KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 
-#: Names of Kubernetes' objects.
+#: Name of a Kubernetes object.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
 Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 Image = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./:@]{0,511}$")]
-#: Pairs are texts and no mapping: in the configuration - and _ of keys are one and the same.
+#: A "key=value" text instead of a mapping, because Dask does not distinguish - and _ in keys.
 Label = Annotated[str, StringConstraints(pattern=f"^{_KEY}={_LABEL}$")]
-#: A label in whose value the name of a pool may stand.
+#: A label whose value may contain {pool} or {alias}.
 PoolLabel = Annotated[
     str, StringConstraints(pattern=f"^{_KEY}=" + r"([-A-Za-z0-9_.]|\{pool\}|\{alias\}){0,63}$")
 ]
@@ -74,7 +69,7 @@ Bytes = Annotated[str | int, AfterValidator(_bytes)]
 
 
 class Toleration(BaseModel):
-    """A taint of nodes that pods may run on all the same, as Kubernetes writes it."""
+    """A Kubernetes toleration: a taint of nodes that pods tolerate."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -110,7 +105,7 @@ class KubernetesSettings(RemoteSettings):
 
 
 class KubernetesJobSettings(KubernetesSettings):
-    """What steps of jobs have of them, and where the image has the files of the pipeline."""
+    """Settings of steps that run on Kubernetes; ``root`` is the pipeline's folder in the image."""
 
     root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
     kubeconfig: Annotated[str, StringConstraints(min_length=1)] | None = None

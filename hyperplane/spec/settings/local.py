@@ -1,4 +1,4 @@
-"""The settings of the local engine."""
+"""Settings of the local engine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hyperplane.spec.settings.base import Fraction, NotNegative, PatientSettings
+from hyperplane.spec.settings.base import Fraction, NotNegative, StartupSettings
 
 
-class LocalSettings(PatientSettings):
+class LocalSettings(StartupSettings):
     """Settings of the local engine; ``config/engines.yaml`` explains each."""
 
     fit: Literal["fit", "exact"] = "fit"

@@ -1,4 +1,4 @@
-"""The settings of the slurm engine."""
+"""Settings of the slurm engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from hyperplane.spec.settings.base import Duration, NotNegative, RemoteSettings
 from hyperplane.units import parse_seconds
 
-#: What the plan says; sbatch takes every long name shortened, too.
+#: Options of sbatch that the plan sets. sbatch also accepts unambiguous prefixes of long options.
 _OF_THE_PLAN = (
     *("array", "cpus-per-task", "error", "job-name", "mem", "mem-per-cpu", "mem-per-gpu", "nodes"),
     *("ntasks", "ntasks-per-node", "output", "parsable", "wrap"),
@@ -24,7 +24,7 @@ _SHORTEST = 60
 
 
 def _line(value: str) -> str:
-    """A line of text: it cannot write a second one."""
+    """Refuse text with line breaks, which would add lines to the batch script."""
     if not value.isprintable() or not value.strip():
         raise ValueError("one line of text")
     return value
@@ -48,12 +48,12 @@ def _directive(value: str) -> str:
         raise ValueError(allowed)
     ours = short is not None and short[1] in _SHORT_OF_THE_PLAN
     if ours or (long is not None and any(name.startswith(long[1]) for name in _OF_THE_PLAN)):
-        raise ValueError(f"{allowed}; {first.partition('=')[0]} follows from the plan")
+        raise ValueError(f"{allowed}; {first.partition('=')[0]} is set by the plan")
     return value
 
 
 def _walltime(value: str | float) -> str | float:
-    allowed = "at least a minute: seconds, text such as '2 hours', or Slurm's own, as '1-12:00:00'"
+    allowed = "at least a minute: seconds, text such as '2 hours', or '1-12:00:00' as in Slurm"
     try:
         if seconds_of(value) < _SHORTEST:
             raise ValueError
@@ -63,14 +63,11 @@ def _walltime(value: str | float) -> str | float:
 
 
 def seconds_of(walltime: str | float) -> int:
-    """A walltime in whole seconds.
+    """Convert a walltime to whole seconds.
 
-    Parameters
-    ----------
-    walltime : str or float
-        Seconds; text, as ``"2 hours"``; or in Slurm's own way: ``[days-]hours:minutes:seconds``,
-        ``minutes:seconds``, ``days-hours[:minutes]``. YAML reads ``1:30:00`` without quotes as the
-        number 5400, which are the seconds that it means.
+    It is a number of seconds, text such as ``"2 hours"``, or in Slurm's format:
+    ``[days-]hours:minutes:seconds``, ``minutes:seconds``, ``days-hours[:minutes]``. YAML reads an
+    unquoted ``1:30:00`` as the number 5400, which is the same duration.
 
     Examples
     --------
@@ -88,7 +85,7 @@ def seconds_of(walltime: str | float) -> int:
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:@+-]*$")]
-#: With Slurm's signs for and, or, counts and groups.
+#: Node features with Slurm's operators for and, or, counts and groups.
 Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.,:=&|*()\[\]+-]*$")]
 Interface = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]{1,15}$")]
 Line = Annotated[str, AfterValidator(_line)]

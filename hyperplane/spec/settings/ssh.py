@@ -1,4 +1,4 @@
-"""The settings of the ssh engine."""
+"""Settings of the ssh engine."""
 
 from __future__ import annotations
 

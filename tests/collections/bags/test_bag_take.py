@@ -15,7 +15,7 @@ from hyperplane.errors import RequestError
 
 @pytest.fixture(autouse=True)
 def four_threads(monkeypatch):
-    monkeypatch.setattr(take_module, "threads", lambda: 4)
+    monkeypatch.setattr(take_module, "count_threads", lambda: 4)
 
 
 @settings(max_examples=scaled(12, 60))

@@ -1,4 +1,4 @@
-"""What the fuzz tests compare: values as Python has them, whatever their types."""
+"""Comparison of results in the fuzz tests: by Python values, independent of column types."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from awkward_frames import Truth, normal
 
-from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
+from hyperplane.collections.frames.object_columns import has_integers_and_floats
 from hyperplane.errors import HyperplaneError
 
 #: Functions whose last digits depend on the order of rows.
 INEXACT = {"sum", "mean", "std", "var", "median"}
-#: Functions of short floats and decimals of which the page says that their types are wider.
+#: Functions whose result types are wider for short floats and decimals, as documented.
 COMPUTED = {"mean", "std", "var", "sum", "median"}
-#: What pandas raises where a question has no answer for a type.
+#: What pandas raises if an operation is not defined for a type.
 NO_ANSWER = (
     ValueError,
     TypeError,
@@ -32,7 +32,7 @@ NO_ANSWER = (
 
 
 def ours(case, call, allowed=()):
-    """The answer of a helper, or None for an error of hyperplane where one may be."""
+    """Return the result of a helper, or None for an error of hyperplane that is allowed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -44,7 +44,7 @@ def ours(case, call, allowed=()):
 
 
 def pandas_answer(call):
-    """The answer of pandas, or None where it has none."""
+    """Return the result of pandas, or None if it raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -54,19 +54,19 @@ def pandas_answer(call):
 
 
 def dask_answer(case, call):
-    """The answer of plain Dask; None where it has none, or the meta does not say the truth."""
+    """Return the result of plain Dask; None if it raises or the meta is wrong."""
     if not case.honest:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return call(case.df).compute(scheduler="sync")
-        except Exception:  # noqa: BLE001 - of Dask and of what it calls; pandas is asked, too
+        except Exception:  # noqa: BLE001 - Dask raises many types; pandas is compared, too
             return None
 
 
 def same_types(made, other, agree, said=()):
-    """That types are those of another answer, if that one has the right values.
+    """Assert that types equal those of another result, if that has the right values.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def same_types(made, other, agree, said=()):
     said : container
         Columns of which the page says that their types differ.
     """
-    if other is None or other.empty:  # a window of no rows has any type
+    if other is None or other.empty:  # a window without rows may have any type
         return
     try:
         agree()
@@ -85,56 +85,58 @@ def same_types(made, other, agree, said=()):
         return
     for name in made.columns:
         ours, theirs = made[name].dtype, other[name].dtype
-        # Objects turn into text where pandas infers types; a value's own type is in the values.
+        # pandas may infer strings from objects; the values themselves are compared elsewhere.
         if name not in said and object not in (ours, theirs):
             assert ours == theirs, (name, ours, theirs)
     if isinstance(made.index, pd.RangeIndex):
         return
     levels = [frame.index.to_frame().dtypes.to_list() for frame in (made, other)]
     for ours, theirs in zip(*levels, strict=True):
-        kinds = (pd.CategoricalDtype, pd.SparseDtype)  # of which the values may differ in type
+        kinds = (pd.CategoricalDtype, pd.SparseDtype)  # whose values may differ in type
         categories = any(isinstance(kind, kinds) for kind in (ours, theirs))
-        # Windows over times of Arrow have an index of pandas' own, as the page says.
+        # Windows over Arrow times have an index of NumPy times, as documented.
         windows = pd.api.types.is_datetime64_any_dtype(theirs) and isinstance(theirs, pd.ArrowDtype)
-        short = "float16" in str(theirs) or "halffloat" in str(theirs)  # an index has none
+        short = "float16" in str(theirs) or "halffloat" in str(
+            theirs
+        )  # pandas has no index of this type
         if object not in (ours, theirs) and not categories and not windows and not short:
             assert ours == theirs, ("index", ours, theirs)
 
 
 def near(one, other, scale=0.0, rtol=1e-9):
-    """Whether two values are equal, floats but for their last digits."""
+    """Return whether two values are equal, floats up to their last digits."""
     numbers = (int, float, Decimal)
-    # The sum of objects is of the kind of the first: of one truth value, that one.
+    # The sum of objects has the type of the first; the sum of one boolean is that boolean.
     one, other = (value.value if isinstance(value, Truth) else value for value in (one, other))
     if isinstance(one, numbers) and isinstance(other, numbers):
         if isinstance(one, int) and isinstance(other, int):
             return one == other
-        cut = 0.0  # pandas cuts the mean of decimals to their own digits
+        cut = 0.0  # pandas truncates the mean of decimals to their scale
         if isinstance(one, float) and isinstance(other, Decimal) and other.is_finite():
             cut = 10.0 ** int(other.as_tuple().exponent)
         return math.isclose(one, other, rel_tol=rtol, abs_tol=max(rtol * scale, cut))
-    # The sum of durations that are objects, and all missing in a group, is a number for pandas.
+    # For pandas the sum of a group of only missing durations in an object column is a number.
     return one == other or (one == ("span", 0) and type(other) is int and other == 0)
 
 
 def kind_of(value):
-    """A value with its kind: 1 is not 1.0, and neither is a decimal."""
+    """Return a value with its kind, so that 1, 1.0 and Decimal(1) differ."""
     made = normal(value)
     kinds = {int: "whole", float: "float", Decimal: "decimal"}
     return (kinds[type(made)], made) if type(made) in kinds else made
 
 
 def kinds_kept(case):
-    """How to compare rows with their kinds, where the page does not say that these change."""
+    """Return how to compare rows: with their kinds, unless kinds change as documented."""
     mixed = any(
-        dtype == np.dtype(object) and holds_whole_numbers_and_fractions(case.whole[name])
+        dtype == np.dtype(object) and has_integers_and_floats(case.whole[name])
         for name, dtype in case.whole.dtypes.items()
     )
     return kind_of if case.honest and not mixed else normal
 
 
 def rows_of(frame, form=normal):
-    """Rows in their order, as tuples."""
+    """Return the rows as tuples, in order."""
     if frame.columns.empty:
         return [()] * len(frame)
     return [
@@ -148,18 +150,18 @@ def _hashable(row):
 
 
 def bag(rows):
-    """How often each row occurs."""
+    """Count each row."""
     return Counter(map(_hashable, rows))
 
 
 def same_rows(made, want, form=normal):
-    """That two frames have the same rows, in any order."""
+    """Assert that two frames have the same rows, in any order."""
     assert list(made.columns) == list(want.columns)
     assert bag(rows_of(made, form)) == bag(rows_of(want, form))
 
 
 def index_rows(index):
-    """The keys of a result."""
+    """Return the keys of a result as tuples."""
     levels = [index.get_level_values(i) for i in range(index.nlevels)]
     return [
         tuple(normal(value) for value in row)
@@ -168,7 +170,7 @@ def index_rows(index):
 
 
 def same_groups(made, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
-    """That two grouped results have the same groups, in order, with the same values."""
+    """Assert that two grouped results have the same groups, in order, with the same values."""
     assert list(made.columns) == list(want.columns)
     assert list(made.index.names) == list(want.index.names)
     keys, wanted = index_rows(made.index), index_rows(want.index)
@@ -182,13 +184,13 @@ def same_groups(made, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
     for key, row in ours.items():
         for name, one, other in zip(made.columns, row, theirs[key], strict=True):
             exact = name not in inexact
-            # Of objects pandas makes floats that have lost digits.
+            # pandas converts objects to floats, which loses digits.
             exact = exact and not (isinstance(one, int) and isinstance(other, float))
             assert one == other if exact else near(one, other, scale, rtol), (key, name, one, other)
 
 
 def largest(frame):
-    """The largest finite number of a frame, for tolerances; and whether floats are short ones."""
+    """Return the largest finite number of a frame, for tolerances, and whether floats are short."""
     most, short = 0.0, False
     for name in frame.columns:
         dtype = frame[name].dtype

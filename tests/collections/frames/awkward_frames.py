@@ -1,4 +1,4 @@
-"""Collections of awkward but legal columns, with true and with wrong metas, for the fuzz tests."""
+"""Collections of unusual but valid columns, with right and wrong metas, for the fuzz tests."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NAN, INF = np.nan, np.inf
 
 
 def stamps(*texts, zone=None):
-    """Times of a zone; None is a missing one."""
+    """Return times in a zone; None is a missing time."""
     made = [pd.NaT if text is None else pd.Timestamp(text) for text in texts]
     return [
         t if zone is None or t is pd.NaT else t.tz_localize("UTC").tz_convert(zone) for t in made
     ]
 
 
-#: Within some days, since pandas makes a row of each window between; the clocks of Berlin change.
+#: Within a few days around a daylight saving change in Berlin: pandas makes a row per window.
 TIMES = (None, "2024-03-30", "2024-03-31 01:30", "2024-03-30 23:59:59", "2024-04-01 12:00:01")
 SPANS = [pd.NaT, pd.Timedelta("1s"), pd.Timedelta("-3D"), pd.Timedelta("90min")]
 WHOLE = [-3, 0, 1, 2, 7]
@@ -39,7 +39,7 @@ HUGE = [0, 1, 2**53 + 1, 2**63 + 5, 2**64 - 1]
 FRACTIONS = [NAN, 0.0, -0.0, 1.5, -2.25, 2.0, INF, -INF]
 TEXT = ["a", "b", "", "ä", "1", "*"]
 
-#: Kind -> (values, type). Values are made by way of objects, but for types that do not take these.
+#: Kind -> (values, type). Values are converted from objects if the type supports that.
 NUMBERS = {
     "int64": (BIG, "int64"),
     "int8": ([-128, -1, 0, 1, 127], "int8"),
@@ -140,7 +140,7 @@ OBJECTS = {
     "none": ([None], object),
     "arrow null": ([None], arrow(pa.null())),
 }
-#: What helpers may refuse, as keys at least: Arrow or Polars have no such type or order.
+#: Kinds that helpers may refuse, at least as keys: Arrow or Polars lack the type or its order.
 REFUSED = {
     "mixed": ([1, "a", None], object),
     "bool and int": ([True, 2, 0], object),
@@ -171,7 +171,7 @@ REFUSED = {
 HONEST = NUMBERS | TEXTS | MOMENTS | CATEGORIES | OBJECTS
 KINDS = HONEST | REFUSED
 
-#: Types that partitions of one column have in turn, when its meta does not say the truth.
+#: Types that the partitions of a column alternate between if its meta is wrong.
 FAMILIES = [
     ["int64", "float64", "int8", "Int64", "Float64", "float32", "arrow double", "arrow int64"],
     ["int64", "uint64", "uint8", "Int64", "UInt64", "arrow uint64"],
@@ -193,7 +193,7 @@ NAMES = ["v", "*", "", "^x$", "^.*$", "a b", "ä", "count", "len", "index", "lit
 
 
 def series(values, dtype):
-    """A column of a type; by way of objects, which keep None apart from 'None'."""
+    """Return a column of a type, converted from objects, which distinguish None from 'None'."""
     if isinstance(dtype, pd.SparseDtype):
         return pd.Series(pd.arrays.SparseArray(values, dtype=dtype) if values else [], dtype=dtype)
     if not values:
@@ -212,7 +212,7 @@ def series(values, dtype):
 
 @dataclass
 class Column:
-    """A column in partitions, and the type that the meta says."""
+    """A column in partitions, and its declared type."""
 
     name: str
     kinds: list[str]
@@ -221,18 +221,18 @@ class Column:
 
     @property
     def honest(self):
-        """Whether all partitions are of the type that the meta says."""
+        """Whether all partitions have the declared type."""
         return all(part.dtype == self.declared for part in self.parts)
 
     @property
     def refusable(self):
-        """Whether a helper may say no, whatever it is asked."""
+        """Whether a helper may raise an error for this column."""
         return not self.honest or any(kind in REFUSED for kind in self.kinds)
 
 
 @dataclass
 class Case:
-    """A collection, and the same rows as one pandas frame."""
+    """A collection and the same rows as one pandas frame."""
 
     columns: list[Column]
     shuffled: bool
@@ -243,34 +243,34 @@ class Case:
         parts = []
         for number in range(len(self.columns[0].parts)):
             made = pd.DataFrame({column.name: column.parts[number] for column in self.columns})
-            made.index = np.arange(len(made)) // 2 * 3 + number  # of no use to anyone
+            made.index = np.arange(len(made)) // 2 * 3 + number  # an index that must not matter
             parts.append(made[made.columns[::-1]] if self.shuffled and number % 2 else made)
         self.parts = parts
         self.meta = pd.DataFrame(
             {column.name: pd.Series([], dtype=column.declared) for column in self.columns}
         )
-        # Dask has one token for frames of equal blocks, wherever these are among the columns.
+        # Dask gives frames with equal blocks the same token, whichever columns the blocks are.
         label = f"case-{uuid.uuid4().hex}"
         with dask.config.set({"dataframe.convert-string": False}):
             self.df = dd.from_map(same, parts, meta=self.meta, label=label)
 
     @property
     def honest(self):
-        """Whether the meta is true."""
+        """Whether the meta is right."""
         return all(column.honest for column in self.columns)
 
     @property
     def refusable(self):
-        """Whether an error of ours is an answer."""
+        """Whether an error of hyperplane is allowed."""
         return any(column.refusable for column in self.columns)
 
     @cached_property
     def whole(self):
-        """The rows as one frame, of types that hold all values of all partitions."""
+        """Return the rows as one frame, in types that represent all values of all partitions."""
         return pd.DataFrame({column.name: joined(column.parts) for column in self.columns})
 
     def keyed(self, names):
-        """The rows with keys that pandas tells apart, as `told_apart` makes them."""
+        """Return the rows with keys that pandas distinguishes, see `told_apart`."""
         made = self.whole
         for name in names:
             if has_truth_and_numbers(made[name]):
@@ -286,20 +286,20 @@ class Case:
 
 
 def joined(parts):
-    """Partitions of a column as pandas concatenates them; objects where that would lose digits."""
+    """Concatenate partitions with pandas, as objects if that would lose digits."""
     filled = [part for part in parts if len(part)] or parts[:1]
-    # Of zero and negative zero pandas makes two groups in columns of Arrow, and only there.
+    # pandas takes 0.0 and -0.0 for two groups in Arrow columns only.
     filled = [
         (part + 0.0).astype(part.dtype) if is_arrow_float(part.dtype) else part for part in filled
     ]
-    # Of whole numbers of Arrow beside missing ones it makes floats to find equal rows.
+    # pandas converts Arrow integers with missing values to floats to find equal rows.
     filled = [nullable_int(part) if is_arrow_int(part.dtype) else part for part in filled]
     types = {part.dtype for part in filled}
     if len(types) == 1:
         return pd.concat(filled, ignore_index=True)
     values = [value for part in filled for value in part.astype(object)]
     if all(isinstance(part.dtype, pd.CategoricalDtype) for part in filled):
-        with suppress(TypeError):  # of categories of one type
+        with suppress(TypeError):  # categories of one type
             return pd.Series(pd.api.types.union_categoricals(filled, ignore_order=True))
     try:
         made = pd.concat(
@@ -318,12 +318,12 @@ def joined(parts):
     )
     if not same_values:
         made = series(values, object)
-    # Objects that are missing in two ways are two values for pandas.
+    # pandas takes two kinds of missing objects for two values.
     return made.where(made.notna(), None) if made.dtype == object else made
 
 
 class Truth(Enum):
-    """A truth value that is equal to no number."""
+    """A boolean that is not equal to any number."""
 
     NO = False
     YES = True
@@ -337,13 +337,13 @@ def is_truth(value):
 
 
 def has_truth_and_numbers(column):
-    """Whether there are truth values beside other values, which may be 1 and 0."""
+    """Return whether a column has booleans and other values, which may be 1 and 0."""
     known = [is_truth(value) for value in column.astype(object) if normal(value) is not None]
     return any(known) and not all(known)
 
 
 def told_apart(column):
-    """A column as objects, of which those of truth are of no number: pandas has True for 1."""
+    """Return a column as objects whose booleans equal no number: for pandas True equals 1."""
     values = [Truth(bool(value)) if is_truth(value) else value for value in column.astype(object)]
     return series(values, object).set_axis(column.index)
 
@@ -354,7 +354,7 @@ def is_arrow_int(dtype):
 
 def nullable_int(part):
     name = part.dtype.numpy_dtype.name.replace("u", "U").replace("int", "Int")
-    # Cast as it is, a column of Arrow with missing values goes by way of floats.
+    # A direct cast of an Arrow column with missing values goes through floats.
     return pd.Series(pd.array(part.astype(object).tolist(), dtype=name), index=part.index)
 
 
@@ -363,7 +363,7 @@ def is_arrow_float(dtype):
 
 
 def normal(value):
-    """A value as Python has it, equal for equal values of one kind; None if missing.
+    """Return the Python value, equal for equal values of one kind; None if missing.
 
     Truth values are equal to no number; whole numbers, floats and decimals are to each other, if
     they are the same to the last digit: of two types the wider one holds both.
@@ -392,7 +392,7 @@ def normal(value):
 
 @st.composite
 def columns(draw, name, sizes, lies=True, kinds=None):
-    """A column of some partitions."""
+    """Draw a column in partitions."""
     kinds = kinds or sorted(KINDS)
     way = (
         draw(st.sampled_from(["honest", "honest", "lie", "family", "family", "other"]))
@@ -417,7 +417,7 @@ def columns(draw, name, sizes, lies=True, kinds=None):
 
 @st.composite
 def column_of(draw, name, kinds, sizes, declared):
-    """A column whose partitions are of these kinds."""
+    """Draw a column whose partitions have these kinds."""
     parts = []
     for kind, size in zip(kinds, sizes, strict=True):
         values, dtype = KINDS[kind]
@@ -428,7 +428,7 @@ def column_of(draw, name, kinds, sizes, declared):
 
 @st.composite
 def sizes(draw, most=12, parts=4):
-    """How many rows each partition has: none and one among them."""
+    """Draw the number of rows of each partition; 0 and 1 are included."""
     rows = draw(st.integers(0, most))
     cuts = draw(st.lists(st.integers(0, rows), max_size=parts - 1))
     return [b - a for a, b in pairwise([0, *sorted(cuts), rows])]
@@ -436,7 +436,7 @@ def sizes(draw, most=12, parts=4):
 
 @st.composite
 def cases(draw, count, lies=True, first=None, **how):
-    """A case with so many columns, of odd names or plain ones."""
+    """Draw a case with ``count`` columns, with special or plain names."""
     each, count = draw(sizes()), draw(count)
     lies = lies and draw(st.integers(0, 7)) > 0
     if draw(st.integers(0, 3)) == 0:

@@ -1,4 +1,4 @@
-"""Frames that the tests of `explain` share."""
+"""Frames and helper functions of the tests of `explain`."""
 
 import dask
 import dask.dataframe as dd
@@ -11,7 +11,7 @@ ROWS = 120
 
 
 def users():
-    """Three columns of a small log, in pandas."""
+    """Return a small log of three columns in pandas."""
     rows = np.arange(ROWS)
     return pd.DataFrame(
         {"user": rows * 7 % 13, "spent": rows * 1.5, "kind": np.where(rows % 3, "buy", "look")}
@@ -19,28 +19,28 @@ def users():
 
 
 def log(parts=6):
-    """The log in several partitions, with known divisions of no use."""
+    """Return the log in several partitions, with divisions of its row numbers."""
     return dd.from_pandas(users(), npartitions=parts)
 
 
 def indexed(parts=4):
-    """The log by user, with known divisions."""
+    """Return the log indexed by user, with known divisions."""
     return dd.from_pandas(users().set_index("user").sort_index(), npartitions=parts)
 
 
 def named(parts=3):
-    """A second frame by user, in several partitions and with known divisions."""
+    """Return a second frame of users, in several partitions, with known divisions."""
     frame = pd.DataFrame({"user": range(13), "name": [f"n{i}" for i in range(13)]})
     return dd.from_pandas(frame, npartitions=parts)
 
 
 def whole(group):
-    """A function of a group."""
+    """Return a group unchanged."""
     return group.sort_values("spent").head(1)
 
 
 def asked(*collections):
-    """The explanation, with a scheduler that refuses to compute anything."""
+    """Return the explanation, with a scheduler that fails on any computation."""
 
     def refuse(*_, **__):
         raise AssertionError("explain computed")
@@ -50,14 +50,14 @@ def asked(*collections):
 
 
 def only(kind, *collections):
-    """The one finding that there shall be."""
+    """Assert that there is exactly one finding, of this kind, and return it."""
     found = asked(*collections)
     assert found.kinds == (kind,), str(found)
     return found.findings[0]
 
 
 def nothing(*collections):
-    """No finding, and no note that something could not be looked at."""
+    """Assert that there are no findings and no notes."""
     found = asked(*collections)
     assert found.kinds == (), str(found)
     assert found.notes == ()

@@ -1,4 +1,4 @@
-"""Random frames of every kind of column, cut into random partitions, for the property tests."""
+"""Random frames of all kinds of columns in random partitions, for the property tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hyperplane.dataframe import read
 
-# An explanation takes hypothesis longer than the search.
+# The explain phase of hypothesis takes longer than the search.
 QUICK = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -77,13 +77,13 @@ KINDS = NUMBERS | TEXT | CATEGORIES | TIMES
 
 
 def series(values, dtype):
-    """A column; text and categories by way of objects, which keep None apart from 'None'."""
+    """Return a column; text and categories are converted from objects, which keep None."""
     return pd.Series(values, dtype=object).astype(dtype) if len(values) else pd.Series(dtype=dtype)
 
 
 @st.composite
 def column(draw, kind, rows):
-    """A column of a kind; sometimes without any value, where it may miss them."""
+    """Draw a column of a kind; sometimes with missing values only."""
     values, dtype = KINDS[kind]
     pool = values
     if any(pd.isna(value) for value in values) and draw(st.integers(0, 7)) == 0:
@@ -103,7 +103,7 @@ ZONES = [
     "+02:00",
 ]
 UNITS = ["ns", "us", "ms", "s"]
-#: Frequency -> how far apart times may be, in nanoseconds: pandas makes a row of each window.
+#: Frequency -> maximum distance of times in nanoseconds, since pandas makes a row per window.
 FREQUENCIES = {
     "1ms": 2 * 10**9,
     "90s": DAY,
@@ -135,7 +135,7 @@ STEPS = [0, 1, 60, 900, 3600, 5400, 6 * 3600, 25_200, 86_400, 7 * 86_400, 31 * 8
 
 @st.composite
 def times(draw, rows, every, zones=tuple(ZONES), units=tuple(UNITS)):
-    """Times around an anchor, many of them on edges of windows, unsorted, with NaT."""
+    """Draw unsorted times around an anchor, many of them on edges of windows, and NaT."""
     zone, unit = draw(st.sampled_from(zones)), draw(st.sampled_from(units))
     reach = FREQUENCIES[every]
     anchor = pd.Timestamp(draw(st.sampled_from(ANCHORS))).as_unit("ns")._value
@@ -159,7 +159,7 @@ def times(draw, rows, every, zones=tuple(ZONES), units=tuple(UNITS)):
 
 @st.composite
 def frames(draw, every=None, kinds=tuple(KINDS), keys=0, values=1, most=40, **of_times):
-    """A frame with the columns time, k0, k1, ..., v0, v1, ... and the kinds of k and v."""
+    """Draw a frame with columns time, k0, k1, ..., v0, v1, ...; also return the kinds."""
     rows = draw(st.one_of(st.integers(0, 3), st.integers(0, most)))
     columns = {} if every is None else {"time": draw(times(rows, every, **of_times))}
     for number in range(keys):
@@ -168,7 +168,7 @@ def frames(draw, every=None, kinds=tuple(KINDS), keys=0, values=1, most=40, **of
         columns[f"v{number}"] = draw(column(draw(st.sampled_from(sorted(kinds))), rows))
     frame = pd.DataFrame(columns)
     if draw(st.booleans()):
-        frame.index = pd.Index(np.arange(rows) // 2 * 3, name="row")  # each twice
+        frame.index = pd.Index(np.arange(rows) // 2 * 3, name="row")  # each label twice
     return frame
 
 
@@ -177,7 +177,7 @@ def same(part):
 
 
 def cut(frame, places):
-    """A Dask dataframe of a pandas frame, divided before some rows, without converting types."""
+    """Return a Dask dataframe of a pandas frame, divided at some rows, with unchanged types."""
     edges = [0, *sorted(places), len(frame)]
     pieces = [frame.iloc[a:b] for a, b in pairwise(edges)]
     with dask.config.set({"dataframe.convert-string": False}):
@@ -185,14 +185,14 @@ def cut(frame, places):
 
 
 class Files:
-    """Folders for Parquet files, which are gone at the end."""
+    """Temporary folders with Parquet files."""
 
     def __init__(self):
         self.root = Path(tempfile.mkdtemp(prefix="hp-"))
         self.number = 0
 
     def parquet(self, frame, places, row_group):
-        """A collection read from files of a frame, one file for each stretch between places."""
+        """Write a frame to files divided at ``places``, and return their collection."""
         self.number += 1
         folder = self.root / str(self.number)
         folder.mkdir()
@@ -209,14 +209,14 @@ class Files:
 
 @st.composite
 def places(draw, frame, most=5):
-    """Where to divide a frame; several times at one row makes empty partitions."""
+    """Draw the rows at which to divide a frame; repeated rows give empty partitions."""
     number = draw(st.one_of(st.integers(0, most), st.sampled_from([0, 19, 39])))
     return draw(st.lists(st.integers(0, len(frame)), min_size=number, max_size=number))
 
 
 @st.composite
 def in_partitions(draw, frame, files=None):
-    """A frame as a collection: of partitions of pandas, or, with files, read from these."""
+    """Draw a collection of a frame, of pandas partitions or read from files."""
     way = draw(
         st.sampled_from(["cut", "from_pandas", "parquet"] if files else ["cut", "from_pandas"])
     )
@@ -228,7 +228,7 @@ def in_partitions(draw, frame, files=None):
 
 
 def functions_of(dtype):
-    """The aggregations that a type has."""
+    """Return the aggregation functions of a type."""
     every = ["count", "size", "nunique", "first", "last"]
     kinds = pd.api.types
     if isinstance(dtype, pd.CategoricalDtype):
@@ -243,7 +243,7 @@ def functions_of(dtype):
 
 @st.composite
 def aggregations(draw, frame):
-    """An ``agg`` for the columns v0, v1, ..."""
+    """Draw an ``agg`` argument for the columns v0, v1, ..."""
     made = {}
     for name in [name for name in frame.columns if name[0] == "v"]:
         some = st.sampled_from(functions_of(frame[name].dtype))

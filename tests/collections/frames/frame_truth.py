@@ -1,24 +1,37 @@
-"""What pandas makes of the jobs of the dataframe helpers: the truth of the tests."""
+"""Reference results of the dataframe helpers, computed with pandas."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 
 import numpy as np
 import pandas as pd
+from pandas_3_0 import IS_PANDAS_3_0
+
+
+def grouper(time, every, closed, label, zone=None):
+    """The windows of pandas 3.1, with any pandas.
+
+    pandas 3.0 puts a window without rows before the first day that is closed on the right.
+    """
+    days = re.fullmatch(r"(\d*)D", every)
+    if IS_PANDAS_3_0 and days and zone is None:
+        every = f"{24 * int(days[1] or 1)}h"
+    return pd.Grouper(key=time, freq=every, closed=closed, label=label)
 
 
 def window_agg(frame, time, every, agg, by=None, *, closed="right", label="right"):
-    """Of pandas, with the groups that occur; None where pandas itself cannot."""
-    grouper = pd.Grouper(key=time, freq=every, closed=closed, label=label)
-    return group_agg(frame, [*by, grouper] if by else grouper, agg)
+    """Return the result of pandas with the groups that occur; None if pandas fails."""
+    windows = grouper(time, every, closed, label, frame[time].dt.tz)
+    return group_agg(frame, [*by, windows] if by else windows, agg)
 
 
 def group_agg(frame, by, agg):
-    """The same without windows."""
+    """Return the result of a group-by of pandas."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an overflow of float32, infinity minus infinity
+        warnings.simplefilter("ignore")  # overflow of float32, inf - inf
         try:
             return frame.groupby(by, observed=True).agg(agg)
         except (ValueError, TypeError, NotImplementedError, AttributeError, ArithmeticError):
@@ -26,13 +39,13 @@ def group_agg(frame, by, agg):
 
 
 def window_counts(frame, time, every, targets, by=(), *, closed="right", label="right"):
-    """``get_dummies``, a Grouper and a sum; keys are renamed for the time of it."""
+    """Return the sums of ``get_dummies`` per window; keys are renamed temporarily."""
     keys = {name: f"by {name}" for name in by}
     used = frame[[time, *by, *targets]].rename(columns=keys)
     dummies = pd.get_dummies(used, columns=list(targets))
     counted = [name for name in dummies.columns if name not in (time, *keys.values())]
-    grouper = pd.Grouper(key=time, freq=every, closed=closed, label=label)
-    groups = [*keys.values(), grouper] if keys else grouper
+    windows = grouper(time, every, closed, label, frame[time].dt.tz)
+    groups = [*keys.values(), windows] if keys else windows
     sums = dummies.groupby(groups, observed=True)[counted].sum()
     if keys:
         sums.index = sums.index.set_names([*keys, time])
@@ -40,7 +53,7 @@ def window_counts(frame, time, every, targets, by=(), *, closed="right", label="
 
 
 def top_n(frame, by, column, n, *, ascending=False):
-    """Sorted by group and, in the group, by the column."""
+    """Return the first rows of each group, sorted by group and by the column."""
     ordered = frame.sort_values(column, ascending=ascending, kind="stable")
     kept = ordered.groupby(by, observed=True).head(n).dropna(subset=by)
     order = [True] * len(by) + [ascending]
@@ -48,28 +61,28 @@ def top_n(frame, by, column, n, *, ascending=False):
 
 
 def value_counts(frame, by):
-    """The most frequent first; of equal counts the smaller value first."""
+    """Return counts, the most frequent first; the smaller value first among equal counts."""
     values = frame[by[0]] if len(by) == 1 else frame[by]
     counts = values.value_counts()
-    # Of one column of categories, those that do not occur, too.
+    # For one column of categories pandas includes those that do not occur.
     if len(by) > 1 or not isinstance(values.dtype, pd.CategoricalDtype):
         counts = counts[counts > 0]
     return counts.sort_index().sort_values(ascending=False, kind="stable")
 
 
 def rows_of(frame):
-    """Rows as a bag: how often each occurs; missing values are all the same."""
+    """Count the rows; all missing values are equal."""
     rows = frame.astype(object).itertuples(index=False)
     return Counter(tuple(None if pd.isna(value) else value for value in row) for row in rows)
 
 
 def same_frame(ours, truth, **how):
-    """That two frames are the same, but for what pandas itself is not sure of.
+    """Assert that two frames are equal, except where the type in pandas is not determined.
 
     The mean of float32 is float32 or float64 in pandas, by version and grouping; the frequency
     of an index depends on whether there was a row; objects miss None or NaN.
     """
-    if truth.empty:  # objects have no kind then
+    if truth.empty:  # the type of objects is not determined then
         how["check_index_type"] = how["check_dtype"] = False
     ours, truth = _one_kind_of_missing(ours), _one_kind_of_missing(truth)
     for position, dtype in enumerate(truth.dtypes):
@@ -81,7 +94,7 @@ def same_frame(ours, truth, **how):
 
 
 def _one_kind_of_missing(frame):
-    """The same frame with NaN for what is missing in columns of objects."""
+    """Return the frame with NaN for all missing objects."""
     for position, dtype in enumerate(frame.dtypes):
         if dtype == np.dtype(object):
             frame = frame.copy()

@@ -1,4 +1,4 @@
-"""Several calls of helpers on one drawn collection, and how many of them were compared.
+"""Several calls of helpers on one drawn collection, and the number of compared calls.
 
 Drawing a collection takes as long as one or two calls, so each is given to some. A failure shrinks
 to one collection and one call, and names both.
@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 from scale import scaled
 
-#: Test file -> how many calls it compares at full scale, and how many of them on collections
+#: Test file -> number of calls to compare at full scale, and of those on collections
 #: whose declared types are wrong. All files together: 10,000 and 5,000.
 FULL = {
     "groups": (2000, 1300),
@@ -32,7 +32,7 @@ COMPARED, REFUSED, NO_ANSWER = "compared", "refused", "no answer of pandas"
 
 @dataclass(frozen=True)
 class Helper:
-    """How to call a helper, and how to compare its answer.
+    """How to call a helper and how to compare its result.
 
     Parameters
     ----------
@@ -65,14 +65,14 @@ class Call:
 
 @st.composite
 def calls(draw, collections, helpers: Mapping[str, Helper]):
-    """A collection, and some calls on it."""
+    """Draw a collection and calls on it."""
     case = draw(collections)
     names = st.sampled_from(sorted(helpers))
 
     @st.composite
     def one(draw):
         name = draw(names)
-        # Plain Dask takes longer than a helper: a share of the answers will do.
+        # Plain Dask takes longer than a helper, so only some calls are compared with it.
         plain = case.honest and draw(st.integers(0, 7)) == 0
         return Call(name, helpers[name].arguments(draw, case), plain)
 
@@ -83,7 +83,7 @@ def calls(draw, collections, helpers: Mapping[str, Helper]):
 
 
 class Tally:
-    """How many calls were compared, refused and without an answer, for each helper."""
+    """Numbers of calls that were compared, refused and without a reference, per helper."""
 
     def __init__(self, share: str, helpers: Mapping[str, Helper]):
         self.share = share
@@ -91,7 +91,7 @@ class Tally:
         self.counts: Counter[tuple[str, str, bool]] = Counter()
 
     def check(self, drawn) -> None:
-        """Make the drawn calls, compare the answers, and count."""
+        """Make the drawn calls, compare the results, and count."""
         case, made = drawn
         for call in made:
             try:
@@ -113,7 +113,7 @@ class Tally:
         return "calls (of these on wrong declared types): " + "; ".join(lines)
 
     def enough(self) -> None:
-        """Fail if fewer calls were compared than this file has to."""
+        """Fail if fewer calls were compared than required for this file."""
         sys.stdout.write(f"{self}\n")
         compared = {key: count for key, count in self.counts.items() if key[1] == COMPARED}
         lying = sum(count for key, count in compared.items() if not key[2])

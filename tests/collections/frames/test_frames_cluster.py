@@ -154,14 +154,16 @@ def test_tables_are_moved_between_processes_and_spilled(client):
         return buffer[key].equals(one_table(5))
 
     assert client.run(to_disk_and_back, workers=[one]) == {one: True}
-    # Last: of a table that two workers have, Dask keeps either.
+    # Last: Dask may keep either copy of a table that two workers have.
     moved = client.submit(lambda found: found, table, workers=other, pure=False).result()
     assert moved.equals(one_table(5))
 
 
 def test_memory_management_counts_what_tables_hold(client):
     def size():
-        from dask.sizeof import sizeof  # not of this module, with all that others register
+        from dask.sizeof import (
+            sizeof,
+        )  # imported here, so that registrations of other modules are included
 
         return sizeof(pl.DataFrame({"n": np.zeros(10**6)}))
 

@@ -1,4 +1,4 @@
-"""From pandas to Polars and back, with the types that a user had."""
+"""Conversion from pandas to Polars and back keeps types."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_objects_stay_what_they_are(values):
     assert [None if value is np.nan else value for value in back] == values
 
 
-def test_whole_numbers_with_missing_ones_become_floats_as_in_pandas():
+def test_integers_with_missing_values_become_floats_as_in_pandas():
     made = column_to_pandas(pl.Series([1, None], dtype=pl.Int64), np.dtype("int64"))
     assert made.dtype == "float64"
     made = column_to_pandas(pl.Series([2**60 + 1, None], dtype=pl.Int64), pd.Int64Dtype())
@@ -105,14 +105,14 @@ NO_FLOATS = [np.dtype(object), np.dtype(bool), pd.StringDtype(), np.dtype("datet
         (np.dtype(object), PERIODS),
     ],
 )
-def test_a_partition_without_values_has_no_type_of_its_own(holds, says, rows):
+def test_a_partition_without_values_gets_the_declared_type(holds, says, rows):
     missing = pd.DataFrame({"v": pd.Series([None] * rows, dtype=holds)})
     declared = pd.DataFrame({"v": pd.Series([], dtype=says)})
     assert from_pandas(missing, declared).get_column("v").dtype == pl.Null
 
 
 @pytest.mark.parametrize("says", [np.dtype("int64"), np.dtype("float32"), pd.Int64Dtype()])
-def test_floats_without_values_are_floats_beside_other_numbers(says):
+def test_floats_without_values_stay_floats_if_other_numbers_are_declared(says):
     missing = pd.DataFrame({"v": [np.nan]})
     declared = pd.DataFrame({"v": pd.Series([], dtype=says)})
     assert from_pandas(missing, declared).get_column("v").dtype == pl.Float64

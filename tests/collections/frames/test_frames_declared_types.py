@@ -1,4 +1,4 @@
-"""What a collection declares is a hint: results follow the data, or name the column that lies."""
+"""Declared types are hints: results have the types of the data, or errors name the column."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def same(part):
 
 
 def parts(*frames, meta=None):
-    """A collection of partitions as they are, with a meta of one of them."""
+    """Return a collection of unchanged partitions, with the meta of one of them."""
     return dd.from_map(same, list(frames), meta=frames[0].iloc[:0] if meta is None else meta)
 
 
@@ -55,7 +55,7 @@ ROWS = pd.DataFrame(
 
 @pytest.fixture(params=["read", "read_parquet", "from_pandas", "from_map"])
 def coerced(request, tmp_path):
-    """A column that Dask declares to be of whole numbers, and that holds fractions."""
+    """A column that Dask declares as integers, with partitions of floats."""
     ROWS.to_parquet(tmp_path / "m.parquet")
     made = {
         "read": lambda: read(tmp_path / "m.parquet"),
@@ -68,7 +68,7 @@ def coerced(request, tmp_path):
     return made
 
 
-def test_fractions_declared_as_whole_numbers_are_kept(coerced):
+def test_floats_declared_as_integers_are_kept(coerced):
     made = group_agg(coerced, "k", {"p": ["sum", "min", "max", "first"]}).compute()
     assert made.to_numpy().tolist() == [[3.55, 1.55, 2.0, 1.55], [2.25, 2.25, 2.25, 2.25]]
     made = window_agg(coerced, "t", "1D", {"p": "max"}, label="left").compute()
@@ -108,16 +108,16 @@ def test_conflicts_name_partitions_whatever_lies_between():
     far = parts(*[number] * 21, text, *[number] * 20)
     with pytest.raises(DataError, match=r"int64 in partition 16 and text in partition 21"):
         value_counts(far, "v").compute()
-    # Tables of sixteen partitions each are what the next task sees.
+    # The next task sees tables of sixteen partitions each.
     halves = parts(*[number] * 16, *[text] * 16)
     message = r"holds int64 in partitions 0 to 15 and text in partitions 16 to 31, such as 'many'"
     with pytest.raises(DataError, match=message):
         value_counts(halves, "v").compute()
-    # More senders than an exchange takes are joined before.
+    # Tables are joined first if an exchange has too many.
     many = parts(*[number] * 199, text, meta=number.iloc[:0])
     with pytest.raises(DataError, match=r"partitions? 1\d\d.* and text in partition 199"):
         drop_duplicates(many, split_out=2).compute()
-    # Of a column without values before: the first that has some.
+    # If earlier partitions have no values, the first with values is named.
     none = pd.DataFrame({"v": pd.Series([None], dtype=object)})
     with pytest.raises(DataError, match=r"int64 in partition 1 and text in partition 3"):
         value_counts(parts(none, number, none, text), "v").compute()
@@ -135,7 +135,7 @@ def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_dateti
 
 @pytest.mark.parametrize("name", ["v", "k"])
 @pytest.mark.parametrize(("declared", "held"), [(True, 0), (1, True), (1.0, False)])
-def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
+def test_booleans_are_not_numbers_in_a_join(name, declared, held):
     frames = [pd.DataFrame({"k": [1], "v": [1]}).assign(**{name: [v]}) for v in (declared, held)]
     other = parts(frames[0][["k"]])
     for sides in ((parts(*frames), other), (other, parts(*frames))):
@@ -145,7 +145,7 @@ def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
 
 @pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]", object])
 @pytest.mark.parametrize("number", [1, 1.0])
-def test_truth_values_and_numbers_are_no_one_key_of_objects(kind, number):
+def test_booleans_and_numbers_are_different_keys_of_objects(kind, number):
     truths = pd.DataFrame({"k": pd.array([True], dtype=kind)})
     numbers = pd.DataFrame({"k": [number]})
     like = truths.iloc[:0].astype(object)
@@ -183,9 +183,9 @@ def test_whole_numbers_declared_as_objects_keep_their_digits_in_a_join(kind):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((1, 2.5), "holds whole numbers in partition 0 and fractions in partition 1;"),
-        ((True, 2), "holds truth values in partition 0 and whole numbers in partition 1;"),
-        ((2.5, True), "holds fractions in partition 0 and truth values in partition 1;"),
+        ((1, 2.5), "holds integers in partition 0 and floats in partition 1;"),
+        ((True, 2), "holds booleans in partition 0 and integers in partition 1;"),
+        ((2.5, True), "holds floats in partition 0 and booleans in partition 1;"),
     ],
 )
 def test_numbers_of_two_kinds_in_two_partitions_name_both(values, message):
@@ -200,14 +200,12 @@ def test_numbers_of_two_kinds_in_two_partitions_name_both(values, message):
 @pytest.mark.parametrize(
     ("declared", "there"), [(["c", "b"], ["a", "b"]), ([1, 2], [3, 2]), ([1.0], ["1"])], ids=str
 )
-def test_counts_of_values_that_are_no_declared_category_are_an_error(declared, there):
+def test_counting_an_undeclared_category_is_an_error(declared, there):
     times = pd.date_range("2024", periods=2)
     frame = pd.DataFrame({"t": times, "c": pd.Categorical([there[0], None])})
     meta = frame.iloc[:0].assign(c=pd.Categorical([], categories=declared))
     df = dd.from_map(lambda part: part, [frame.iloc[1:], frame], meta=meta)
-    message = (
-        rf"'c': holds '?{there[0]}'?, which is no category of .* categories=\[.*\(partition 1\)"
-    )
+    message = rf"'c': holds '?{there[0]}'?, which is not one .* categories=\[.*\(partition 1\)"
     with pytest.raises(DataError, match=message):
         window_counts(df, "t", "1D", "c").compute()
     counts = window_counts(df, "t", "1D", "c", categories=[there[0]]).compute()
@@ -320,7 +318,7 @@ def test_columns_of_objects_do_not_name_one_value_twice():
     frame = pd.DataFrame(
         {"t": pd.date_range("2024", periods=2), "c": pd.Series([1, 2.5], dtype=object)}
     )
-    with pytest.raises(DataError, match=r"column 'c'.*whole numbers and fractions"):
+    with pytest.raises(DataError, match=r"column 'c'.*integers and floats"):
         window_counts(dd.from_pandas(frame, npartitions=1), "t", "1D", "c").compute()
 
 
@@ -362,7 +360,7 @@ def test_categories_that_are_declared_beside_numbers_name_the_column():
     like = pd.DataFrame({"v": pd.Series([], dtype=pd.CategoricalDtype(["a", "b"]))})
     number = pd.DataFrame({"v": pd.Series([0.5, None], dtype="Float32")})
     for some in ((number[:0], number), (number,)):
-        with pytest.raises(DataError, match=r"column 'v': holds 0.5.* says categories of type"):
+        with pytest.raises(DataError, match=r"column 'v': holds 0.5.* has categories of type"):
             drop_duplicates(parts(*some, meta=like)).compute()
 
 
@@ -421,6 +419,8 @@ def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     df = parts(pd.DataFrame({"at": values}, index=[0, 0, 1, 1]))
     made = to_datetime(df, "at", errors="coerce", unit=unit).compute()["at"].reset_index(drop=True)
     alone = pd.to_datetime(1e15, unit=unit, errors="coerce")
+    if unit == "s":  # beyond the times of microseconds; pandas 3.0 has one of seconds
+        alone = pd.NaT
     assert made.isna().to_list() == [False, alone is pd.NaT, True, False]
     assert made[1] is pd.NaT or made[1] == alone
     assert made[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
@@ -459,7 +459,7 @@ def test_dates_of_milliseconds_stay_dates():
     assert value_counts(df, "v").compute().index.dtype == kind
     names = window_counts(df, "t", "1D", "v").compute().columns.to_list()
     assert names == ["v_1969-12-31", "v_2024-01-03"]
-    late = pa.array([1], pa.int64()).cast(pa.date64())  # which pyarrow prints as a whole day
+    late = pa.array([1], pa.int64()).cast(pa.date64())  # pyarrow prints it as a whole day
     wrong = parts(pd.DataFrame({"k": [1], "v": pd.arrays.ArrowExtensionArray(late)}))
     with pytest.raises(DataError, match=r"'v': holds a date of type date64.* with a time of day"):
         sort_values(wrong, "v").compute()
@@ -575,13 +575,15 @@ def test_known_values_of_nanoseconds_are_not_shortened(values):
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 0, 1), (2, 1, 0)])
 @pytest.mark.parametrize("declared", [0, 1])
-def test_truth_values_are_not_counted_as_numbers(order, declared):
+def test_booleans_are_not_counted_as_numbers(order, declared):
     times = pd.date_range("2026", periods=2)
     frames = [pd.DataFrame({"t": times, "c": c}) for c in ([True, False], [1, 2], [0.5, 1])]
     df = parts(*(frames[n] for n in order), meta=frames[declared].iloc[:0])
-    with pytest.raises(DataError, match=r"column 'c': holds .*truth values .*make them one type"):
+    with pytest.raises(
+        DataError, match=r"column 'c': holds .*booleans .*convert the column to one type"
+    ):
         window_counts(df, "t", "1D", "c").compute()
-    with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*make them one"):
+    with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*convert "):
         window_counts(df.assign(n=1), "t", "1D", "n", by="c").compute()
     empty = parts(frames[1], frames[0].iloc[:0], meta=frames[declared].iloc[:0])
     made = window_counts(empty, "t", "1D", "c").compute()
@@ -589,7 +591,7 @@ def test_truth_values_are_not_counted_as_numbers(order, declared):
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_truth_values_beside_no_numbers_are_named_as_they_are(turn):
+def test_booleans_without_numbers_are_counted(turn):
     times = pd.date_range("2026", periods=2)
     truth = pd.DataFrame({"t": times, "c": [True, False]})
     df = parts(*[truth, truth.iloc[:0].astype({"c": "int8"})][::turn], meta=truth.iloc[:0])
@@ -606,7 +608,7 @@ def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():
 
 
 @pytest.mark.parametrize("values", [(True, 2), (2, True), (2.5, True), (True, 1)])
-def test_truth_values_do_not_become_numbers(values):
+def test_booleans_do_not_become_numbers(values):
     df = parts(*(pd.DataFrame({"k": [1], "c": pd.Series([c], dtype=object)}) for c in values))
     calls = (
         lambda: sort_values(df, "k"),
@@ -616,7 +618,7 @@ def test_truth_values_do_not_become_numbers(values):
         lambda: value_counts(df, "c"),
     )
     for call in calls:
-        with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*make them one"):
+        with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*convert "):
             call().compute()
 
 
@@ -640,13 +642,13 @@ def test_dates_declared_as_categories_of_something_else_name_the_column(kind, ca
         lambda: drop_duplicates(df),
         lambda: group_agg(df, "k", {"^c$": "first"}),
     ):
-        with pytest.raises(DataError, match=r"column '\^c\$': holds datetime.date.*make them one"):
+        with pytest.raises(DataError, match=r"column '\^c\$': holds datetime.date.*convert "):
             call().compute()
 
 
 @pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]"])
 @pytest.mark.parametrize("declared", ["float16", "float64", "int64", "uint8", "Float32"])
-def test_truth_values_declared_as_numbers_stay_truth_values(kind, declared):
+def test_booleans_declared_as_numbers_stay_booleans(kind, declared):
     values = [True, True] if kind == "bool" else [None, True]
     frame = pd.DataFrame({"k": [1, 2], "n": [1, 2], "c": pd.Series(values, dtype=kind)})
     df = parts(frame, frame.iloc[:0], meta=frame.iloc[:0].assign(c=pd.Series(dtype=declared)))
@@ -707,7 +709,7 @@ def test_times_out_of_range_of_a_declared_unit_go_with_partitions_without_rows(
 
 @pytest.mark.parametrize("kind", ["boolean", pd.ArrowDtype(pa.bool_())])
 @pytest.mark.parametrize("function", ["max", "min", "first", "last"])
-def test_truth_values_beside_missing_ones_are_no_numbers(kind, function):
+def test_booleans_with_missing_values_do_not_become_numbers(kind, function):
     times = pd.date_range("2025-01-01", periods=4, freq="2h")
     parts = [
         pd.DataFrame({"t": times[:2], "k": [1, 1], "v": pd.array([None, True], dtype=kind)}),

@@ -1,4 +1,4 @@
-"""Rows without their repeats against pandas."""
+"""drop_duplicates against pandas."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_kept_rows_are_those_of_pandas(data, files):
 @settings(QUICK, max_examples=scaled(10, 50))
 @given(data=st.data())
 def test_whole_rows_are_those_of_pandas(data, files):
-    kinds = sorted(set(KINDS) - {"float64"})  # zero has two signs, and either may be kept
+    kinds = sorted(set(KINDS) - {"float64"})  # either of 0.0 and -0.0 may be kept
     frame = data.draw(frames(kinds=kinds, values=2), "frame")
     df = data.draw(in_partitions(frame, files), "df")
     want = df.compute().drop_duplicates()

@@ -1,4 +1,4 @@
-"""Each kind of finding, and a near miss of each."""
+"""Each kind of finding, and similar steps that are not reported."""
 
 import dask
 import dask.dataframe as dd
@@ -52,7 +52,7 @@ def test_shuffle():
     assert only("shuffle", log().shuffle("user")).step == "shuffle on 'user'"
     nothing(log().repartition(npartitions=3))
     nothing(log().repartition(npartitions=12))
-    nothing(log().shuffle("user").count())  # Dask leaves the shuffle out
+    nothing(log().shuffle("user").count())  # Dask removes the shuffle
 
 
 def test_join_on_columns():
@@ -68,10 +68,10 @@ def test_joins_that_move_nothing_or_a_small_side_only():
     nothing(log().merge(named(1), on="user"))
     nothing(log().merge(named().compute(scheduler="sync"), on="user", how="left"))
     nothing(indexed().join(named().set_index("user", sorted=True, divisions=(0, 5, 10, 12))))
-    nothing(log(40).merge(named(2), on="user"))  # Dask copies two partitions to forty
+    nothing(log(40).merge(named(2), on="user"))  # Dask broadcasts the two partitions to the forty
 
 
-def test_a_join_of_the_other_sort_does_move():
+def test_a_join_that_cannot_broadcast_moves_rows():
     assert "both sides" in only("join", log().merge(named(1), on="user", how="outer")).why
 
 
@@ -133,7 +133,7 @@ def test_group_by_nunique():
 
 @pytest.fixture
 def many_users():
-    """A frame with so many users that one partition is too few for them."""
+    """A frame with too many users for a result of one partition."""
     rows = np.arange(300_000)
     frame = pd.DataFrame({"user": rows % 150_000, "few": rows % 100, "spent": 1.0})
     return dd.from_pandas(frame, npartitions=4)
@@ -152,7 +152,7 @@ def test_many_groups_in_one_partition(many_users):
 def test_groups_that_are_few_unknown_or_spread(many_users):
     nothing(many_users.groupby("few").spent.sum())
     nothing(many_users.groupby("user").spent.sum(split_out=2))
-    nothing(many_users[many_users.spent > 2].groupby("user").spent.sum())  # perhaps few are left
+    nothing(many_users[many_users.spent > 2].groupby("user").spent.sum())  # few users may be left
     nothing(many_users.assign(user=many_users.user // 10_000).groupby("user").spent.sum())
     nothing(many_users.drop_duplicates())
     nothing(many_users.user.value_counts())
@@ -187,7 +187,7 @@ def test_large_partitions(monkeypatch):
 
 def test_repartition_by_size_computes_first():
     found = only("repartition_size", log().repartition(partition_size="10kB"))
-    assert "computed once to measure it" in found.why
+    assert "computed twice: to measure it" in found.why
     assert found.instead == "df = df.repartition(npartitions=1)"
 
 

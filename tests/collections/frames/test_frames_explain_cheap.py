@@ -1,4 +1,4 @@
-"""What Dask does without moving data is never named."""
+"""Steps that Dask does without moving data are never reported."""
 
 import dask.dataframe as dd
 import numpy as np
@@ -11,7 +11,7 @@ from scale import scaled
 
 
 def timed(parts=5):
-    """A frame on a time index with known divisions."""
+    """Return a frame with a time index and known divisions."""
     frame = users().set_index(pd.date_range("2024-01-01", periods=120, freq="h", name="time"))
     return dd.from_pandas(frame, npartitions=parts)
 

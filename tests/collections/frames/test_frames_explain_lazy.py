@@ -1,4 +1,4 @@
-"""Nothing is computed, whatever the collection is made of."""
+"""`explain` computes nothing, for any collection."""
 
 import dask
 import dask.array as da
@@ -22,7 +22,7 @@ def broken(number, columns=None):
 
 
 def source(parts=6, divisions=None):
-    """A source whose partitions cannot be made."""
+    """Return a source whose partitions fail when computed."""
     return dd.from_map(broken, range(parts), meta=META, divisions=divisions)
 
 
@@ -113,7 +113,7 @@ INDEXES = {
 
 @pytest.mark.parametrize("how", ["inner", "outer"])
 @pytest.mark.parametrize("name", INDEXES)
-def test_unseen_divisions_meet_those_of_any_type(name, how):
+def test_unknown_divisions_compare_with_those_of_any_type(name, how):
     frame = pd.DataFrame({"key": INDEXES[name], "x": 1.0})
     unseen = dd.from_pandas(frame, npartitions=4).set_index("key").expr
     seen = dd.from_pandas(frame.set_index("key").add_suffix("_r"), npartitions=3).expr
@@ -126,7 +126,7 @@ def test_unseen_divisions_meet_those_of_any_type(name, how):
 
 def test_what_dask_has_computed_already_is_used():
     frame = log().set_index("spent")
-    assert frame.npartitions == 6  # Dask computes quantiles here, and sees that rows are sorted
+    assert frame.npartitions == 6  # Dask computes quantiles here and finds that rows are sorted
     found = only("set_index", frame)
     assert found.instead == "df = df.set_index('spent', sorted=True)"
     assert "they were" in found.why
@@ -147,10 +147,10 @@ def test_footers_are_read_without_dask(tmp_path, options):
     assert "unknown" not in found.size
 
 
-def test_a_source_that_cannot_tell_its_partitions_is_noted(tmp_path):
+def test_a_source_whose_partitions_cannot_be_counted_is_noted(tmp_path):
     users().to_parquet(tmp_path / "log.parquet")
     frame = dd.read_parquet(tmp_path, filesystem="arrow", calculate_divisions=True)
-    found = asked(frame.spent.sum())  # there is no index to calculate them from
+    found = asked(frame.spent.sum())  # there is no index for the statistics
     assert found.partitions == 0
     assert any("not counted, because of ValueError" in note for note in found.notes)
 
@@ -168,17 +168,17 @@ class Foreign(Blockwise):
         raise LookupError("s3://user:secret@host")
 
 
-def test_a_step_that_cannot_be_simplified_is_looked_at_as_written():
+def test_a_step_that_cannot_be_simplified_is_examined_as_written():
     step = Foreign(log().set_index("user").expr)
     found = asked(dd.DataFrame(step)[["spent"]].assign(x=1))
     assert found.kinds == ("set_index",)
     assert found.notes == (
-        "looked at as written, without Dask's simplification, because of LookupError",
+        "examined as written, without Dask's simplification, because of LookupError",
     )
 
 
 class Puzzling(Blockwise):
-    """A step whose partitions cannot be told."""
+    """A step that fails when its partitions are counted."""
 
     _parameters = ["frame"]  # noqa: RUF012
 
@@ -190,7 +190,7 @@ class Puzzling(Blockwise):
         raise ZeroDivisionError
 
 
-def test_a_step_that_cannot_tell_its_partitions_is_noted():
+def test_a_step_whose_partitions_cannot_be_counted_is_noted():
     found = asked(dd.DataFrame(Puzzling(log().expr)).merge(named(), on="user", npartitions=3))
     assert any("ZeroDivisionError" in note for note in found.notes)
 
@@ -236,5 +236,5 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_other_sources_are_no_trouble(name):
+def test_other_sources_are_supported(name):
     nothing(UNSEEN[name]())

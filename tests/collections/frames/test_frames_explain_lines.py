@@ -1,4 +1,4 @@
-"""The lines that are suggested run, and give what the step gave."""
+"""The suggested code runs and returns the result of the step."""
 
 import ast
 
@@ -13,7 +13,7 @@ from hyperplane.collections.frames.explain import explain, joins
 
 
 def run(code, **names):
-    """The value of the last statement of some lines: an expression, or what it sets."""
+    """Run code and return the value of its last statement, an expression or an assignment."""
     *before, last = ast.parse(code).body
     exec(compile(ast.Module(before, []), "lines", "exec"), names)
     if isinstance(last, ast.Assign):
@@ -23,7 +23,7 @@ def run(code, **names):
 
 
 def rows(frame):
-    """All rows, in an order of their own and without an index that has no name."""
+    """Return all rows, sorted, without an unnamed index."""
     done = frame.compute() if hasattr(frame, "compute") else frame
     done = done.to_frame(name=done.name or "value") if isinstance(done, pd.Series) else done
     done = done.reset_index() if done.index.names != [None] else done
@@ -177,7 +177,7 @@ def test_the_line_of_a_join_gives_the_same(how, small, monkeypatch):
     if how == "two columns":
         right = right.assign(spent=1.5)
     got = run(code, left=left, right=right)
-    if how == "other names" and not small:  # both keys are columns, and the index is the left one
+    if how == "other names" and not small:  # both keys are columns, the index is the left key
         got = got.reset_index(drop=True)
     same(got, result)
     kept = run(finding.persist, left=left, right=right)

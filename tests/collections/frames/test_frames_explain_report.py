@@ -1,4 +1,4 @@
-"""How findings are shown, ordered and refused."""
+"""Display and order of findings, and faults of arguments."""
 
 import json
 import pickle
@@ -28,13 +28,13 @@ def test_a_shared_step_and_source_are_counted_once():
     assert (found.steps, found.partitions) == (4, 6)
 
 
-def test_lines_of_code_stand_one_below_the_other():
+def test_each_line_of_code_is_one_row():
     found = asked(log().groupby("user").apply(whole, meta=users().head(0)))
     labels = [label.strip() for label, _ in found.rows()]
     assert labels == ["groupby_apply", "why", "instead", "", "persist"]
 
 
-def test_the_dearest_comes_first():
+def test_the_most_expensive_step_comes_first():
     small, large = log(), dd.from_pandas(pd.concat([users()] * 50), npartitions=5)
     both = dd.concat([small.sort_values("spent"), large.sort_values("spent")])
     unknown = large.map_partitions(lambda part: part).sort_values("user")
@@ -83,7 +83,7 @@ def test_it_is_frozen():
     assert Finding("a", "b", "c", "d", "e").moved is None
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_together():
     with pytest.raises(RequestError) as error:
         explain(log(), users(), log().groupby("user"), 3)
     assert [fault.where for fault in error.value.faults] == [
@@ -91,7 +91,7 @@ def test_all_faults_are_told_at_once():
         "collections[2]",
         "collections[3]",
     ]
-    assert "it is computed already" in str(error.value)
+    assert "computed already" in str(error.value)
     assert "end the group-by" in str(error.value)
     with pytest.raises(RequestError, match="nothing"):
         explain()

@@ -1,4 +1,4 @@
-"""How much data a step has, as far as that can be known without reading it."""
+"""Estimated sizes of steps."""
 
 from types import SimpleNamespace
 
@@ -9,26 +9,26 @@ import pandas as pd
 import pytest
 from explain_frames import log, nothing, only, users
 
-from hyperplane.collections.frames.explain import again, facts, layout
-from hyperplane.collections.frames.explain.footers import footers_of
-from hyperplane.collections.frames.explain.planned import planned
-from hyperplane.collections.frames.explain.sizes import Sizes
+from hyperplane.collections.frames.explain import layout, query_plan, repeated_work
+from hyperplane.collections.frames.explain.footers import read_footers
+from hyperplane.collections.frames.explain.lazy_steps import make_lazy
+from hyperplane.collections.frames.explain.sizes import SizeEstimator
 from hyperplane.collections.frames.read import read
 
 
 def size(collection):
-    return Sizes().of(planned(collection.expr))
+    return SizeEstimator().estimate(make_lazy(collection.expr))
 
 
 def big(rows=400_000, users=400_000):
-    """Random users with a text each, in pandas."""
+    """Return random users, each with a text, in pandas."""
     number = np.random.default_rng(0).permutation(rows) % users
     return pd.DataFrame({"user": number, "few": number % 7, "name": [f"name-{n}" for n in number]})
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A Parquet data set of two files, and what it holds."""
+    """A Parquet dataset of two files, and its rows."""
     folder, frame = tmp_path_factory.mktemp("big"), big()
     for part in range(2):
         frame.iloc[part::2].to_parquet(folder / f"{part}.parquet", index=False)
@@ -73,21 +73,21 @@ def test_what_is_not_known_is_not_guessed():
 def test_a_filter_of_files_makes_it_at_most(files):
     read = dd.read_parquet(files[0], filesystem="arrow")
     assert not size(read).at_most
-    pushed = facts.gather([read[read.few > 3].expr]).nodes[-1]
-    assert Sizes().of(pushed).at_most
+    pushed = query_plan.build_query_plan([read[read.few > 3].expr]).simplified_steps[-1]
+    assert SizeEstimator().estimate(pushed).at_most
     assert size(read.partitions[0]).at_most
 
 
 def test_many_files_are_sampled(tmp_path):
     for part in range(70):
         users().to_parquet(tmp_path / f"{part}.parquet")
-    found = footers_of(planned(dd.read_parquet(tmp_path).expr))
+    found = read_footers(make_lazy(dd.read_parquet(tmp_path).expr))
     assert found.rows == 70 * 120
     assert found.columns["user"] == pytest.approx(70 * 960, rel=0.2)
 
 
 def test_a_reader_without_footers_has_no_known_size():
-    assert footers_of(SimpleNamespace(_dataset_info={})) is None
+    assert read_footers(SimpleNamespace(_dataset_info={})) is None
 
 
 def test_files_tell_that_groups_are_many(files):
@@ -111,30 +111,30 @@ def test_large_files_that_are_read_again(files, monkeypatch):
     read = dd.read_parquet(files[0])
     pair = read.user.sum(), read.few.max()
     nothing(*pair)
-    monkeypatch.setattr(again, "WORTH_KEEPING", 1_000_000)
+    monkeypatch.setattr(repeated_work, "LARGE_SOURCE", 1_000_000)
     found = only("read_again", *pair)
     assert found.instead.startswith("df = dd.read_parquet(path, columns=['few', 'user'])")
     nothing(read.user.sum() + read.few.max())
 
 
-def test_small_files_are_told_by_all_their_columns(files, monkeypatch):
+def test_small_files_are_detected_by_all_their_columns(files, monkeypatch):
     monkeypatch.setattr(layout, "MANY_PARTITIONS", 1)
     found = only("many_small_partitions", dd.read_parquet(files[0]))
     assert found.step == f"read_parquet({files[0].name!r})"
     assert found.instead == "df = df.repartition(npartitions=1)"
-    # Few columns of large partitions: Dask reads several of them in one task by itself.
+    # For few columns of large partitions Dask reads several partitions in one task.
     monkeypatch.setattr(layout, "SMALL_PARTITION", 2_000_000)
     nothing(dd.read_parquet(files[0])[["few"]])
 
 
-def test_a_column_of_python_objects_is_weighed_by_a_sample():
+def test_the_memory_of_python_objects_is_sampled():
     with dask.config.set({"dataframe.convert-string": False}):
         values = pd.Series([f"text {n}" for n in range(50_000)], dtype=object, name="text")
         frame = dd.from_pandas(values, npartitions=3)
     assert size(frame).total == pytest.approx(values.memory_usage(index=False, deep=True), rel=0.02)
 
 
-def test_what_our_own_reader_has_planned(files, tmp_path):
+def test_the_size_of_hyperplanes_reader_is_the_planned_one(files, tmp_path):
     folder, frame = files
     read_all = read(str(folder))
     held = frame.memory_usage(index=False, deep=True)

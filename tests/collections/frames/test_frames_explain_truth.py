@@ -1,4 +1,4 @@
-"""What is named moves, and what moves is named: held against what Dask really lowers to."""
+"""A step is reported if and only if it moves rows in the expression that Dask runs."""
 
 import dask
 import dask.dataframe as dd
@@ -20,7 +20,7 @@ GROUPS = {"groupby_apply", "groupby_transform", "groupby_ffill", "groupby_median
 
 
 def moves(collection):
-    """Whether the plan that Dask runs shuffles rows, rather than results of a reduction."""
+    """Return whether the lowered expression shuffles rows, other than results of reductions."""
     with dask.config.set(scheduler="sync"):
         plan = collection.expr.optimize(fuse=False)
     copied = {
@@ -30,7 +30,7 @@ def moves(collection):
     return any(
         isinstance(step, HashJoinP2P)
         or (
-            step._name not in copied  # the small side, in front of its being copied
+            step._name not in copied  # the small side before its broadcast
             and _before(step).npartitions > 1
             and _of_rows(_before(step))
         )
@@ -39,14 +39,14 @@ def moves(collection):
 
 
 def _top(step):
-    """The shuffle whose rows reach a step through nothing but work inside partitions."""
+    """Return the shuffle below a step with only blockwise steps between, or None."""
     while isinstance(step, Blockwise) and step.dependencies():
         step = step.dependencies()[0]
     return step._name
 
 
 def _before(shuffle):
-    """What a shuffle moves; Dask may join partitions first, which moves the rows as well."""
+    """Return the input of a shuffle, without repartitions before it."""
     frame = shuffle.frame
     return frame.frame if isinstance(frame, RepartitionToFewer) else frame
 
@@ -64,12 +64,12 @@ def named_as_moving(collection):
 
 
 def kept(group):
-    """A group as it was: pandas hands it over without its key."""
+    """Return a group unchanged; pandas passes it without its key."""
     return group.assign(kind="buy")[["user", "spent", "kind"]]
 
 
 def some(frame):
-    """Four partitions, where there are several: then Dask need not compute to tell how many."""
+    """Repartition to four if there are several, so that Dask knows the number."""
     return None if frame.npartitions == 1 else 4
 
 
@@ -115,9 +115,9 @@ ENDS = {
     end=st.sampled_from(sorted(ENDS)),
 )
 def test_a_chain_is_named_as_moving_if_and_only_if_it_moves(method, parts, links, end):
-    # Dask sorts in place what was joined to one partition, and still counts what was asked for.
+    # Dask sorts a single partition in place, but reports the requested number of partitions.
     assume("sort" not in links or not {"one", "fewer"} & set(links))
-    # Dask raises a TypeError for these, as soon as it is asked for the partitions.
+    # Dask raises TypeError for these when the partitions are counted.
     assume("duplicates" not in links or not ({"whole groups"} & set(links) or end == "filled"))
     with dask.config.set({"dataframe.shuffle.method": method}):
         frame = log(parts)
@@ -156,7 +156,7 @@ def test_a_join_is_named_if_and_only_if_it_moves_a_large_side(method, call, how,
     with dask.config.set({"dataframe.shuffle.method": method}):
         one, two = (side(kinds[n], "_lr"[0] + "_lr"[n + 1], parts[n]) for n in (0, 1))
         joined = TWO[call](one, two, how)
-        copied = joined.expr.is_broadcast_join  # the small side is moved, the large one is not
+        copied = joined.expr.is_broadcast_join  # the small side moves, the large side does not
         assert named_as_moving(joined) == (moves(joined) and not copied)
 
 

@@ -1,4 +1,4 @@
-"""What people write by mistake is said in the words of the call, whatever is below."""
+"""Messages about common mistakes use the words of the call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import hyperplane.dataframe as hp
-from hyperplane.collections.frames.cells import windows
+from hyperplane.collections.frames.time_bins import parse_windows
 from hyperplane.errors import RequestError
 
 FLIGHTS = pd.DataFrame(
@@ -76,14 +76,14 @@ LISTS = {
 
 @pytest.mark.parametrize("by", [[["carrier"]], [("carrier", ["x"])], {"carrier": 1}, [5, None]])
 @pytest.mark.parametrize("call", LISTS.values(), ids=list(LISTS))
-def test_what_is_no_name_of_a_column_is_told(call, by):
+def test_a_value_that_is_not_a_column_name_is_reported(call, by):
     said = "".join(faults_of(lambda: call(by)).values())
     assert "carrier, " in said
-    assert "write the name of a column as text" in said
+    assert "write the name of the column as a string" in said
 
 
 @pytest.mark.parametrize("name", ["join", "drop_duplicates", "sort_values", "value_counts"])
-def test_no_column_at_all_is_told(name):
+def test_no_column_at_all_is_reported(name):
     said = "".join(faults_of(lambda: LISTS[name]([])).values())
     assert "= []: allowed is at least one column" in said
 
@@ -96,7 +96,7 @@ def test_one_column_is_no_list_of_columns():
     assert "time" in faults_of(lambda: hp.window_counts(flights(), ["time"], "1D", "carrier"))
 
 
-def test_exchanged_arguments_are_told():
+def test_exchanged_arguments_are_reported():
     said = faults_of(lambda: hp.group_agg(flights(), {"delay": "mean"}, "carrier"))
     assert "exchange the two" in said["by and agg"]
 
@@ -108,23 +108,25 @@ def test_exchanged_arguments_are_told():
         *[("Q-NOV", "QE-NOV"), ("A-JUN", "YE-JUN"), ("1week", "1W"), ("2 months", "2MS")],
     ],
 )
-def test_old_names_of_frequencies_are_told_with_the_new(old, new):
+def test_removed_frequency_aliases_are_reported_with_the_new_ones(old, new):
     said = faults_of(lambda: hp.window_agg(flights(), "time", old, {"delay": "sum"}))["every"]
     assert f"write {new!r}" in said
-    assert windows(FLIGHTS, "time", new, None, None).every == new
+    assert parse_windows(FLIGHTS, "time", new, None, None).every == new
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])
-def test_windows_between_the_times_of_a_column_are_told(unit):
+def test_windows_finer_than_the_unit_of_times_are_reported(unit):
     every = {"s": "500ms", "ms": "1500us", "us": "1ns"}[unit]
     fine = FLIGHTS.assign(time=FLIGHTS.time.dt.as_unit(unit))
     zoned = fine.assign(time=fine.time.dt.tz_localize("Europe/Berlin"))
     for frame, kind in ((fine, "[ns]"), (zoned, "[ns, Europe/Berlin]")):
-        said = faults_of(lambda frame=frame: windows(frame, "time", every, None, None))["every"]
+        said = faults_of(lambda frame=frame: parse_windows(frame, "time", every, None, None))[
+            "every"
+        ]
         assert f"a whole number of {unit}: 'time' is of type {frame.time.dtype}" in said
         assert f"df['time'].astype('datetime64{kind}')" in said
         finer = frame.astype({"time": f"datetime64{kind}"})
-        assert windows(finer, "time", every, None, None).every == every
+        assert parse_windows(finer, "time", every, None, None).every == every
 
 
 @pytest.mark.parametrize(("unit", "every"), [("ns", "1ns"), ("us", "1us"), ("ms", "2ms")])
@@ -140,7 +142,7 @@ def test_windows_as_narrow_as_the_unit(unit, every):
 @pytest.mark.parametrize(
     ("size", "many"), [(10, "5,600,000"), ("10", "5,600,000"), ("9kB", "6,223")]
 )
-def test_partitions_of_a_few_bytes_are_told(size, many):
+def test_partitions_of_a_few_bytes_are_reported(size, many):
     said = faults_of(lambda: hp.repartition(flights(), size, data_size="56MB"))["partition_size"]
     assert f"for each partition, which makes {many}: allowed is 10 kB or more" in said
     number = 10 if size == 10 else "..."

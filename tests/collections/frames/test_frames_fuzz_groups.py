@@ -1,4 +1,4 @@
-"""Group-bys of awkward collections: what pandas makes of the rows, or an error of ours."""
+"""Group-bys of unusual collections: the result of pandas, or an allowed error."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def check_counts(case, how, plain):
     if want is None:
         return NO_ANSWER
     keys = index_rows(want.index)
-    if len(set(keys)) < len(keys):  # pandas counts equal lists one by one
+    if len(set(keys)) < len(keys):  # pandas counts equal lists separately
         return NO_ANSWER
     made, want = made.to_frame(), want.to_frame()
     assert made.iloc[:, 0].dropna().is_monotonic_decreasing
-    # Of categories that differ, and of combinations, those that occur.
+    # For differing categories and for combinations, only values that occur are counted.
     if not case.honest or len(names) > 1:
         made, want = made[made.iloc[:, 0] > 0], want[want.iloc[:, 0] > 0]
     same_groups(made, want, list(want.columns), ordered=False)

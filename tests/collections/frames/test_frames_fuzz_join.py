@@ -1,4 +1,4 @@
-"""Joins of awkward collections: the rows that pandas makes, or an error of ours."""
+"""Joins of unusual collections: the rows of pandas, or an allowed error."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.fitting import nullable_dtype
+from hyperplane.collections.frames.lossless_dtypes import nullable_dtype
 from hyperplane.dataframe import join
 
 
 @dataclass
 class Sides:
-    """Two collections with some columns of the same names."""
+    """Two collections that share some column names."""
 
     left: Case
     right: Case
 
     @property
     def honest(self):
-        """Whether both metas are true."""
+        """Whether both metas are right."""
         return self.left.honest and self.right.honest
 
     @property
     def refusable(self):
-        """Whether an error of ours is an answer."""
+        """Whether an error of hyperplane is allowed."""
         return self.left.refusable or self.right.refusable
 
 
 @st.composite
 def sides(draw):
-    """Two collections with one or two keys of one name; of the same kinds, or of two."""
-    # Of keys of wrong types most joins are refused: two thirds of the cases will do.
+    """Draw two collections with one or two common keys, of equal or different kinds."""
+    # Most joins with wrongly declared keys are refused, so only a third of the cases have them.
     left = draw(cases(st.integers(1, 3), lies=draw(st.integers(0, 2)) > 0))
     each = draw(sizes(most=6, parts=3))
     made = []
@@ -59,7 +59,7 @@ def arguments(draw, both):
 
 
 def digits_are_lost(left, right, name):
-    """Whether pandas compares whole numbers as floats: some are signed, and some are not."""
+    """Return whether pandas compares signed and unsigned integers as floats."""
     wholes = [case.whole[name] for case in (left, right)]
     if wholes[0].dtype == wholes[1].dtype and not pd.api.types.is_float_dtype(wholes[0].dtype):
         return False
@@ -76,7 +76,7 @@ def check_join(both, how, plain):
     made = ours(both, lambda: join(left.df, right.df[taken], **how), [] if alike else [""])
     if made is None:
         return REFUSED
-    # Beside rows without a partner pandas makes floats of whole numbers, and loses digits.
+    # With unmatched rows pandas converts integers to floats and loses digits.
     other = right.whole[taken].astype(
         {
             name: nullable_dtype(dtype)
@@ -87,7 +87,7 @@ def check_join(both, how, plain):
     rows = left.whole
     for key in keys:
         values = [value for side in (rows, other) for value in side[key].astype(object)]
-        # Of declared types that differ a warning says what is compared: True is 1, as in Dask.
+        # If the declared types differ there is a warning, and True equals 1, as in Dask.
         one_type = left.meta[key].dtype == right.meta[key].dtype
         if one_type and has_truth_and_numbers(pd.Series(values, dtype=object)):
             rows, other = (side.assign(**{key: told_apart(side[key])}) for side in (rows, other))
@@ -96,7 +96,7 @@ def check_join(both, how, plain):
         return NO_ANSWER
     assert list(made.columns) == list(want.columns)
     assert bag(rows_of(made)) == bag(rows_of(want))
-    if plain and alike and how["how"] == "inner":  # whole numbers that may be missing are nullable
+    if plain and alike and how["how"] == "inner":  # integers that may be missing are nullable
         own = dask_answer(left, lambda df: df.merge(right.df[taken], on=keys))
         same_types(made, own, lambda: same_rows(own, want))
     return COMPARED

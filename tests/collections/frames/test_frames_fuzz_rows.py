@@ -1,4 +1,4 @@
-"""Rows of awkward collections sorted, chosen and made unique: what pandas makes, or an error."""
+"""Sorts, top rows and distinct rows of unusual collections: as in pandas, or an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPLITS = st.sampled_from([None, 1, 3])
 
 
 def some(draw, case, **how):
-    """Some columns of a case."""
+    """Draw some columns of a case."""
     names = st.sampled_from([column.name for column in case.columns])
     return draw(st.lists(names, min_size=1, unique=True, **how))
 
@@ -47,7 +47,7 @@ def check_sort(case, how, plain):
     in_order = {name: how[name] for name in ("ascending", "na_position")}
 
     def one_by_one():
-        # By several columns at once pandas takes infinite numbers for missing ones.
+        # By several columns pandas sorts infinite numbers like missing values.
         rows = whole
         for name in reversed(how["by"]):
             rows = rows.sort_values(name, kind="stable", **in_order)

@@ -1,4 +1,4 @@
-"""``to_datetime`` of awkward columns: each value as pandas reads it alone, or an error of ours."""
+"""``to_datetime`` of unusual columns: each value as pandas parses it alone, or an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMBERS = [0, 1, -1, 1_700_000_000, 2**53 + 1, 10**15, 10**17, 2**62, -(2**62)]
 FLOATS = [0.0, -0.0, 1.5, np.nan, np.inf, -np.inf, 1.7e9, 1e17, 1e300]
 
 
-#: Values and their types, which the partitions of one column have in turn.
+#: Values and types that the partitions of a column alternate between.
 FAMILIES = [
     [(TEXTS, kind) for kind in ("str", object, "string", "string[pyarrow]")],
     [(NUMBERS, "int64"), (NUMBERS, "Int64"), (FLOATS, "float64"), (FLOATS[:2], "Float64")],
@@ -49,7 +49,7 @@ FAMILIES = [
 
 @st.composite
 def times(draw):
-    """A column of text, of numbers, or of any kind; of one type or of several."""
+    """Draw a column of text, of numbers or of any kind, of one or several types."""
     each = draw(sizes())
     way = draw(st.sampled_from(["honest", "family", "family", "any"]))
     if way == "any":
@@ -66,7 +66,7 @@ def times(draw):
 
 
 def alone(value, how):
-    """A value by itself, as pandas reads it; None where it is no time."""
+    """Return a value as pandas parses it alone; None if it is not a time."""
     if value is None or pd.isna(value):
         return None
     try:
@@ -77,14 +77,14 @@ def alone(value, how):
 
 
 def instant(value, *, round_to=1000):
-    """Nanoseconds since 1970 to the microsecond; of other zones as UTC."""
+    """Return nanoseconds since 1970 in UTC, rounded to microseconds."""
     if value is None or value is pd.NaT:
         return None
     ticks = value._value * {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[value.unit]
     return ticks // round_to
 
 
-ALLOWED = ["utc=True", "text, numbers or times", "None: 'at' is of type", "no times"]
+ALLOWED = ["utc=True", "text, numbers or times", "None: 'at' is of type", "not times"]
 ALLOWED += ["has no form", "column of type"]
 
 
@@ -94,7 +94,7 @@ def is_number(case):
 
 
 def other_order(text, dayfirst):
-    """Whether a date has its day where the month should be, by the numbers around two signs."""
+    """Return whether a date of three numbers has a day in the position of the month."""
     found = re.search(r"(?<!\d)(\d+)([./ -])(\d+)\2(\d+)(?!\d)", text)
     if not found:
         return False
@@ -114,7 +114,7 @@ def times_arguments(draw, case):
 
 def check_times(case, how, plain):
     how = {"errors": "coerce", **how}
-    # Nanoseconds beside times beyond their range: of these pandas makes no column.
+    # pandas cannot concatenate nanoseconds and times out of their range.
     if pandas_answer(lambda: case.df.compute(scheduler="sync")) is None:
         return NO_ANSWER
     made = ours(case, lambda: to_datetime(case.df, "at", **how), ALLOWED)
@@ -134,13 +134,13 @@ def check_times(case, how, plain):
             iso = alone(value, {"format": "ISO8601", "utc": True})
             dayfirst = {"dayfirst": how["dayfirst"]}
             want = iso or alone(value, {"format": "mixed", "utc": True, **dayfirst})
-            # pandas exchanges month and day of a value that is no date in the order asked for.
+            # pandas swaps month and day of a value that is not a date in the requested order.
             if isinstance(value, str) and other_order(value, how["dayfirst"]):
                 want = None
         else:
             one = {"unit": how["unit"]} if number else {"format": how["format"]}
             missing = value is None or pd.isna(value)
-            # Objects of another kind, and what no float holds, are no numbers for pandas.
+            # pandas does not take other objects, or integers beyond floats, for numbers.
             is_float = isinstance(value, (Real, Decimal)) and float(value) == value
             if number and not missing and not is_float:
                 continue
@@ -154,7 +154,7 @@ def repartition_arguments(draw, case):
 
 
 def check_repartition(case, how, plain):
-    # Partitions are put together by Dask and pandas, which know no categories of two types.
+    # Dask and pandas cannot concatenate categories of two types.
     want = pandas_answer(lambda: case.df.compute(scheduler="sync"))
     one = pandas_answer(lambda: case.df.repartition(npartitions=1).compute(scheduler="sync"))
     if want is None or one is None:

@@ -1,4 +1,4 @@
-"""Windows of time over awkward collections: what pandas makes of the rows, or an error of ours."""
+"""Time windows of unusual collections: the result of pandas, or an allowed error."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from functools import partial
 
+import frame_truth as truth
 import pandas as pd
 import pytest
 from awkward_checks import (
@@ -22,20 +23,21 @@ from frame_strategies import QUICK, functions_of
 from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandas_3_0 import IS_PANDAS_3_0
 from scale import scaled
 
 from hyperplane.dataframe import window_agg, window_counts
 
-#: Times of one week, since pandas makes a row for each window between.
+#: Times of one week, since pandas makes a row per window.
 NAIVE = ["time s", "time ms", "time us", "time ns", "arrow time", "arrow time s"]
 ZONED = [kind for kind in MOMENTS if kind.startswith("zoned")] + ["arrow zoned", "arrow offset"]
-#: What a column is declared as, and what its partitions may be instead.
+#: Declared type -> types that partitions may have instead.
 FAMILIES = [NAIVE, NAIVE, ZONED, ZONED, [*NAIVE, *ZONED], ["nanoseconds"]]
 
 
 @st.composite
 def times(draw, name, sizes, lies):
-    """A column of times, sometimes of types that the meta does not say."""
+    """Draw a column of times, sometimes with a wrong meta."""
     family = draw(st.sampled_from(FAMILIES))
     declared = draw(st.sampled_from(family))
     ways = ["honest", "honest", "lie", "family", "family", "none"] if lies else ["honest"]
@@ -53,7 +55,7 @@ SIDES = st.sampled_from(["left", "right", None])
 
 
 def window(draw, case):
-    """The arguments that both helpers have."""
+    """Draw the arguments that both helpers share."""
     return {
         "time": case.columns[0].name,
         "every": draw(st.sampled_from(["1h", "7h", "1D", "2D", "W", "MS"])),
@@ -62,12 +64,19 @@ def window(draw, case):
     }
 
 
-def grouper(how):
-    return pd.Grouper(key=how["time"], freq=how["every"], closed=how["closed"], label=how["label"])
+def grouper(how, rows):
+    times = rows[how["time"]]
+    zone = times.dt.tz if pd.api.types.is_datetime64_any_dtype(times.dtype) else None
+    return truth.grouper(how["time"], how["every"], how["closed"], how["label"], zone)
+
+
+def named_index(groups, by, how):
+    """Return groups with the names of their keys, which pandas 3.0 leaves out for Arrow's times."""
+    return groups.rename_axis([*by, how["time"]]) if IS_PANDAS_3_0 else groups
 
 
 def rows_in_declared_zone(case, keys):
-    """The rows, with times in the zone that the meta says: windows follow its clock."""
+    """Return the rows with times in the declared zone, which windows follow."""
     whole = case.keyed(keys)
     time = case.columns[0]
     zone = getattr(pd.Series([], dtype=time.declared).dt, "tz", None)
@@ -90,7 +99,7 @@ def agg_arguments(draw, case):
 
 
 def as_numbers(made, rows):
-    """A result whose truth values are numbers, in columns of nothing but truth values.
+    """Return a result whose boolean columns are numbers.
 
     Where windows have no rows, pandas makes numbers of them, of those that are not nullable.
     """
@@ -108,19 +117,24 @@ def check_agg(case, how, plain):
         return REFUSED
     spec, by = how["agg"], how["by"]
     whole = rows_in_declared_zone(case, by or [])
-    keys = [*by, grouper(how)] if by else grouper(how)
+    windows = grouper(how, whole)
+    keys = [*by, windows] if by else windows
     want = pandas_answer(lambda: whole.groupby(keys, observed=True).agg(spec))
-    if want is None:
+    if want is None or (IS_PANDAS_3_0 and whole.empty):
         return NO_ANSWER
+    want = named_index(want, by or [], how)
     most, short = largest(whole[list(spec)])
     inexact = [name for name in spec if spec[name] in INEXACT]
     loose = most * most + most, 1e-3 if short else 1e-9
     if not case.honest:
         made, want = (as_numbers(frame, whole) for frame in (made, want))
     same_groups(made, want, inexact, *loose, case.honest)
-    if plain:  # of pandas: plain Dask has no windows with keys, and no sides of windows as these
+    if (
+        plain
+    ):  # compared with pandas: plain Dask has no windows with keys, and other sides of windows
         rows = pd.concat(case.parts)
         own = pandas_answer(lambda: rows.groupby(keys, observed=True).agg(spec))
+        own = None if own is None else named_index(own, by or [], how)
         agree = lambda: same_groups(own, want, inexact, *loose)  # noqa: E731
         same_types(made, own, agree, [name for name in spec if spec[name] in COMPUTED])
     return COMPARED
@@ -129,14 +143,16 @@ def check_agg(case, how, plain):
 def counts_arguments(draw, case):
     columns = case.columns[1:]
     names = [column.name for column in columns]
-    honest = [column.name for column in columns if column.honest]  # which more often have an answer
+    honest = [
+        column.name for column in columns if column.honest
+    ]  # pandas fails on these less often
     target = draw(st.sampled_from(honest if honest and draw(st.booleans()) else names))
     others = [name for name in names if name != target] or None
     return {**window(draw, case), "target": target, "by": draw(st.sampled_from([None, others]))}
 
 
 def value_named(target, name):
-    """The value that a column of counts is named after, a number or an instant in one form."""
+    """Return the value of a column of counts by its name, in a canonical form."""
     text = name.removeprefix(f"{target}_")
     if re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:.*[+-]\d\d:\d\d", text):
         return str(pd.Timestamp(text).tz_convert("UTC"))
@@ -147,7 +163,7 @@ def value_named(target, name):
 
 
 def named_alike(target, counts):
-    """Counts that are there, without the categories that only one type has."""
+    """Return the counts of values that occur."""
     found = counts.loc[:, (counts != 0).any().to_numpy()]
     return found.rename(columns=partial(value_named, target))
 
@@ -162,24 +178,26 @@ def check_counts(case, how, plain):
     (column,) = (column for column in case.columns if column.name == target)
     if dummies is None:
         return NO_ANSWER
-    if "decimals" in column.kinds:  # of one scale in a partition, as the page says
+    if "decimals" in column.kinds:  # of one scale per partition, as documented
         return NO_ANSWER
     counted = [name for name in dummies.columns if name not in (how["time"], *by)]
-    keys = [*by, grouper(how)] if by else grouper(how)
+    windows = grouper(how, whole)
+    keys = [*by, windows] if by else windows
     want = pandas_answer(lambda: dummies.groupby(keys, observed=True)[counted].sum())
-    if want is None:
+    if want is None or (IS_PANDAS_3_0 and whole.empty):
         return NO_ANSWER
-    if not column.honest:  # its values are named after their type in each: 1 and 1.0
+    want = named_index(want, by, how)
+    if not column.honest:  # column names follow the types of partitions: 1 and 1.0
         want, made = (named_alike(target, counts) for counts in (want, made))
         if not want.columns.is_unique:
             return NO_ANSWER
         assert made.columns.is_unique
         assert set(made.columns) == set(want.columns)
         want = want[list(made.columns)]
-    # Zero is 0.0, which get_dummies names -0.0 where that comes first.
+    # get_dummies names zero -0.0 if that occurs first.
     assert list(made.columns) == [name.replace("_-0.0", "_0.0") for name in want.columns]
     same_groups(made, want.set_axis(made.columns, axis=1), [], ordered=case.honest)
-    # Of columns of Arrow, pandas makes counts of NumPy if a time is missing, and else of Arrow.
+    # For Arrow columns pandas returns NumPy counts if a time is missing, else Arrow counts.
     if case.honest and not isinstance(column.declared, pd.ArrowDtype):
         same_types(made, want.set_axis(made.columns, axis=1), lambda: None)
     return COMPARED

@@ -47,7 +47,9 @@ def test_counts_of_values_are_those_of_pandas(data, files):
     df = data.draw(in_partitions(data.draw(frames(keys=len(by)), "frame"), files), "df")
     held = df.compute()
     ours = value_counts(df, by).compute()
-    of_objects = any(held[name].dtype == object for name in by)  # whose index pandas may not infer
+    of_objects = any(
+        held[name].dtype == object for name in by
+    )  # pandas may not infer the type of this index
     pd.testing.assert_series_equal(
         ours, truth.value_counts(held, by), check_index_type="equiv" if not of_objects else False
     )

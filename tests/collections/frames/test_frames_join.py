@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.shuffle_join import comparable
-from hyperplane.collections.frames.source import source
+from hyperplane.collections.frames.shuffle_join import make_keys_comparable
+from hyperplane.collections.frames.source_collection import select_source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
 from hyperplane.errors import DataError, RequestError
 
@@ -34,7 +34,7 @@ def files():
 
 @st.composite
 def sides(draw):
-    """Two frames with one or two key columns of the same kinds, and one more name in common."""
+    """Draw two frames with one or two keys of equal kinds and another common column."""
     kinds = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
     made = []
     for side in ("left", "right"):
@@ -55,11 +55,11 @@ def test_rows_are_those_of_merge(data, files, both, how):
     one = files.parquet(left, places, data.draw(st.integers(1, 9), "row group"))
     two = files.parquet(right, [len(right) // 2], 3)
     made = join(one, two, on, how)
-    assert source(made, list(made.columns)).scanned
+    assert select_source(made, list(made.columns)).scanned
     ours, want = made.compute(), one.compute().merge(two.compute(), on=on, how=how)
     assert list(ours.columns) == list(want.columns)
     assert truth.rows_of(ours) == truth.rows_of(want)
-    assert ours.left.to_list() == want.left.to_list()  # the order of the left side
+    assert ours.left.to_list() == want.left.to_list()  # in the order of the left side
     pd.testing.assert_frame_equal(made._meta, ours.iloc[:0], check_index_type=False)
 
 
@@ -127,8 +127,8 @@ def test_a_join_of_a_join(files):
 def test_only_needed_columns_of_both_sides_are_scanned(files):
     one, two = opened(files)
     made = join(one, two, "carrier")
-    read = source(made, ["delay", "name"])
-    plan = read.pieces[0].scan().select("delay", "name").explain()
+    read = select_source(made, ["delay", "name"])
+    plan = read.partitions[0].scan().select("delay", "name").explain()
     assert "unused" not in plan
     assert "PROJECT 2/4" in plan  # carrier and delay of four columns
 
@@ -155,7 +155,7 @@ def test_whole_numbers_that_may_be_missing_get_a_type_that_has_missing_values(fi
 def test_keys_of_different_types_are_joined_by_dask(files):
     left = pd.DataFrame({"k": np.array([1, 2, 3], dtype="int64")})
     right = pd.DataFrame({"k": [2.0, 3.0], "n": [5, 6]})
-    with pytest.warns(UserWarning, match="merge column data type mismatches"):  # as Dask does
+    with pytest.warns(UserWarning, match="merge column data type mismatches"):  # like Dask
         made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k")
     assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k"))
 
@@ -164,7 +164,7 @@ def test_keys_with_and_without_missing_values_are_of_one_type(files):
     left = pd.DataFrame({"k": pd.array([1, None, 3], dtype="Int32")})
     right = pd.DataFrame({"k": np.array([3, 1], dtype="int32"), "n": [5, 6]})
     made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
-    assert source(made, ["k", "n"]).scanned
+    assert select_source(made, ["k", "n"]).scanned
     assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k", how="left"))
 
 
@@ -175,15 +175,15 @@ def test_other_collections_are_joined_by_dask(files):
     changed = one.assign(delay=one.delay + 0)
     for left, right in ((one, of_pandas), (changed, two)):
         made = join(left, right, "carrier", "left")
-        assert not source(made, list(made.columns)).scanned
+        assert not select_source(made, list(made.columns)).scanned
         assert truth.rows_of(made.compute()) == want
 
 
 def test_a_large_right_side_is_joined_by_dask(files, monkeypatch):
     one, two = opened(files)
-    monkeypatch.setattr("hyperplane.collections.frames.join.SMALL", 10)
+    monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", 10)
     made = join(one, two, "carrier")
-    assert not source(made, list(made.columns)).scanned
+    assert not select_source(made, list(made.columns)).scanned
     assert truth.rows_of(made.compute()) == truth.rows_of(flights().merge(carriers(), on="carrier"))
 
 
@@ -209,7 +209,7 @@ def test_urls_are_read(tmp_path):
 @pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]", "Float32", "float64"])
 @pytest.mark.parametrize("missing", [0, 11])
 def test_zeros_of_both_signs_are_one_key(kind, missing):
-    """Of Arrow's floats pandas finds no partner for the zero once other rows stand before it."""
+    """pandas does not match zeros of Arrow floats if other rows come before them."""
     one = pd.DataFrame({"v": pd.array([None] * missing + [0.0], dtype=kind)})
     two = pd.DataFrame({"v": pd.array([-0.0], dtype=kind), "n": [1]})
     made = join(dd.from_pandas(one, npartitions=1), dd.from_pandas(two, npartitions=1), "v")
@@ -245,14 +245,14 @@ def test_keys_whose_names_are_no_text_are_refused_by_name_and_side(name):
         said = [fault for fault in caught.value.faults if fault.where in ("left", "right")]
         assert [fault.where for fault in said] == where
         assert repr(name) in said[0].asked
-        assert "text" in said[0].allowed
+        assert "strings" in said[0].allowed
 
 
 @pytest.mark.parametrize("name", [1, ("a", 1)])
 def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
     frame = pd.DataFrame({0: pd.array([-0.0, 1.5], dtype="float[pyarrow]")})
     frame.columns = pd.Index([name], tupleize_cols=False)
-    made = comparable(frame, [name])
+    made = make_keys_comparable(frame, [name])
     assert str(made.dtypes.iloc[0]) == "float[pyarrow]"
     assert [str(value) for value in made.iloc[:, 0]] == ["0.0", "1.5"]
 
@@ -283,7 +283,7 @@ def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
     numbers = {"uint64": [2**53 + 1, 0, large], "int64": [2**53, 0, -1]}
     declared = {"uint64": "UInt64", "int64": "Int64"} if form == "nullable" else {}
     left, right = (
-        dd.from_pandas(  # from an array: of the list [2**53 + 1, 2**63], pandas makes floats
+        dd.from_pandas(  # from an array: pandas would convert the list [2**53 + 1, 2**63] to floats
             pd.DataFrame({"k": np.array(numbers[kind], kind)}).astype(
                 declared.get(kind, form.format(kind))
             ),
@@ -298,7 +298,7 @@ def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
 
 
 MIXED = pd.Series(pd.Categorical(["a", 1, "b", None], ["a", 1, "b"]))
-#: Categories of several types, and what has equal values.
+#: Categories of several types, and columns with equal values.
 OTHERS = {
     "other categories": pd.Series(pd.Categorical([1, "a", None], [1, "a", "c"])),
     "another order": pd.Series(pd.Categorical(["a", 1, "b", None], ["b", 1, "a"])),

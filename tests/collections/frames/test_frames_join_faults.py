@@ -1,4 +1,4 @@
-"""Joins that cannot be: which side, which key and which suffix is wrong."""
+"""Errors of joins name the side, the key or the suffix."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_a_fault_names_its_side(tmp_path):
     assert "did you mean 'airlines.parquet'?" in said
 
 
-def test_a_series_is_told_how_to_become_a_frame():
+def test_a_series_is_refused_with_advice():
     said = faults_of(lambda: join(flights(), names().carrier, "carrier"))
     assert list(said) == ["right"]
     assert "right.to_frame()" in said["right"]
     assert "from_pandas" not in said["right"]
 
 
-def test_keys_that_cannot_be_equal_are_told_at_the_call(tmp_path):
+def test_keys_that_cannot_be_compared_are_refused_at_the_call(tmp_path):
     NAMES.to_parquet(tmp_path / "airlines.parquet")
     FLIGHTS.to_parquet(tmp_path / "flights.parquet")
     for left in (flights(), read(tmp_path / "flights.parquet")):
@@ -57,7 +57,7 @@ def test_keys_that_cannot_be_equal_are_told_at_the_call(tmp_path):
 def test_keys_of_types_that_meet_are_joined():
     whole, half = FLIGHTS[["flight", "delay"]], pd.DataFrame({"flight": [1.0, 2.0], "z": [1, 2]})
     sides = dd.from_pandas(whole, npartitions=2), dd.from_pandas(half, npartitions=1)
-    with pytest.warns(UserWarning, match="type mismatches"):  # Dask's own; the join goes on
+    with pytest.warns(UserWarning, match="type mismatches"):  # like Dask; the join continues
         made = join(*sides, "flight").compute()
     assert made.z.sort_values().to_list() == [1, 2]
     objects = dd.from_pandas(NAMES.astype({"carrier": "category"}), npartitions=1)
@@ -66,9 +66,9 @@ def test_keys_of_types_that_meet_are_joined():
 
 
 @pytest.mark.parametrize("suffixes", ["_r", ("_x",), (None, "_y"), ("_x", "_y", "_z"), 5])
-def test_suffixes_are_two_texts(suffixes):
+def test_suffixes_are_two_strings(suffixes):
     said = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=suffixes))
-    assert "two texts, such as ('_x', '_y')" in said["suffixes"]
+    assert "two strings, such as ('_x', '_y')" in said["suffixes"]
 
 
 def test_suffixes_keep_names_apart():
@@ -85,7 +85,7 @@ def test_suffixes_keep_names_apart():
 @pytest.mark.filterwarnings("ignore:.*type mismatches")
 @pytest.mark.parametrize("parts", [1, 2])
 def test_whole_numbers_declared_as_floats_are_no_keys_where_floats_are_too_coarse(parts):
-    """2**53 and 2**53 + 1 are one float."""
+    """2**53 and 2**53 + 1 are the same float."""
 
     def side(number, declared):
         made = pd.DataFrame({"id": [number], "x": [2**60]})
@@ -94,7 +94,9 @@ def test_whole_numbers_declared_as_floats_are_no_keys_where_floats_are_too_coars
     whole = pd.DataFrame({"id": pd.Series(dtype="int64"), "x": pd.Series(dtype="int64")})
     floats = whole.astype("float64")
     made = join(side(2**53, floats), side(2**53 + 1, whole), "id", how="inner")
-    with pytest.raises(DataError, match=r"column 'id': holds .*9007199254740992.* says float64"):
+    with pytest.raises(
+        DataError, match=r"column 'id': holds .*9007199254740992.* declared type is float64"
+    ):
         made.compute(scheduler="sync")
-    small = join(side(5, floats), side(5, whole), "id")  # what is no key may be as large
+    small = join(side(5, floats), side(5, whole), "id")  # other columns may have such values
     assert len(small.compute(scheduler="sync")) == parts**2

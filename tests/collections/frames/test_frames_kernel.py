@@ -1,4 +1,4 @@
-"""Partial tables: what of them is finished early, and what is exchanged."""
+"""Partial tables: which groups are completed early, and which are exchanged."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.aggregates import understand
-from hyperplane.collections.frames.cells import windows
-from hyperplane.collections.frames.grouped import Grouping, partial_table
+from hyperplane.collections.frames.aggregates import parse_agg
+from hyperplane.collections.frames.grouping import Grouping, aggregate_partition
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.shared_windows import shared_spans
-from hyperplane.collections.frames.source import source
+from hyperplane.collections.frames.shared_windows import find_overlapping_ranges
+from hyperplane.collections.frames.source_collection import select_source
+from hyperplane.collections.frames.time_bins import parse_windows
 from hyperplane.dataframe import group_agg, window_agg
 
 EVERY = ["15min", "1h", "1D", "W"]
@@ -36,7 +36,7 @@ def files():
 @settings(QUICK, max_examples=scaled(12, 60))
 @given(data=st.data(), every=st.sampled_from(EVERY), closed=st.sampled_from(["left", "right"]))
 def test_distinct_values_of_sorted_files(data, every, closed, files):
-    """Row groups in order of time share the windows at their ends, and no others."""
+    """Row groups sorted by time share only the windows at their ends."""
     rows = data.draw(st.integers(1, 40), "rows")
     drawn = data.draw(times(rows, every), "times").sort_values(ignore_index=True)
     users = data.draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows), "users")
@@ -52,8 +52,8 @@ def test_distinct_values_of_sorted_files(data, every, closed, files):
 
 def grouping(df, every):
     like = df._meta[["time", "user"]]
-    cells = windows(like, "time", every, "right", "right")
-    return Grouping(like, (), cells, understand(like, {"user": "nunique"}, order="time"))
+    windows = parse_windows(like, "time", every, "right", "right")
+    return Grouping(like, (), windows, parse_agg(like, {"user": "nunique"}, order="time"))
 
 
 def log(files, order):
@@ -62,24 +62,24 @@ def log(files, order):
 
 
 def partial_tables(df, how):
-    read = source(df, ["time", "user"])
-    spans = shared_spans(read.parts, how.windows)
-    return spans, [
-        partial_table(piece, number, read.where, how, span)
-        for number, (piece, span) in enumerate(zip(read.pieces, spans, strict=True))
+    read = select_source(df, ["time", "user"])
+    time_ranges = find_overlapping_ranges(read.scannable_partitions, how.windows)
+    return time_ranges, [
+        aggregate_partition(partition, number, read.where, how, ranges)
+        for number, (partition, ranges) in enumerate(zip(read.partitions, time_ranges, strict=True))
     ]
 
 
-def test_only_windows_that_parts_share_keep_their_values(files):
+def test_only_windows_shared_by_partitions_keep_their_values(files):
     df = log(files, np.arange(400))
     how = grouping(df, "1h")
     _, tables = partial_tables(df, how)
     (state,) = how.aggregation.states
     kept = [table.filter(pl.col(state.name).list.len() > 0).height for table in tables]
-    assert kept == [2, 3, 2, 0]  # of 34 windows each: those that lie at an end of another part
+    assert kept == [2, 3, 2, 0]  # of 34 windows each: those that overlap another partition
 
 
-def test_all_windows_keep_their_values_where_parts_mix(files):
+def test_all_windows_keep_their_values_in_unsorted_files(files):
     df = log(files, np.random.default_rng(1).permutation(400))
     how = grouping(df, "1h")
     (state,) = how.aggregation.states
@@ -87,10 +87,13 @@ def test_all_windows_keep_their_values_where_parts_mix(files):
         assert (table.get_column(state.name).list.len() > 0).mean() > 0.9
 
 
-def test_spans_are_not_known_without_statistics(files):
+def test_time_ranges_are_unknown_without_statistics(files):
     df = log(files, np.arange(400))
-    read = source(df, ["time", "user"])
-    assert [len(span) for span in shared_spans(read.parts, grouping(df, "1h").windows)] == [
+    read = select_source(df, ["time", "user"])
+    assert [
+        len(ranges)
+        for ranges in find_overlapping_ranges(read.scannable_partitions, grouping(df, "1h").windows)
+    ] == [
         1,
         2,
         2,
@@ -101,7 +104,10 @@ def test_spans_are_not_known_without_statistics(files):
         def bounds(self, column):
             return None
 
-    assert shared_spans([*read.parts, Unknown()], grouping(df, "1h").windows) == [None] * 5
+    assert (
+        find_overlapping_ranges([*read.scannable_partitions, Unknown()], grouping(df, "1h").windows)
+        == [None] * 5
+    )
 
 
 def test_equal_keys_meet_in_the_same_piece():
@@ -109,9 +115,12 @@ def test_equal_keys_meet_in_the_same_piece():
     words = [["x", "ä", None][n] for n in rng.integers(0, 3, 500)]
     keys = pl.DataFrame({"a": rng.integers(0, 9, 500), "b": words})
     for names in (["a"], ["a", "b"]):
-        whole = kernel.split(keys, names, 4)
+        whole = kernel.split_by_hash(keys, names, 4)
         assert sum(piece.height for piece in whole) == 500
-        halves = [kernel.split(keys[:250], names, 4), kernel.split(keys[250:], names, 4)]
+        halves = [
+            kernel.split_by_hash(keys[:250], names, 4),
+            kernel.split_by_hash(keys[250:], names, 4),
+        ]
         for number, piece in enumerate(whole):
             both = pl.concat([half[number] for half in halves])
             assert both.sort("a", "b").equals(piece.sort("a", "b"))
@@ -121,7 +130,7 @@ def test_equal_keys_meet_in_the_same_piece():
 
 def test_an_empty_table_is_cut_into_empty_tables():
     table = pl.DataFrame({"a": [1]}).clear()
-    assert [piece.height for piece in kernel.split(table, ["a"], 3)] == [0, 0, 0]
+    assert [piece.height for piece in kernel.split_by_hash(table, ["a"], 3)] == [0, 0, 0]
 
 
 def test_memory_management_counts_a_table():
@@ -133,9 +142,9 @@ def test_a_partial_table_has_a_row_for_each_group_and_not_for_each_row(files):
     frame = pd.DataFrame({"k": np.arange(5000) % 7, "v": np.arange(5000.0)})
     df = files.parquet(frame, [], 5000)
     like = df._meta
-    how = Grouping(like, ("k",), None, understand(like, {"v": ["var", "sum", "first"]}))
-    (piece,) = source(df, ["k", "v"]).pieces
-    assert partial_table(piece, 0, None, how, None).height == 7
+    how = Grouping(like, ("k",), None, parse_agg(like, {"v": ["var", "sum", "first"]}))
+    (piece,) = select_source(df, ["k", "v"]).partitions
+    assert aggregate_partition(piece, 0, None, how, None).height == 7
 
 
 @settings(QUICK, max_examples=scaled(10, 40))

@@ -1,4 +1,4 @@
-"""Inputs that are legal and seldom: unknown categories, long lists, types that differ."""
+"""Valid but rare inputs: unknown categories, long lists, differing types."""
 
 import asyncio
 from decimal import Decimal
@@ -150,7 +150,7 @@ def test_helpers_build_under_an_asynchronous_client(letters):
 def test_nan_counts_as_missing_in_a_filter_that_is_applied_before_columns_are_made(tmp_path):
     frame = pd.DataFrame({"x": [1.0, np.nan, 30.0, 5.0], "k": ["a", "a", "b", "b"]})
     table = pa.table({"x": pa.array([1.0, np.nan, 30.0, 5.0]), "k": frame.k.to_list()})
-    pq.write_table(table, tmp_path / "a.parquet")  # NaN, and no null
+    pq.write_table(table, tmp_path / "a.parquet")  # NaN, not null
     df = read(tmp_path)
     for chosen, want in (
         (df[df.x > 4], frame[frame.x > 4]),

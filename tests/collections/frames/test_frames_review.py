@@ -1,4 +1,4 @@
-"""Cases that a review of sorting, exchanging and filtering came upon."""
+"""Regression tests from a review of sorts, exchanges and filters."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_many_receivers(into):
 
 @pytest.mark.parametrize("at", ["first", "last"])
 @pytest.mark.parametrize("ascending", [True, False])
-def test_missing_values_stand_at_the_end_that_was_asked_for(at, ascending):
+def test_missing_values_are_at_the_requested_end(at, ascending):
     frame = pd.DataFrame({"x": [3.0, np.nan, 1.0, 2.0, np.nan, 5.0, 4.0]})
     made = sort_values(cut(frame, [3, 5]), "x", ascending=ascending, na_position=at, split_out=4)
     want = frame.x.sort_values(ascending=ascending, na_position=at).to_list()
     assert made.compute().x.fillna(-1).to_list() == pd.Series(want).fillna(-1).to_list()
 
 
-def test_unequal_partitions_weigh_what_they_hold():
+def test_samples_are_weighted_by_the_rows_of_their_partition():
     frame = pd.DataFrame({"n": [*range(1000), *range(10_000, 50_000)]})
     df = cut(frame, [1000])
     sizes = [len(part) for part in dask.compute(*sort_values(df, "n", split_out=4).to_delayed())]

@@ -1,4 +1,4 @@
-"""Rows in order against pandas."""
+"""sort_values against pandas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def files():
 @given(data=st.data())
 def test_rows_are_in_the_order_of_pandas(data, files):
     by = data.draw(st.sampled_from([["v0"], ["v0", "v1"]]), "by")
-    # By several columns pandas takes an infinite number for a missing one.
+    # By several columns pandas sorts infinite numbers like missing values.
     kinds = SORTABLE if len(by) == 1 else [kind for kind in SORTABLE if kind != "infinite"]
     frame = data.draw(frames(kinds=kinds, values=2), "frame")
     frame["place"] = np.arange(len(frame))
@@ -72,7 +72,7 @@ def test_the_call_itself_reads_no_rows(tmp_path):
     made = sort_values(df, "n")
     assert made.compute(scheduler="sync").n.to_list() == [1, 2, 3]
     (tmp_path / "a.parquet").unlink()
-    again = sort_values(df, "n", ascending=False)  # would fail if it looked
+    again = sort_values(df, "n", ascending=False)  # would fail if the call read rows
     assert list(again.columns) == ["n"]
 
 

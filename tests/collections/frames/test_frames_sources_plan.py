@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane.collections import in_use
+from hyperplane.collections import active_cluster
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import (
     csv_quotes,
@@ -24,10 +24,10 @@ from hyperplane.collections.frames.sources import (
     types,
 )
 from hyperplane.errors import Fault, SkippedFile
-from hyperplane.stores.listing import natural
-from hyperplane.stores.naming import suffix_of
-from hyperplane.stores.places import File, Store
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.file_names import suffix_of
+from hyperplane.stores.listing import natural_sort_key
+from hyperplane.stores.locations import File, Store
+from hyperplane.stores.redaction import redact_url
 
 
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))
@@ -110,9 +110,9 @@ def test_whole_records_and_lines_within_quotes():
 
 def test_names():
     paths = ["part-10", "part-2", "a", "part-2b"]
-    assert sorted(paths, key=natural) == ["a", "part-2", "part-2b", "part-10"]
-    assert shown("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
-    assert shown("/a@b/c?d") == "/a@b/c?d"
+    assert sorted(paths, key=natural_sort_key) == ["a", "part-2", "part-2b", "part-10"]
+    assert redact_url("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
+    assert redact_url("/a@b/c?d") == "/a@b/c?d"
     assert suffix_of("http://x/a.CSV.gz?sig=a.b") == ".csv"
 
 
@@ -165,8 +165,8 @@ def test_on_a_cluster(cluster, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.random(3_000_000)})
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=500_000)
-    assert in_use.threads() == in_use.processes() == 1
-    assert in_use.memory_per_thread() == pytest.approx(1e9, rel=0.1)
+    assert active_cluster.count_threads() == active_cluster.count_processes() == 1
+    assert active_cluster.get_memory_per_thread() == pytest.approx(1e9, rel=0.1)
     assert read(tmp_path / "a.parquet").npartitions == 1
     found = read(tmp_path / "a.parquet", partition_size="9MB")
     assert found.npartitions == 3

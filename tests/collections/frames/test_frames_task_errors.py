@@ -28,7 +28,7 @@ def _raising(error):
 
 
 def _column_of(function, *arguments):
-    with pytest.raises(DataError, match="cannot be worked on as it is") as caught:
+    with pytest.raises(DataError, match="has values that cannot be processed") as caught:
         run_task(function, *arguments)
     assert "of the result" not in str(caught.value)
     return caught.value.column

@@ -1,4 +1,4 @@
-"""Windows of times that are the index, and widths in words."""
+"""Windows of an index of times, and widths in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import hyperplane.dataframe as hp
-from hyperplane.collections.frames.cells import windows
+from hyperplane.collections.frames.time_bins import parse_windows
 from hyperplane.errors import RequestError
 
 ROWS = 60
@@ -23,11 +23,11 @@ SIDES = {"closed": "left", "label": "left"}
 
 
 def indexed(name="at", zone=None):
-    """The rows with their times as an index, in several partitions."""
+    """Return the rows with times as index, in several partitions, and in pandas."""
     frame = FRAME.set_index("at").rename_axis(index=name)
     frame = frame if zone is None else frame.tz_localize(zone)
     df = dd.from_pandas(frame, npartitions=3)
-    return df.compute(scheduler="sync"), df  # with the types of text that Dask makes
+    return df.compute(scheduler="sync"), df  # with the string types of Dask
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -63,7 +63,7 @@ def test_a_column_goes_before_an_index_of_the_same_name():
     df = dd.from_pandas(other, npartitions=2)
     made = hp.window_agg(df, "at", "1D", {"spent": "sum"}, **SIDES).compute(scheduler="sync")
     assert made.index[0] == pd.Timestamp("2026-03-01")
-    with pytest.raises(RequestError, match="an index whose name is no column: 'at' is"):
+    with pytest.raises(RequestError, match="'at' is a column too"):
         hp.window_agg(df, None, "1D", {"spent": "sum"})
 
 
@@ -75,7 +75,7 @@ def test_an_index_that_holds_no_times_is_refused():
         hp.window_counts(df, "time", "1D", "kind")
 
 
-# What Dask does with the index of a file is deprecated in pandas 3.1.
+# Dask's handling of a file's index is deprecated in pandas 3.1.
 @pytest.mark.filterwarnings("ignore:.*inplace keyword")
 @pytest.mark.filterwarnings("ignore:An error occurred while calling the read_parquet")
 def test_only_the_columns_that_are_needed_are_read(tmp_path):
@@ -96,14 +96,16 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path):
 )
 def test_a_width_in_words_is_that_of_pandas(words, letters):
     like = FRAME.astype({"at": "datetime64[ns]"})
-    assert windows(like, "at", words, None, None) == windows(like, "at", letters, None, None)
+    assert parse_windows(like, "at", words, None, None) == parse_windows(
+        like, "at", letters, None, None
+    )
 
 
 def test_a_day_in_words_counts_as_a_day_of_the_calendar():
     times = pd.date_range("2026-03-28 12:00", periods=60, freq="1h", tz="Europe/Berlin")
     df = dd.from_pandas(pd.DataFrame({"at": times, "n": 1}), npartitions=2)
     made = hp.window_agg(df, "at", "1day", {"n": "sum"}, **SIDES).compute(scheduler="sync")
-    assert made["n"].to_list() == [12, 23, 24, 1]  # clocks changed on the 29th
+    assert made["n"].to_list() == [12, 23, 24, 1]  # daylight saving time began on the 29th
 
 
 @pytest.mark.parametrize("wrong", ["0days", "-1day", "1 fortnight", "1dayy", "1day2"])

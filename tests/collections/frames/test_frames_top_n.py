@@ -1,4 +1,4 @@
-"""The first rows of each group against pandas."""
+"""top_n_per_group against pandas."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def delays(n=300):
 
 
 @pytest.mark.parametrize("partitions", [1, 7, 40])
-def test_of_equal_values_the_earlier_row_wins(partitions):
+def test_earlier_rows_come_first_among_equal_values(partitions):
     frame = delays()
     df = dd.from_pandas(frame, npartitions=partitions, sort=False)
     made = top_n_per_group(df, "carrier", "delay", 5).compute(scheduler="sync")
@@ -97,7 +97,7 @@ def test_all_faults_are_named_at_once():
     assert "did you mean 'carrier'" in str(caught.value)
     with pytest.raises(RequestError, match="a column that is not in by"):
         top_n_per_group(df, "delay", "delay", 1)
-    with pytest.raises(RequestError, match="take its codes"):
+    with pytest.raises(RequestError, match="by its codes"):
         top_n_per_group(cut(delays(5).astype({"carrier": "category"}), []), "row", "carrier", 1)
     with pytest.raises(RequestError, match="at least one column"):
         top_n_per_group(df, [], "delay", 1)

@@ -1,4 +1,4 @@
-"""UUIDs are text wherever they come from; types that Polars does not have are named."""
+"""UUIDs of any source become text; types that Polars lacks are named in errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hyperplane.collections.frames.sources import schemas
 from hyperplane.dataframe import drop_duplicates, group_agg, join, read, sort_values
 from hyperplane.errors import DataError, RequestError
 
-#: Of DuckDB 2.0: one column of UUIDs, of which the second value is missing.
+#: Written by DuckDB 2.0: one column of UUIDs, the second value missing.
 OF_DUCKDB = base64.b64decode(
     "UEFSMRUAFWoVOiwVBBUAFQYVBgAANRghAAAAQQEAdgEAPAEjRWeJq83vASNFZ4mrze8VAhksNQAYDWR1Y2tkYl9zY2hl"
     "bWEVAgAVDhUgFQIYAXVs7AAAABYEGRwZHCYAHBUOGRUAGRgBdRUCFgQWjAEWXCYIPBgQASNFZ4mrze8BI0VniavN7xgQ"
     "ASNFZ4mrze8BI0VniavN7xYCKBABI0VniavN7wEjRWeJq83vGBABI0VniavN7wEjRWeJq83vEREAGRwVABUAFQIAAAAW"
     "jAEWBCYIFlwAKChEdWNrREIgdmVyc2lvbiB2Mi4wLjAgKGJ1aWxkIGQ1NGNiYmUzZGYpGRwcAAAA1gAAAFBBUjE="
 )
-#: Of DuckDB 2.0: a number and an interval of three months.
+#: Written by DuckDB 2.0: a number and an interval of three months.
 INTERVAL = base64.b64decode(
     "UEFSMRUAFQgVDCwVAhUAFQYVBgAABAwBAAAAFQAVGBUcLBUCFQAVBhUGAAAMLAMAAAAAAAAAAAAAABUCGTw1ABgNZHVj"
     "a2RiX3NjaGVtYRUEABUCJQAYAW4lIgAVDhUYFQAYAml2JSoAFgIZHBksJgAcFQIZFQAZGAFuFQIWAhYqFi4mCDwYBAEA"
@@ -107,7 +107,7 @@ def test_columns_beside_one_that_polars_does_not_open(tmp_path, store):
     for wanted in ({}, {"columns": ["iv"]}, {"columns": ["n"], "filters": [("iv", "==", 1)]}):
         with pytest.raises(RequestError, match="iv"):
             read(f"{where}/0.parquet", **wanted)
-    # Beside a file in which the column is of another type.
+    # With another file in which the column has another type.
     with fsspec.open(f"{where}/1.parquet", "wb") as file:
         parquet.write_table(pa.table({"n": pa.array([2], "int32"), "iv": ["x"]}), file)
     assert read(f"{where}/*.parquet", columns=["n"]).compute()["n"].tolist() == [1, 2]

@@ -1,4 +1,4 @@
-"""Windows of time against pandas: the cases that are named."""
+"""window_agg against pandas: particular cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from frame_strategies import cut
 
-from hyperplane.collections.frames.cells import in_letters
+from hyperplane.collections.frames.time_bins import normalize_width
 from hyperplane.dataframe import window_agg
 from hyperplane.errors import DataError, RequestError
 
@@ -152,10 +152,10 @@ def test_rows_with_a_missing_key_count_for_where_windows_begin(every):
 
 def test_days_of_a_zone_end_where_pandas_ends_them():
     times = pd.DatetimeIndex(["2024-05-05 10:00", "2024-05-06 00:00"]).tz_localize("Europe/Berlin")
-    assert len(check(log(times), "1D", {"v": "sum"})) == 3  # pandas adds one without rows
+    assert len(check(log(times), "1D", {"v": "sum"})) == 3  # pandas adds a window without rows
 
 
-def test_clocks_of_the_past_that_no_cell_follows_are_an_error():
+def test_old_utc_offsets_that_no_bin_supports_are_an_error():
     times = pd.DatetimeIndex(["1903-05-05 10:00", "1903-05-06"]).tz_localize("Asia/Kathmandu")
     with pytest.raises(DataError, match="column 'time': begins at 1903-05-05"):
         check(log(times), "1h", {"v": "sum"})
@@ -205,7 +205,7 @@ def test_widths_of_other_kinds(every):
      ("1500 msec", "1500ms")],
 )  # fmt: skip
 def test_widths_in_words(every, same):
-    assert in_letters(every) == same
+    assert normalize_width(every) == same
     times = pd.date_range("2023-12-20 05:00", periods=3, freq="17min")
     df = cut(log(times), [])
     made, wanted = (window_agg(df, "time", one, {"v": "sum"}).compute() for one in (every, same))

@@ -1,4 +1,4 @@
-"""Windows of time against pandas, over random frames of all kinds in random partitions."""
+"""window_agg against pandas, on random frames in random partitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(data, files, keys, **of_frame):
     held = df.compute()
     assert len(held) == len(frame)
     want = truth.window_agg(held, "time", every, agg, keys, **sides)
-    assume(want is not None)  # pandas has no way for some edges where clocks change
+    assume(want is not None)  # pandas fails for some edges at daylight saving changes
     into = data.draw(st.integers(1, 3), "split_out") if keys else 1
     lazy = window_agg(df, "time", every, agg, keys or None, **sides, split_out=into)
     if of_old_clocks(held.time, every):
@@ -51,11 +51,11 @@ def check(data, files, keys, **of_frame):
 
 
 def of_old_clocks(times, every):
-    """Whether windows begin at a midnight of clocks that are off by odd minutes or seconds."""
+    """Return whether windows begin at a midnight with an old, irregular UTC offset."""
     first = times.min()
     if first is pd.NaT or first.tz is None or isinstance(to_offset(every), OF_THE_CALENDAR):
         return False
-    if every == "1ms":  # of which every midnight is a multiple
+    if every == "1ms":  # a divisor of every midnight
         return False
     return first.year < 1910 and str(first.tz) in ("Asia/Kolkata", "Asia/Kathmandu")
 

@@ -1,4 +1,4 @@
-"""Counts over windows against get_dummies, over random frames in random partitions."""
+"""window_counts against get_dummies, on random frames in random partitions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from frame_strategies import FREQUENCIES, KINDS, QUICK, UNITS, Files, frames, in_partitions
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pandas_3_0 import IS_PANDAS_3_0
 from scale import scaled
 
 from hyperplane.dataframe import window_counts
 
 SIDES = st.sampled_from(["left", "right", None])
-#: get_dummies knows no durations, and names zero -0.0 where that comes first.
+#: get_dummies does not support durations, and names zero -0.0 if that occurs first.
 COUNTED = [kind for kind in KINDS if kind not in ("timedelta", "float64")]
 
 
@@ -37,6 +38,8 @@ def check(data, files, keys, targets, **more):
     sides = {"closed": data.draw(SIDES, "closed"), "label": data.draw(SIDES, "label")}
     df = data.draw(in_partitions(frame, files), "df")
     held = df.compute()
+    # Beside keys pandas 3.0 has an AttributeError where no row has a time.
+    assume(not IS_PANDAS_3_0 or not keys or held.time.notna().any())
     want = truth.window_counts(held, "time", every, targets, keys, **sides)
     first = held.time.min()
     zoned = first is not pd.NaT and first.tz is not None

@@ -11,7 +11,7 @@ import yaml
 
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.order import waves
-from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.definition.schema import DIALECT, json_schema
 from scripts import schema
 

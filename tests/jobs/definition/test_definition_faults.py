@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.definition.schema import json_schema
 
 #: A file with a place for a fault in its only task, line 7.

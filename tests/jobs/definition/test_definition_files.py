@@ -10,7 +10,7 @@ import pytest
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
 
 #: Put together here, so that no scanner takes this file for a leak.
 SECRETS = {
@@ -173,4 +173,6 @@ def test_credentials_in_variables_and_arguments_are_told_and_never_shown(reposit
 
 
 def test_plain_code_is_no_credential():
-    assert not any(map(credentials.kind_of, ["AKIA", "ghp_short", "xoxb-1", "import os", ""]))
+    assert not any(
+        map(credentials.detect_credential, ["AKIA", "ghp_short", "xoxb-1", "import os", ""])
+    )

@@ -17,8 +17,8 @@ from scale import scaled
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import tasks
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.definition.reading import read_pipeline
-from hyperplane.jobs.definition.yaml_text import DEEPEST, LARGEST_FILE
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
+from hyperplane.jobs.definition.yaml_text import MAX_DEPTH, MAX_FILE_BYTES
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
@@ -26,11 +26,11 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 HOSTILE = {
     "bomb": (BOMB, "the anchor or alias 'a'"),
-    "ten megabytes": ("x" * 10_000_000, f"10000000 bytes: allowed is at most {LARGEST_FILE}"),
-    "brackets": ("[" * 5_000, f"more than {DEEPEST} lists and mappings"),
-    "braces": ("{a: " * 5_000, f"more than {DEEPEST} lists and mappings"),
-    "dashes": ("- " * 5_000, f"more than {DEEPEST} lists and mappings"),
-    "indented": ("".join(" " * n + "a:\n" for n in range(500)), f"more than {DEEPEST} lists"),
+    "ten megabytes": ("x" * 10_000_000, f"10000000 bytes: allowed is at most {MAX_FILE_BYTES}"),
+    "brackets": ("[" * 5_000, f"more than {MAX_DEPTH} lists and mappings"),
+    "braces": ("{a: " * 5_000, f"more than {MAX_DEPTH} lists and mappings"),
+    "dashes": ("- " * 5_000, f"more than {MAX_DEPTH} lists and mappings"),
+    "indented": ("".join(" " * n + "a:\n" for n in range(500)), f"more than {MAX_DEPTH} lists"),
     "one key": ("pipeline: {" + ", ".join(["k: 1"] * 20_000) + "}", "'k' again"),
     "digits": ("pipeline:\n  tasks: [{port: " + "9" * 50_000 + "}]", "a number without"),
     "quotes": ("pipeline:\n" + "  name: “" * 50_000, "allowed is"),
@@ -77,13 +77,13 @@ def test_a_bomb_and_a_huge_file_take_no_memory(tmp_path, size):
 def test_the_limits_themselves_are_allowed(tmp_path):
     file = tmp_path / "p.yaml"
     text = "pipeline: {name: p, tasks: [{name: a, type: command, command: [a]}]}\n#"
-    file.write_text(text.ljust(LARGEST_FILE, "x"))
+    file.write_text(text.ljust(MAX_FILE_BYTES, "x"))
     assert read_pipeline(file).name == "p"
-    file.write_text(text.ljust(LARGEST_FILE + 1, "x"))
-    seconds_to_refuse(file, f"{LARGEST_FILE + 1} bytes")
-    file.write_text("[" * DEEPEST + "]" * DEEPEST)
+    file.write_text(text.ljust(MAX_FILE_BYTES + 1, "x"))
+    seconds_to_refuse(file, f"{MAX_FILE_BYTES + 1} bytes")
+    file.write_text("[" * MAX_DEPTH + "]" * MAX_DEPTH)
     seconds_to_refuse(file, "no mapping")
-    file.write_text("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1))
+    file.write_text("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
     seconds_to_refuse(file, "inside each other")
 
 
@@ -118,7 +118,9 @@ def outcome(file: Path) -> Pipeline | None:
     return None
 
 
-keys = st.sampled_from([*tasks.KEYS, "pipeline", "tasks", "requirements", "job_type", "x", "<<"])
+keys = st.sampled_from(
+    [*tasks.TASK_KEYS, "pipeline", "tasks", "requirements", "job_type", "x", "<<"]
+)
 scalars = st.one_of(
     st.none(),
     st.booleans(),
@@ -136,7 +138,7 @@ values = st.recursive(
 )
 task = st.fixed_dictionaries(
     {"name": st.sampled_from("abc"), "type": st.sampled_from(["bash", "command", "py", "x"])},
-    optional={key: values for key in tasks.KEYS if key not in {"name", "type"}},
+    optional={key: values for key in tasks.TASK_KEYS if key not in {"name", "type"}},
 )
 pipelines = st.builds(
     lambda name, steps, more: {"pipeline": {"name": name, "tasks": steps, **more}},

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.order import dependents, order_faults, ready, resolve, waves
+from hyperplane.jobs.definition.order import (
+    dependency_faults,
+    dependents,
+    ready,
+    resolve_dependencies,
+    waves,
+)
 
 graphs = st.integers(1, 7).flatmap(
     lambda count: st.lists(
@@ -46,9 +52,9 @@ def behind(edges, name):
 @given(graphs)
 def test_a_cycle_is_a_fault_and_nothing_else_is(graph):
     names, asked = named(graph)
-    edges = dict(zip(names, resolve(names, asked), strict=True))
+    edges = dict(zip(names, resolve_dependencies(names, asked), strict=True))
     cyclic = any(name in behind(edges, name) for name in names)
-    assert bool(order_faults(names, asked)) == cyclic
+    assert bool(dependency_faults(names, asked)) == cyclic
 
 
 @given(graphs)
@@ -72,41 +78,41 @@ def test_steps_run_once_after_all_that_they_wait_for(graph):
 
 
 def test_the_cycle_is_named():
-    faults = order_faults(["a", "b", "c"], [["c"], ["a"], ["b"]])
+    faults = dependency_faults(["a", "b", "c"], [["c"], ["a"], ["b"]])
     assert [fault.asked for fault in faults] == ["a -> c -> b -> a"]
 
 
 def test_a_step_that_does_not_say_can_close_a_cycle():
-    (fault,) = order_faults(["a", "b"], [["b"], None])
+    (fault,) = dependency_faults(["a", "b"], [["b"], None])
     assert fault.asked == "a -> b -> a"
     assert "for the step before it" in fault.advice
 
 
 def test_a_long_cycle_is_shortened():
     names = [f"s{index}" for index in range(20_000)]
-    (fault,) = order_faults(names, [[names[index - 1]] for index in range(len(names))])
+    (fault,) = dependency_faults(names, [[names[index - 1]] for index in range(len(names))])
     assert fault.asked.endswith(" -> ...")
     assert len(fault.asked) < 200
 
 
 def test_a_long_chain_is_no_matter():
     names = [f"s{index}" for index in range(20_000)]
-    assert order_faults(names, [None] * len(names)) == []
+    assert dependency_faults(names, [None] * len(names)) == []
 
 
 def test_names_given_twice_count_once():
-    assert resolve(["a", "b"], [None, ["a", "a"]]) == ((), ("a",))
+    assert resolve_dependencies(["a", "b"], [None, ["a", "a"]]) == ((), ("a",))
 
 
 def test_unknown_names_are_told_with_those_that_are_near():
-    (fault,) = order_faults(["clean", "load"], [None, ["clan"]])
+    (fault,) = dependency_faults(["clean", "load"], [None, ["clan"]])
     assert fault.where == "1.depends_on.0"
     assert fault.advice == "did you mean clean?"
-    (fault,) = order_faults(["a", "b"], [None, ["something else"]])
+    (fault,) = dependency_faults(["a", "b"], [None, ["something else"]])
     assert fault.advice == "the steps are 'a', 'b'"
 
 
 @pytest.mark.parametrize("said", [["a"], ["b", "a"]])
 def test_a_step_cannot_wait_for_itself(said):
-    faults = order_faults(["a", "b"], [said, []])
+    faults = dependency_faults(["a", "b"], [said, []])
     assert [fault.where for fault in faults] == [f"0.depends_on.{said.index('a')}"]

@@ -5,7 +5,7 @@ from runner_cases import command, made, typical
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, calls
-from hyperplane.jobs.runners import RENDERERS, load, render, runner_of
+from hyperplane.jobs.runners import RENDERERS, create_renderer, create_runner, render
 
 
 def faults(runner, job, **options):
@@ -18,14 +18,14 @@ def test_an_unknown_runner_and_one_that_was_meant():
     (fault,) = faults("slrum", typical()).values()
     assert fault == "runner = 'slrum': allowed is one of slurm, kubernetes; did you mean slurm?"
     assert list(RENDERERS) == ["slurm", "kubernetes"]
-    assert [load(name).name for name in RENDERERS] == list(RENDERERS)
+    assert [create_renderer(name).name for name in RENDERERS] == list(RENDERERS)
     with pytest.raises(RequestError, match="one of local, slurm, kubernetes; did you mean local"):
-        runner_of("locale", {}, {})
+        create_runner("locale", {}, {})
 
 
 def test_unknown_options_and_those_that_were_meant():
     with pytest.raises(RequestError) as caught:
-        load("kubernetes", imgae="x", python="y")
+        create_renderer("kubernetes", imgae="x", python="y")
     first, second = map(str, caught.value.faults)
     assert first.startswith("imgae = an option: allowed is an option of kubernetes: image, root")
     assert first.endswith("did you mean image?")

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, typical
 
 from hyperplane.engines.kubernetes.pods import verbatim
-from hyperplane.jobs import Resources, Step, manifest_text
-from hyperplane.jobs.environment import PARAMETERS, PREFIX, variables
-from hyperplane.jobs.faults import kind_of
-from hyperplane.jobs.runners import item, kubernetes, render
-from hyperplane.jobs.states import Unit
+from hyperplane.jobs import Resources, Step, kubernetes_manifest
+from hyperplane.jobs.environment import PARAMETER_PREFIX, PARAMETERS, step_variables
+from hyperplane.jobs.faults import classify_failure
+from hyperplane.jobs.runners import item, kubernetes_renderer, render
+from hyperplane.jobs.states import WorkUnit
 
 IMAGE = "registry.example/flights:1"
 LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -72,7 +72,7 @@ def test_no_text_holds_a_reference_for_kubernetes(text):
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_text_comes_back_from_the_manifest(text):
-    dumped = manifest_text.as_yaml({"value": text})
+    dumped = kubernetes_manifest.dump_yaml({"value": text})
     assert yaml.safe_load(dumped) == {"value": text}
     assert dumped.count("\n") == 1
 
@@ -81,9 +81,9 @@ def test_texts_are_in_quotes_unless_every_parser_takes_them_for_text():
     # To Kubernetes' parser y is true and 1e3 a number, to that of Python neither is.
     tricky = ("y", "n", "on", "No", "true", "null", "1e3", "0x1f", "0o7", "1_0", ".5", "~", "=", "")
     for text in tricky:
-        dumped = manifest_text.as_yaml({"value": text}).strip()
+        dumped = kubernetes_manifest.dump_yaml({"value": text}).strip()
         assert dumped.endswith(("'", '"')), dumped
-    assert manifest_text.as_yaml({"value": "batch/v1"}) == "value: batch/v1\n"
+    assert kubernetes_manifest.dump_yaml({"value": "batch/v1"}) == "value: batch/v1\n"
 
 
 def test_hostile_words_and_values_arrive_unchanged():
@@ -93,16 +93,18 @@ def test_hostile_words_and_values_arrive_unchanged():
     job = made(step, parameters=parameters)
     argv, known = started(manifests(job)[0])
     assert argv == ["program", *HOSTILE]
-    expected = variables(job, step, Unit("x"), 1)
-    expected["HYPERPLANE_JOB_FOLDER"] = kubernetes.FOLDER
+    expected = step_variables(job, step, WorkUnit("x"), 1)
+    expected["HYPERPLANE_JOB_FOLDER"] = kubernetes_renderer.FOLDER
     assert known == expected
 
 
 def test_chunks_see_what_they_see_on_this_machine():
     step = command("x", "program", chunks=12, cluster={"nprocs": 1})
-    job = made(step, parameters={"chunk_id": "no", "a": "$(b) $"}, folder=kubernetes.FOLDER)
+    job = made(
+        step, parameters={"chunk_id": "no", "a": "$(b) $"}, folder=kubernetes_renderer.FOLDER
+    )
     _, known = started(manifests(job)[0], 11)
-    expected = variables(job, step, Unit("x", 11, 12), 1)
+    expected = step_variables(job, step, WorkUnit("x", 11, 12), 1)
     assert json.loads(known.pop(PARAMETERS)) == json.loads(expected.pop(PARAMETERS))
     assert known.pop("JOB_COMPLETION_INDEX") == "11"
     assert known == {**expected, "HYPERPLANE_CLUSTER": '{"nprocs": 1}'}
@@ -113,20 +115,20 @@ def test_a_pod_gives_its_program_the_item(tmp_path):
     items = tuple(text for text in HOSTILE if text)
     see = "import json, os, sys; json.dump([dict(os.environ), sys.argv[1:]], open('seen', 'w'))"
     step = command("x", "python", "-c", see, "$(ITEM)", "it's", foreach=items)
-    job = made(step, parameters={"item": "no", "a": "b"}, folder=kubernetes.FOLDER)
+    job = made(step, parameters={"item": "no", "a": "b"}, folder=kubernetes_renderer.FOLDER)
     manifest = manifests(job)[0]
     for index in (0, 5, len(items) - 1):
         argv, known = started(manifest, index)
         argv = [sys.executable if word == "python" else word for word in argv]
         subprocess.run(argv, env={"PATH": os.environ["PATH"], **known}, cwd=tmp_path, check=True)
         environment, arguments = json.loads((tmp_path / "seen").read_text())
-        expected = variables(job, step, Unit("x", index, len(items)), 1)
+        expected = step_variables(job, step, WorkUnit("x", index, len(items)), 1)
         told = json.loads(environment.pop(PARAMETERS))
         assert told == json.loads(expected.pop(PARAMETERS))
         assert {name: environment.get(name) for name in expected} == expected
         assert arguments == ["$(ITEM)", "it's"]
         assert item.ITEMS not in environment
-    assert (PARAMETERS, f"{PREFIX}ITEM") == (item._PARAMETERS, item._ITEM)
+    assert (PARAMETERS, f"{PARAMETER_PREFIX}ITEM") == (item._PARAMETERS, item._ITEM)
 
 
 @pytest.mark.process
@@ -137,7 +139,7 @@ def test_a_program_that_cannot_be_started_ends_as_in_a_shell(program, code):
     done = subprocess.run(argv, env={**os.environ, **settings}, capture_output=True, check=False)
     assert done.returncode == code
     assert done.stderr.decode().startswith(f"{program}: ")
-    assert kind_of(code, "") == "input"
+    assert classify_failure(code, "") == "input"
 
 
 def test_manifests_have_the_form_that_kubernetes_asks_for():
@@ -258,5 +260,5 @@ def test_paths_are_those_of_the_image():
     assert container(found[0])["workingDir"] == "/srv/$x/a"
     begin = ["python", "-m", "hyperplane.jobs.notebook", "/srv/$x/n.ipynb"]
     assert started(found[1], 2)[0] == [*begin, "/srv/$x/out-2.ipynb"]
-    assert started(found[2])[0][-1] == f"{kubernetes.FOLDER}/steps/002-m/n.ipynb"
+    assert started(found[2])[0][-1] == f"{kubernetes_renderer.FOLDER}/steps/002-m/n.ipynb"
     assert container(manifests(job)[0])["command"][1] == "/data/flights/a/b.py"

@@ -11,11 +11,11 @@ import zlib
 import pytest
 
 from hyperplane.errors import EngineError
-from hyperplane.jobs.faults import MEMORY, kind_of
+from hyperplane.jobs.faults import MEMORY, classify_failure
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.kubernetes_attempt import name_of
+from hyperplane.jobs.runners.kubernetes_attempt import attempt_job_name
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
-from hyperplane.jobs.runners.kubernetes_watch import View
+from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot
 
 
 # What Kubernetes says of pods, as it was seen.
@@ -33,20 +33,20 @@ def ended(code, **more):
     return {"terminated": {"exitCode": code, **times, **more}}
 
 
-class Seen:
-    """What a watch has seen."""
+class FakeWatcher:
+    """A watcher that returns one snapshot."""
 
-    def __init__(self, view, log=b"its log\n", secret=True):
-        self._view, self._log, self._secret, self.deleted = view, log, secret, []
-        self.silence = ""
+    def __init__(self, snapshot, log=b"its log\n", secret=True):
+        self._snapshot, self._log, self._secret, self.deleted = snapshot, log, secret, []
+        self.last_error = ""
 
     async def has_secret(self, name):
         return self._secret
 
-    async def view(self, job_id, since):
-        return self._view
+    async def get_snapshot(self, job_id, since):
+        return self._snapshot
 
-    async def log(self, name):
+    async def read_log(self, name):
         return self._log
 
     async def delete(self, name):
@@ -60,9 +60,9 @@ def attempt(tmp_path, *pods, jobs=None):
     place.parent.mkdir(parents=True, exist_ok=True)
     there = Command((), {}, "", place)
     there.file(".log").touch()
-    name = name_of(there)
-    view = View({name: {}} if jobs is None else jobs, {name: list(pods)})
-    return PodProcess(there, Seen(view), time.monotonic()), view
+    name = attempt_job_name(there)
+    snapshot = JobSnapshot({name: {}} if jobs is None else jobs, {name: list(pods)})
+    return PodProcess(there, FakeWatcher(snapshot), time.monotonic()), snapshot
 
 
 def waited(tmp_path, *pods, **more):
@@ -75,8 +75,8 @@ def waited(tmp_path, *pods, **more):
 def test_an_exit_code_and_the_times_are_written_down(tmp_path):
     code, log, process = waited(tmp_path, pod(ended(3), "Failed"))
     assert (code, log) == (3, "its log\n")
-    assert process.gone_at() - process.command.file(".pid").stat().st_mtime == 10
-    assert process._watch.deleted == [name_of(process.command)]
+    assert process.end_time() - process.command.file(".pid").stat().st_mtime == 10
+    assert process._watcher.deleted == [attempt_job_name(process.command)]
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (143, -15), (137, -9), (255, 255)])
@@ -88,7 +88,7 @@ def test_memory_is_said(tmp_path):
     code, log, _ = waited(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
     assert code == -signal.SIGKILL
     assert "more than the memory of its pod, 1e-07 GB: ask for more in resources.ram_gb" in log
-    assert kind_of(code, log) == MEMORY
+    assert classify_failure(code, log) == MEMORY
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_kubernetes_ends_for_its_own_reasons_is_lost(tmp_path, lost):
     code, log, process = waited(tmp_path, lost)
     assert code is None
     assert "Kubernetes ended the pod: " in log
-    assert process._watch.deleted
+    assert process._watcher.deleted
 
 
 def test_a_job_that_is_gone_is_lost(tmp_path):
@@ -124,9 +124,9 @@ def test_a_done_step_stays_done_whatever_becomes_of_its_pod(tmp_path):
 
 def test_one_whose_job_is_gone_is_waited_for_as_long_as_its_pod_runs(tmp_path):
     process, _ = attempt(tmp_path, pod({"running": {}}), jobs={})
-    assert not asyncio.run(process._is_over())
+    assert not asyncio.run(process._is_finished())
     process, _ = attempt(tmp_path / "b", pod(ended(143), metadata=DELETED), jobs={})
-    assert asyncio.run(process._is_over())
+    assert asyncio.run(process._is_finished())
 
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -146,13 +146,13 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     said = f'secret "{name}" not found'
     waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
-    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes_pod.STUCK_ELSE", -1.0)
-    process, view = attempt(tmp_path, waits)
-    assert not asyncio.run(process._is_over())
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes_pod.STUCK_DEFAULT", -1.0)
+    process, snapshot = attempt(tmp_path, waits)
+    assert not asyncio.run(process._is_finished())
     process._created = None  # somebody else created it, and was killed
-    assert not asyncio.run(process._is_over())
-    process._watch = Seen(view, secret=False)
-    assert asyncio.run(process._is_over())
+    assert not asyncio.run(process._is_finished())
+    process._watcher = FakeWatcher(snapshot, secret=False)
+    assert asyncio.run(process._is_finished())
     assert process.exit_code() is None
     assert "its Secret was never created" in process.command.file(".log").read_text()
 
@@ -173,17 +173,17 @@ def test_an_executed_notebook_comes_with_the_log(tmp_path):
     mark = "hyperplane-notebook:"
     sent = f"{mark}{packed[:4]}\nValueError: x\n{mark}{packed[4:]}\n"  # with a line between
     log = f"cell\n\n{sent}".encode()
-    process, view = attempt(tmp_path, pod(ended(1), "Failed"))
+    process, snapshot = attempt(tmp_path, pod(ended(1), "Failed"))
     output = tmp_path / "out" / "a.ipynb"
     process.command.file(".notebook").write_text(str(output))
-    process._watch = process._traces._watch = Seen(view, log)
+    process._watcher = process._files._watcher = FakeWatcher(snapshot, log)
     assert asyncio.run(asyncio.wait_for(process.wait(), 20)) == 1
     assert output.read_bytes() == b"{1}"
     assert process.command.file(".log").read_text() == "cell\nValueError: x\n"
 
 
 def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
-    class Follows(Seen):
+    class Follows(FakeWatcher):
         async def follow(self, name):
             yield b"its "
             raise EngineError("kubernetes", "the log broke off")
@@ -192,18 +192,18 @@ def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "wait"}}
     process, _ = attempt(tmp_path, pod(waiting, "Pending"))
     process.command.file(".preface").write_text(said)
-    traces, log = process._traces, process.command.file(".log")
-    process._watch = traces._watch = Follows(None)
-    traces.waits("no node")
+    files, log = process._files, process.command.file(".log")
+    process._watcher = files._watcher = Follows(None)
+    files.write_status("no node")
     assert log.read_text() == f"{said}waiting for Kubernetes: no node\n"
-    traces.begun("n-x", 1.0)
+    files.record_start("n-x", 1.0)
     assert log.read_text() == said
 
     async def ends():
-        traces.follow("n-x")
-        await asyncio.wait({traces._following})
+        files.follow("n-x")
+        await asyncio.wait({files._following})
         assert log.read_text() == f"{said}its "
-        await traces.keep_log("n-x")
+        await files.save_log("n-x")
 
     asyncio.run(ends())
     assert log.read_text() == f"{said}its log\n"

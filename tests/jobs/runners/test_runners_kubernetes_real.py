@@ -213,7 +213,7 @@ def test_the_timeout_of_a_step_ends_its_pod():
     job = ran(bash("slow", "echo begun; sleep 100", timeout=4), runner="kubernetes", max_retries=0)
     assert job.status == FAILED
     assert [one.status for one in job.attempts] == [TIMED_OUT]
-    assert "the step's timeout of 4 s is over" in job.job.reason
+    assert "exceeded the step's timeout of 4 s" in job.job.reason
 
 
 def test_exit_codes_decide_on_another_attempt():

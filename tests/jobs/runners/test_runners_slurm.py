@@ -13,10 +13,10 @@ from scale import scaled
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.environment import PARAMETERS, variables
+from hyperplane.jobs.environment import PARAMETERS, step_variables
 from hyperplane.jobs.runners import render
-from hyperplane.jobs.runners.shell import quoted
-from hyperplane.jobs.states import Unit
+from hyperplane.jobs.runners.shell import quote_word
+from hyperplane.jobs.states import WorkUnit
 
 pytestmark = pytest.mark.process
 
@@ -104,7 +104,7 @@ def test_hostile_words_and_values_arrive_unchanged(root, tmp_path):
     environment, argv, folder = saw(root, "x")
     assert argv == list(HOSTILE)
     assert folder == str(root)
-    expected = variables(job, step, Unit("x"), 1)
+    expected = step_variables(job, step, WorkUnit("x"), 1)
     assert len(expected) > 3 * len(HOSTILE)
     assert {name: environment.get(name) for name in expected} == expected
     assert list(tmp_path.rglob("canary*")) == []
@@ -165,7 +165,7 @@ def test_chunks_see_what_they_see_on_this_machine(root, tmp_path):
     assert list(most.values()) == [3]
     for place, item in enumerate(HOSTILE_ITEMS):
         environment, _, _ = saw(root, f"x{place}")
-        expected = variables(job, step, Unit("x", place, len(HOSTILE_ITEMS)), 1)
+        expected = step_variables(job, step, WorkUnit("x", place, len(HOSTILE_ITEMS)), 1)
         assert environment[PARAMETERS].count('"chunk_id": ') == 1
         told = json.loads(environment[PARAMETERS])
         assert told == json.loads(expected.pop(PARAMETERS))
@@ -255,7 +255,7 @@ def test_requirements_are_installed_first(tmp_path):
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
 def test_any_text_is_one_word_on_one_line(texts):
     texts += HOSTILE
-    words = [quoted(text) for text in texts]
+    words = [quote_word(text) for text in texts]
     assert not any({"\n", "\r"} & set(word) for word in words)
     line = " ".join(["printf", "'%s\\0'", *words])
     said = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from hyperplane.jobs import Step
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners import slurm_task
+from hyperplane.jobs.runners.request_batcher import RequestBatcher
 from hyperplane.jobs.runners.slurm_array import (
-    common_to,
-    kind_of,
-    task_of,
-    whole_of,
+    array_command,
+    array_key,
+    shared_variables,
+    task_index,
     write_tasks,
 )
-from hyperplane.jobs.runners.slurm_number import Number, expect
-from hyperplane.jobs.runners.slurm_together import Together
+from hyperplane.jobs.runners.slurm_job_id import SlurmJobId, prepare_id_file
 
 STEP = Step(name="a", kind="command", argv=("true",), chunks=9, secrets=("the/token",))
 TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=9)
@@ -47,18 +47,18 @@ def test_each_task_finds_what_is_its_own(drawn):
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tasks")
-        common = common_to(commands)
+        common = shared_variables(commands)
         write_tasks(path, commands, common)
         assert path.stat().st_mode & 0o777 == 0o600
         for one in commands:
-            traces, variables, argv = slurm_task.entry(str(path), task_of(one))
-            assert traces == os.fsencode(one.traces)
+            traces, variables, argv = slurm_task.read_task(str(path), task_index(one))
+            assert traces == os.fsencode(one.attempt_prefix)
             assert argv == [os.fsencode(word) for word in one.argv]
             own = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
             assert {**common, **own} == one.environment
             assert not set(own.items()) & set(common.items())
         with pytest.raises(LookupError, match="no task 1 in"):
-            slurm_task.entry(str(path), 1)
+            slurm_task.read_task(str(path), 1)
 
 
 @pytest.mark.process
@@ -75,35 +75,35 @@ def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
         text=True,
         check=True,
     )
-    words = [str(commands[1].traces), "run", "", "7 ü\n"]
+    words = [str(commands[1].attempt_prefix), "run", "", "7 ü\n"]
     seen = {"SLURM_JOB_ID": "8", "SAME": "1", "LC_ALL": "C.UTF-8", "ITEM": "i=7"}
     assert done.stdout == f"{words} 1 {seen}\n"
 
 
 def test_only_what_differs_in_nothing_but_its_chunk_is_one_array():
-    first = kind_of(command(3, CHUNK_ID="3"), STEP, 1.0)
+    first = array_key(command(3, CHUNK_ID="3"), STEP, 1.0)
     assert first is not None
-    assert kind_of(command(999, CHUNK_ID="999"), STEP, 1.0) == first
+    assert array_key(command(999, CHUNK_ID="999"), STEP, 1.0) == first
     others = [
-        kind_of(command(1003), STEP, 1.0),
-        kind_of(command(123_003), STEP, 1.0),
-        kind_of(command(4, attempt=2), STEP, 1.0),
-        kind_of(command(4, folder="/elsewhere"), STEP, 1.0),
-        kind_of(command(4), STEP, 2.0),
-        kind_of(command(4, THE_TOKEN="of another day"), STEP, 1.0),
-        kind_of(command(4, HYPERPLANE_CUSTOM_SECRET_KEY_THE_TOKEN="another"), STEP, 1.0),
+        array_key(command(1003), STEP, 1.0),
+        array_key(command(123_003), STEP, 1.0),
+        array_key(command(4, attempt=2), STEP, 1.0),
+        array_key(command(4, folder="/elsewhere"), STEP, 1.0),
+        array_key(command(4), STEP, 2.0),
+        array_key(command(4, THE_TOKEN="of another day"), STEP, 1.0),
+        array_key(command(4, HYPERPLANE_CUSTOM_SECRET_KEY_THE_TOKEN="another"), STEP, 1.0),
     ]
     assert len({first, *others}) == 8
     assert None not in others
-    assert kind_of(command(4, place="/a\\b"), STEP, 1.0) is None
+    assert array_key(command(4, place="/a\\b"), STEP, 1.0) is None
     alone = Command(("true",), {}, "/work", Path("/p/job/steps/000-a/attempt-1"))
-    assert kind_of(alone, STEP, 1.0) is None
+    assert array_key(alone, STEP, 1.0) is None
 
 
 def test_what_the_chunks_have_in_common_is_not_in_the_file(tmp_path):
     commands = [command(n, THE_TOKEN="s3cret", CHUNK_ID=str(n), SLURM_X="1") for n in range(3)]
-    assert common_to(commands) == {"THE_TOKEN": "s3cret"}
-    write_tasks(tmp_path / "tasks", commands, common_to(commands))
+    assert shared_variables(commands) == {"THE_TOKEN": "s3cret"}
+    write_tasks(tmp_path / "tasks", commands, shared_variables(commands))
     written = (tmp_path / "tasks").read_bytes()
     assert b"CHUNK_ID=2" in written
     assert b"TOKEN" not in written
@@ -113,22 +113,22 @@ def test_what_the_chunks_have_in_common_is_not_in_the_file(tmp_path):
 def test_the_number_of_a_task_is_that_of_its_array(tmp_path):
     single, first, second = (command(n, place=tmp_path) for n in range(3))
     for one in (single, first, second):
-        one.traces.parent.mkdir(parents=True)
-    whole = whole_of([first, second])
-    assert not Number(first).may_come()
+        one.attempt_prefix.parent.mkdir(parents=True)
+    whole = array_command([first, second])
+    assert not SlurmJobId(first).may_appear()
     for one in (single, whole):
-        expect(one)
+        prepare_id_file(one)
     for one in (first, second):
-        expect(one, whole, task_of(one))
-    number = Number(second)
-    assert (number.told(), number.may_come()) == ("", True)
+        prepare_id_file(one, whole, task_index(one))
+    number = SlurmJobId(second)
+    assert (number.read(), number.may_appear()) == ("", True)
     assert number.name() == "hyperplane-job-000-a-array-chunk-00001-attempt-1"
-    Number(first).keep("42")
-    assert (number.told(), Number(first).told(), number.may_come()) == ("42_2", "42_1", False)
-    assert Number(single).told() == ""
-    Number(single).keep("43")
-    assert Number(single).told() == "43"
-    assert Number(single).name() == "hyperplane-job-000-a-chunk-00000-attempt-1"
+    SlurmJobId(first).write("42")
+    assert (number.read(), SlurmJobId(first).read(), number.may_appear()) == ("42_2", "42_1", False)
+    assert SlurmJobId(single).read() == ""
+    SlurmJobId(single).write("43")
+    assert SlurmJobId(single).read() == "43"
+    assert SlurmJobId(single).name() == "hyperplane-job-000-a-chunk-00000-attempt-1"
 
 
 def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
@@ -139,9 +139,9 @@ def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
         return [2 * one for one in ones]
 
     async def go():
-        together = Together(answer)
-        told = await asyncio.gather(*(together.ask(n, n % 2) for n in range(6)))
-        return [*told, await together.ask(7, 1)]
+        batcher = RequestBatcher(answer)
+        told = await asyncio.gather(*(batcher.request(n, n % 2) for n in range(6)))
+        return [*told, await batcher.request(7, 1)]
 
     assert asyncio.run(go()) == [0, 2, 4, 6, 8, 10, 14]
     assert asked == [[0, 2, 4], [1, 3, 5], [7]]
@@ -152,8 +152,8 @@ def test_what_goes_wrong_is_told_to_all():
         raise OSError(f"not {ones}")
 
     async def go():
-        together = Together(answer)
-        return await asyncio.gather(*map(together.ask, range(2)), return_exceptions=True)
+        batcher = RequestBatcher(answer)
+        return await asyncio.gather(*map(batcher.request, range(2)), return_exceptions=True)
 
     assert [str(wrong) for wrong in asyncio.run(go())] == ["not [0, 1]"] * 2
 
@@ -169,8 +169,8 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         return ones
 
     async def go():
-        together = Together(answer, binding=binding)
-        early, late, stays = (asyncio.ensure_future(together.ask(n)) for n in range(3))
+        batcher = RequestBatcher(answer, uncancellable=binding)
+        early, late, stays = (asyncio.ensure_future(batcher.request(n)) for n in range(3))
         await asyncio.sleep(0)
         early.cancel()
         await asyncio.wait({early})
@@ -182,7 +182,7 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         answered.set()
         await asyncio.wait({late})
         assert (early.cancelled(), late.cancelled(), await stays) == (True, True, 2)
-        nobody = asyncio.ensure_future(together.ask(3))
+        nobody = asyncio.ensure_future(batcher.request(3))
         await asyncio.sleep(0)
         nobody.cancel()
         await asyncio.sleep(0.2)

@@ -150,7 +150,7 @@ def test_the_timeout_of_a_step_counts_from_when_it_runs():
     )
     ended = {one.step: one.status for one in job.attempts}
     assert ended == {"a": DONE, "b": DONE, "c": TIMED_OUT}
-    assert "the step's timeout of 1 s is over" in job.job.reason
+    assert "exceeded the step's timeout of 1 s" in job.job.reason
 
 
 def test_why_it_waits_is_in_the_log():

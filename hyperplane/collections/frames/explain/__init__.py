@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.explain`: the expensive steps of a collection, before it runs."""
+"""`hyperplane.dataframe.explain`: find the expensive steps of collections before they run."""
 
 from __future__ import annotations
 
@@ -8,60 +8,72 @@ from typing import Any
 
 import dask.dataframe as dd
 
-from hyperplane.collections.frames.explain.again import moved_again, read_again, shared
-from hyperplane.collections.frames.explain.facts import Facts, Found, gather, unique
-from hyperplane.collections.frames.explain.groups import many_groups, whole_groups
-from hyperplane.collections.frames.explain.joins import joining
+from hyperplane.collections.frames.explain.groups import find_groupby_shuffles, find_large_results
+from hyperplane.collections.frames.explain.joins import find_joins
 from hyperplane.collections.frames.explain.layout import (
-    interleaving,
-    measured_first,
-    partition_sizes,
+    find_interleaved_concats,
+    find_measuring_repartitions,
+    find_unsuitable_partition_sizes,
+)
+from hyperplane.collections.frames.explain.query_plan import (
+    QueryPlan,
+    StepFinding,
+    build_query_plan,
+    list_unique_steps,
+)
+from hyperplane.collections.frames.explain.repeated_work import (
+    find_repeated_reads,
+    find_repeated_shuffles,
+    find_shared_steps,
 )
 from hyperplane.collections.frames.explain.report import Explanation, Finding
-from hyperplane.collections.frames.explain.rows import python_rows, unknown_look_up
-from hyperplane.collections.frames.explain.sorts import sorting
+from hyperplane.collections.frames.explain.row_operations import (
+    find_python_calls,
+    find_unknown_division_lookups,
+)
+from hyperplane.collections.frames.explain.sorts import find_sorts
 from hyperplane.errors import Fault, check
 from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call
 
 __all__ = ["Explanation", "Finding", "explain"]
 
-#: Rules about steps that move or compute all the data, the dearest kinds first.
-_MOVING = (measured_first, sorting, joining, whole_groups)
-_OTHERS = (
-    moved_again,
-    many_groups,
-    read_again,
-    partition_sizes,
-    interleaving,
-    python_rows,
-    unknown_look_up,
+#: Rules for steps that move or compute all data, the most expensive kinds first.
+_MOVING_RULES = (find_measuring_repartitions, find_sorts, find_joins, find_groupby_shuffles)
+_OTHER_RULES = (
+    find_repeated_shuffles,
+    find_large_results,
+    find_repeated_reads,
+    find_unsuitable_partition_sizes,
+    find_interleaved_concats,
+    find_python_calls,
+    find_unknown_division_lookups,
 )
 
 
 @check_call
 def explain(*collections: Any) -> Explanation:
-    """Name the expensive steps of Dask dataframes before they run; nothing is computed.
+    """Find the expensive steps of Dask dataframes before they run; computes nothing.
 
-    Looks at the expressions that the collections are made of, and at what Dask makes of them: a
-    step that Dask does without moving data is not named. Footers of Parquet files are read where
-    they tell how much data there is.
+    Examines the expressions of the collections as written and as optimized by Dask, so that steps
+    which Dask does without moving data are not reported. Reads footers of Parquet files to estimate
+    sizes.
 
     Parameters
     ----------
     *collections : dask.dataframe.DataFrame, Series, Index or Scalar
-        What will be computed; several, if they will be computed one after the other.
+        The collections to examine; pass several if they will be computed one after the other.
 
     Returns
     -------
     Explanation
-        The findings, the dearest first, each with the code to write instead and the step to
-        persist after. It prints as text, and as a table in a notebook.
+        The findings, the most expensive first, each with code to write instead and code to persist
+        the result of the step. It prints as text, and as a table in a notebook.
 
     Raises
     ------
     RequestError
-        When nothing is given, or something that is not a collection of ``dask.dataframe``.
+        When no collection is given, or an argument is not a collection of ``dask.dataframe``.
 
     Examples
     --------
@@ -73,24 +85,24 @@ def explain(*collections: Any) -> Explanation:
     >>> explain(df.set_index("user")).kinds
     ('set_index',)
     """
-    check(_faults(collections))
+    check(_find_faults(collections))
     for place, collection in enumerate(collections):
         check_index(collection, f"collections[{place}]")
-    facts = gather(collection.expr for collection in collections)
-    costly = list(_apply(_MOVING, facts))
-    found = [*costly, *_apply(_OTHERS, facts)]
+    plan = build_query_plan(collection.expr for collection in collections)
+    costly = list(_run_rules(_MOVING_RULES, plan))
+    findings = [*costly, *_run_rules(_OTHER_RULES, plan)]
     if len(collections) > 1:
-        as_written = replace(facts, nodes=unique(facts.written))
-        found = [*shared(facts, _apply(_MOVING, as_written)), *found]
+        as_written = replace(plan, simplified_steps=list_unique_steps(plan.written_steps))
+        findings = [*find_shared_steps(plan, _run_rules(_MOVING_RULES, as_written)), *findings]
     return Explanation(
-        tuple(_ordered(found)),
-        len(unique(facts.written)),
-        facts.partitions(),
-        tuple(facts.notes),
+        tuple(_rank_findings(findings)),
+        len(list_unique_steps(plan.written_steps)),
+        plan.count_partitions(),
+        tuple(plan.notes),
     )
 
 
-def _faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
+def _find_faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
     allowed = "dataframes, series or results of reductions of dask.dataframe"
     if not collections:
         yield Fault("collections", "nothing", allowed)
@@ -98,39 +110,42 @@ def _faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
         if not isinstance(item, dd.DataFrame | dd.Series | dd.Index | dd.Scalar):
             kind = type(item)
             name = f"{kind.__module__.partition('.')[0]} {kind.__qualname__}"
-            yield Fault(f"collections[{place}]", name, allowed, _advice(kind))
+            yield Fault(f"collections[{place}]", name, allowed, _suggest_fix(kind))
 
 
-def _advice(kind: type) -> str:
+def _suggest_fix(kind: type) -> str:
     if "GroupBy" in kind.__name__:
-        return "end the group-by with what it shall find, such as .sum()"
+        return "end the group-by with an aggregation, such as .sum()"
     if kind.__module__.startswith("pandas"):
-        return "it is computed already"
+        return "pandas objects are computed already"
     return ""
 
 
-def _apply(rules: Iterable[Callable[[Facts], Iterator[Found]]], facts: Facts) -> Iterator[Found]:
+def _run_rules(
+    rules: Iterable[Callable[[QueryPlan], Iterator[StepFinding]]], plan: QueryPlan
+) -> Iterator[StepFinding]:
     for rule in rules:
         try:
-            yield from rule(facts)
-        except Exception as error:  # noqa: BLE001 - a step of another package may answer anything
-            facts.note(f"{rule.__name__} left out", error)
+            yield from rule(plan)
+        except Exception as error:  # noqa: BLE001 - steps of other packages may raise anything
+            plan.add_note(f"rule {rule.__name__} skipped", error)
 
 
-def _ordered(found: list[Found]) -> Iterator[Finding]:
-    """Each finding once; steps that move data first, of these the ones that move most.
+def _rank_findings(findings: list[StepFinding]) -> Iterator[Finding]:
+    """Remove duplicate findings; sort steps that move data first, by bytes moved.
 
-    What moves an unknown amount stands before what moves a known one: it may be the dearest.
+    Steps that move an unknown number of bytes come first, since they may be the most expensive.
     """
-    twice = {item.finding.step for item in found if item.finding.kind == "shared_step"}
-    once: dict[Any, Found] = {}
-    for item in found:
-        said = item.finding
-        # Of a shared step there may be several forms, with the columns that each collection needs.
-        once.setdefault((said.kind, said.step, said.step in twice or said.size), item)
-    order = {id(item): place for place, item in enumerate(found)}
+    shared = {item.finding.step for item in findings if item.finding.kind == "shared_step"}
+    distinct: dict[Any, StepFinding] = {}
+    for item in findings:
+        finding = item.finding
+        # A shared step may occur in several forms, each with the columns that a collection needs.
+        size = finding.step in shared or finding.size
+        distinct.setdefault((finding.kind, finding.step, size), item)
+    order = {id(item): place for place, item in enumerate(findings)}
     ranked = sorted(
-        once.values(),
+        distinct.values(),
         key=lambda item: (
             not item.finding.persist,
             -(item.finding.moved if item.finding.moved is not None else float("inf")),

@@ -1,4 +1,4 @@
-"""What the footers behind a read of Parquet say: rows, bytes and many distinct values."""
+"""Rows, bytes and high-cardinality columns of a Parquet dataset, from its footers."""
 
 from __future__ import annotations
 
@@ -6,59 +6,56 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.sizing.footers import OFFSET
-from hyperplane.sizing.footers import width_of as width
+from hyperplane.sizing.footers import value_width as width
 
-#: Footers that are looked at, spread evenly over the files.
-SAMPLED = 32
-#: A dictionary of distinct values that grows beyond this is given up by the writers of Parquet.
-DICTIONARY = 1_500_000
-#: Bytes that a file takes to say how long a text is.
-LENGTH = 4
+#: Maximum footers that are read, evenly spaced over the files.
+SAMPLED_FOOTERS = 32
+#: Size in bytes at which writers of Parquet give up the dictionary of a column.
+MAX_DICTIONARY = 1_500_000
+#: Bytes of the length of a string in a Parquet file.
+LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Footers:
-    """The data of a whole Parquet data set, from some of its files where there are many.
+class DatasetFooters:
+    """Summary of the footers of a Parquet dataset; extrapolated if there are many files.
 
     Parameters
     ----------
     rows : int
         Rows of all files.
     columns : dict of str to int
-        Bytes in memory of each column, all files.
-    many : frozenset of str
-        Columns with so many distinct values that their dictionary was given up.
+        Bytes in memory of each column in all files.
+    high_cardinality : frozenset of str
+        Columns with so many distinct values that writers gave up their dictionary.
     """
 
     rows: int
     columns: dict[str, int]
-    many: frozenset[str]
+    high_cardinality: frozenset[str]
 
 
-def footers_of(read: Any) -> Footers | None:
-    """The footers behind a ``read_parquet``; None where they cannot be read.
-
-    Parameters
-    ----------
-    read : dask.dataframe.dask_expr.io.ReadParquet
-        The step that reads.
-    """
+def read_footers(read: Any) -> DatasetFooters | None:
+    """Read the footers of the files of a ``ReadParquet`` step; None if they cannot be read."""
     try:
-        return _look(_fragments(read))
+        return _summarize_footers(_list_fragments(read))
     except (AttributeError, KeyError, OSError, ValueError):
         return None
 
 
-def _fragments(read: Any) -> list[Any]:
+def _list_fragments(read: Any) -> list[Any]:
     info = read._dataset_info
     if "ds" in info:
         return list(info["ds"].get_fragments())
     return [wrapper.fragment for wrapper in info["fragments"]]
 
 
-def _look(fragments: list[Any]) -> Footers:
+def _summarize_footers(fragments: list[Any]) -> DatasetFooters:
+    """Read a sample of the footers and extrapolate to all files."""
     count = len(fragments)
-    chosen = sorted({round(step * (count - 1) / (SAMPLED - 1)) for step in range(SAMPLED)})
+    chosen = sorted(
+        {round(step * (count - 1) / (SAMPLED_FOOTERS - 1)) for step in range(SAMPLED_FOOTERS)}
+    )
     rows, columns, many = 0, dict[str, int](), set[str]()
     for place in chosen:
         footer = fragments[place].metadata
@@ -70,24 +67,24 @@ def _look(fragments: list[Any]) -> Footers:
                 wide = width(chunk, footer.schema, index)
                 size = max(chunk.total_uncompressed_size, chunk.num_values * wide)
                 columns[name] = columns.get(name, 0) + size
-                if _given_up(chunk, wide):
+                if _has_abandoned_dictionary(chunk, wide):
                     many.add(name)
     scale = count / len(chosen)
-    return Footers(
+    return DatasetFooters(
         round(rows * scale),
         {name: round(size * scale) for name, size in columns.items()},
         frozenset(many),
     )
 
 
-def _given_up(chunk: Any, wide: int) -> bool:
-    """Whether a chunk began with a dictionary and then stored the plain values after all."""
+def _has_abandoned_dictionary(chunk: Any, wide: int) -> bool:
+    """Return whether a column chunk began with a dictionary and continued with plain values."""
     encodings = set(chunk.encodings)
     if chunk.physical_type == "BYTE_ARRAY":
-        wide -= OFFSET - LENGTH
+        wide -= OFFSET - LENGTH_BYTES
     size = chunk.total_uncompressed_size
     return (
         bool(encodings & {"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
-        and size > DICTIONARY
+        and size > MAX_DICTIONARY
         and size >= chunk.num_values * wide
     )

@@ -1,4 +1,4 @@
-"""Joins that shuffle one side or both."""
+"""Rules for joins that shuffle one side or both, and for frames aligned by a shuffle."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from dask.dataframe.dask_expr._expr import MaybeAlignPartitions, OpAlignPartitio
 from dask.dataframe.dask_expr._merge import Merge
 from dask.dataframe.dask_expr._merge_asof import MergeAsof
 
-from hyperplane.collections.frames.explain.facts import Facts, Found, shown
+from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_columns
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import plural
 
-#: A side of a join of at most this many bytes is better copied to the partitions of the other.
+#: Maximum bytes of a side for which a broadcast join is suggested.
 SMALL_SIDE = 100_000_000
 
 _COPIES_RIGHT = ("inner", "left", "leftsemi")
 _COPIES_LEFT = ("inner", "right")
 
 
-def joining(facts: Facts) -> Iterator[Found]:
-    """``merge`` and ``join`` where rows have to meet, and arithmetic of unaligned frames."""
-    for node in facts.nodes:
+def find_joins(plan: QueryPlan) -> Iterator[StepFinding]:
+    """Yield ``merge`` and ``join`` with a shuffle, and arithmetic of unaligned frames."""
+    for node in plan.simplified_steps:
         if isinstance(node, Merge) and not isinstance(node, MergeAsof):
-            moving = shuffled_sides(node)
+            moving = list_shuffled_sides(node)
             if moving:
-                yield Found(_join(facts, node, moving), node)
-        elif isinstance(node, MaybeAlignPartitions) and _aligns_by_shuffle(node):
-            yield Found(_align(facts, node), node)
+                yield StepFinding(_make_join_finding(plan, node, moving), node)
+        elif isinstance(node, MaybeAlignPartitions) and _is_aligned_by_shuffle(node):
+            yield StepFinding(_make_alignment_finding(plan, node), node)
 
 
-def shuffled_sides(node: Any) -> list[str]:
-    """Which sides of a join Dask will shuffle: it decides as here, from the same properties."""
+def list_shuffled_sides(node: Any) -> list[str]:
+    """Return the sides of a join that Dask will shuffle, by the same conditions as Dask."""
     indexed = node.merge_indexed_left and node.merge_indexed_right
     if node._is_single_partition_broadcast or indexed or node.is_broadcast_join:
         return []
@@ -47,53 +47,55 @@ def shuffled_sides(node: Any) -> list[str]:
     ]
 
 
-def _join(facts: Facts, node: Any, moving: list[str]) -> Finding:
+def _make_join_finding(plan: QueryPlan, node: Any, moving: list[str]) -> Finding:
     sides = [getattr(node, name) for name in moving]
-    who = "both sides" if len(moving) == 2 else f"the {moving[0]} side"
+    shuffled = "both sides" if len(moving) == 2 else f"the {moving[0]} side"
     on_index = node.left_index and node.right_index
-    why = f"every row of {who} moves to the partition of its key"
+    why = f"every row of {shuffled} moves to the partition of its key"
     if on_index:
         unknown = [name for name in moving if not getattr(node, name).known_divisions]
         why += f", because the divisions of {' and '.join(unknown)} are not known"
-    call = f"left.merge(right, {_arguments(node)})"
+    call = f"left.merge(right, {_format_arguments(node)})"
     return Finding(
         "join",
-        f"{node.how} join on {'the index' if on_index else _keys(node)}",
-        facts.about(node.left, node.right),
+        f"{node.how} join on {'the index' if on_index else _format_keys(node)}",
+        plan.describe(node.left, node.right),
         why,
-        _instead(facts, node),
+        _suggest_join(plan, node),
         f"joined = {call}.persist()",
-        facts.moved(*sides),
+        plan.total_bytes(*sides),
     )
 
 
-def _keys(node: Any) -> str:
-    left = "the index" if node.left_index else shown(node.left_on)
-    right = "the index" if node.right_index else shown(node.right_on)
+def _format_keys(node: Any) -> str:
+    left = "the index" if node.left_index else format_columns(node.left_on)
+    right = "the index" if node.right_index else format_columns(node.right_on)
     return left if left == right else f"{left} = {right}"
 
 
-def _arguments(node: Any, indexed: bool = False) -> str:
-    """The arguments of the merge, as code; or of the same merge on the index of both sides."""
+def _format_arguments(node: Any, indexed: bool = False) -> str:
+    """Return the arguments of a merge, or of the same merge on both indexes, as code."""
     keys = {name: node.operand(name) for name in ("left_on", "right_on")}
     flags = {name: node.operand(name) for name in ("left_index", "right_index")}
     if indexed:
         keys, flags = {}, dict.fromkeys(flags, True)
-    given = [f"{name}={shown(value)}" for name, value in keys.items() if value is not None]
-    if len(given) == 2 and shown(keys["left_on"]) == shown(keys["right_on"]):
-        given = [f"on={shown(keys['left_on'])}"]
-    given += [f"{name}=True" for name, value in flags.items() if value]
+    arguments = [
+        f"{name}={format_columns(value)}" for name, value in keys.items() if value is not None
+    ]
+    if len(arguments) == 2 and format_columns(keys["left_on"]) == format_columns(keys["right_on"]):
+        arguments = [f"on={format_columns(keys['left_on'])}"]
+    arguments += [f"{name}=True" for name, value in flags.items() if value]
     if node.how != "inner":
-        given.append(f"how={node.how!r}")
+        arguments.append(f"how={node.how!r}")
     if tuple(node.suffixes) != ("_x", "_y"):
-        given.append(f"suffixes={tuple(node.suffixes)!r}")
-    return ", ".join(given)
+        arguments.append(f"suffixes={tuple(node.suffixes)!r}")
+    return ", ".join(arguments)
 
 
-def _instead(facts: Facts, node: Any) -> str:
-    """The cheapest form that what is known of the sides allows."""
-    left, right = facts.size(node.left), facts.size(node.right)
-    arguments = _arguments(node)
+def _suggest_join(plan: QueryPlan, node: Any) -> str:
+    """Return the cheapest equivalent join as code."""
+    left, right = plan.estimate_size(node.left), plan.estimate_size(node.right)
+    arguments = _format_arguments(node)
     if right and right.total <= SMALL_SIDE and node.how in _COPIES_RIGHT:
         return (
             f"left.merge(right.repartition(npartitions=1), {arguments})  # the right side is small"
@@ -102,26 +104,26 @@ def _instead(facts: Facts, node: Any) -> str:
         return (
             f"left.repartition(npartitions=1).merge(right, {arguments})  # the left side is small"
         )
-    same = not node.left_index and _keys(node) == shown(node.left_on)
+    same = not node.left_index and _format_keys(node) == format_columns(node.left_on)
     moves = [
         f"{name} = {name}.{call}.persist()"
         for name, call in (
-            ("left", _to_index(node.left, node.left_on, node.left_index, same)),
-            ("right", _to_index(node.right, node.right_on, node.right_index, same)),
+            ("left", _format_index_move(node.left, node.left_on, node.left_index, same)),
+            ("right", _format_index_move(node.right, node.right_on, node.right_index, same)),
         )
         if call
     ]
     if not moves or any("set_index([" in line for line in moves):
         return "# one join of two large sides has to move them: filter and select columns before it"
-    join = f"left.merge(right, {_arguments(node, indexed=True)})"
+    join = f"left.merge(right, {_format_arguments(node, indexed=True)})"
     lines = ["# for several joins on this key: move the rows once", *moves]
     return "\n".join([*lines, f"{join}.reset_index()" if same else join])
 
 
-def _to_index(side: Any, on: Any, index: bool, same: bool) -> str:
-    """How a side gets its key as a sorted index; its column stays where the other has no such."""
+def _format_index_move(side: Any, on: Any, index: bool, same: bool) -> str:
+    """Return the code that sets the key of a side as sorted index; empty if it is already."""
     if not index:
-        return f"set_index({shown(on)}{'' if same else ', drop=False'})"
+        return f"set_index({format_columns(on)}{'' if same else ', drop=False'})"
     if side.known_divisions:
         return ""
     name = side._meta.index.name
@@ -129,23 +131,23 @@ def _to_index(side: Any, on: Any, index: bool, same: bool) -> str:
     return f"reset_index().set_index({column!r})"
 
 
-def _aligns_by_shuffle(node: Any) -> bool:
-    """Whether Dask has to bring frames together by their index without knowing where it is."""
+def _is_aligned_by_shuffle(node: Any) -> bool:
+    """Return whether Dask aligns frames by a shuffle, because divisions are unknown."""
     frames = node.args
     if isinstance(node, OpAlignPartitions) or len(frames) < 2 or node.divisions[0] is not None:
         return False
     return any(frame.npartitions > 1 for frame in frames)
 
 
-def _align(facts: Facts, node: Any) -> Finding:
+def _make_alignment_finding(plan: QueryPlan, node: Any) -> Finding:
     unknown = [frame for frame in node.args if not frame.known_divisions]
     return Finding(
         "align",
         f"{type(node).__name__.removesuffix('Align').removesuffix('Partitions').lower()} of "
         f"{plural(len(node.args), 'frame')} by their index",
-        facts.about(*node.args),
+        plan.describe(*node.args),
         f"every row of all of them moves, because the divisions of {len(unknown)} are not known",
         "df = df.reset_index().set_index('index', sorted=True)  # if its index is sorted",
         "df = df.reset_index().set_index('index').persist()  # each of the frames, once",
-        facts.moved(*node.args),
+        plan.total_bytes(*node.args),
     )

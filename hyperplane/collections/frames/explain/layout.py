@@ -1,4 +1,4 @@
-"""Too many, too large and needlessly cut partitions."""
+"""Rules for partitions that are too many, too large or needlessly divided."""
 
 from __future__ import annotations
 
@@ -9,97 +9,99 @@ from dask.dataframe.dask_expr._concat import Concat
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr.io import IO, ReadParquet
 
-from hyperplane.collections.frames.explain.facts import Facts, Found, name_of
-from hyperplane.collections.frames.explain.planned import PlannedRepartition
+from hyperplane.collections.frames.explain.lazy_steps import LazyRepartition
+from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_source
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import format_bytes
 
-#: A source of more partitions than this is looked at for their being small.
+#: Minimum partitions for which small partitions are reported.
 MANY_PARTITIONS = 500
-#: Bytes of a partition below which the handling of its task outweighs the work.
+#: Bytes of a partition below which the overhead of a task exceeds its work.
 SMALL_PARTITION = 10_000_000
-#: Bytes that a partition should have.
+#: Recommended bytes of a partition.
 GOOD_PARTITION = 100_000_000
-#: Bytes of a partition that are too many where no cluster tells its memory.
+#: Maximum bytes of a partition if the memory per thread is unknown.
 LARGE_PARTITION = 1_000_000_000
-#: A task was measured to need about this many times the bytes of its partition.
-IN_FLIGHT = 8
-#: Pieces into which interleaving cuts frames before it is worth a word.
+#: Memory of a task relative to the bytes of its partition, as measured.
+TASK_MEMORY_FACTOR = 8
+#: Minimum pieces of an interleaved concat for which it is reported.
 MANY_PIECES = 1_000
 
 
-def partition_sizes(facts: Facts) -> Iterator[Found]:
-    """Sources and repartitions whose partitions are known to be far too small or too large."""
-    for node in facts.nodes:
+def find_unsuitable_partition_sizes(plan: QueryPlan) -> Iterator[StepFinding]:
+    """Yield sources and repartitions with partitions that are far too small or too large."""
+    for node in plan.simplified_steps:
         if isinstance(node, IO | Repartition) and node.npartitions:
-            finding = _too_many(facts, node) or _too_large(facts, node)
+            finding = _make_small_partitions_finding(plan, node) or _make_large_partitions_finding(
+                plan, node
+            )
             if finding:
-                yield Found(finding, node)
+                yield StepFinding(finding, node)
 
 
-def _too_many(facts: Facts, node: Any) -> Finding | None:
-    total = _stored(facts, node)
+def _make_small_partitions_finding(plan: QueryPlan, node: Any) -> Finding | None:
+    total = _estimate_bytes(plan, node)
     count = node.npartitions
     if total is None or count <= MANY_PARTITIONS or total / count >= SMALL_PARTITION:
         return None
     return Finding(
         "many_small_partitions",
-        name_of(node),
+        format_source(node),
         f"{count} partitions of {format_bytes(total // count)} on average",
-        "each partition is a task for each step, and handling it costs more than its work",
+        "each partition is one task per step, and the overhead of a task exceeds its work",
         f"df = df.repartition(npartitions={max(1, round(total / GOOD_PARTITION))})",
     )
 
 
-def _stored(facts: Facts, node: Any) -> int | None:
-    """Bytes at a step; for Parquet all columns, since Dask joins partitions of few columns."""
+def _estimate_bytes(plan: QueryPlan, node: Any) -> int | None:
+    """Return the bytes of a step; for Parquet of all columns, since Dask fuses small partitions."""
     if isinstance(node, ReadParquet):
-        footers = facts.sizes.footers(node)
+        footers = plan.sizes.footers(node)
         return None if footers is None or node._filtered else sum(footers.columns.values())
-    return facts.moved(node)
+    return plan.total_bytes(node)
 
 
-def _too_large(facts: Facts, node: Any) -> Finding | None:
-    size = facts.size(node)
-    memory = facts.memory_per_thread
-    limit = LARGE_PARTITION if memory is None else memory // IN_FLIGHT
+def _make_large_partitions_finding(plan: QueryPlan, node: Any) -> Finding | None:
+    size = plan.estimate_size(node)
+    memory = plan.memory_per_thread
+    limit = LARGE_PARTITION if memory is None else memory // TASK_MEMORY_FACTOR
     if size is None or size.at_most or size.total / node.npartitions <= limit:
         return None
     count = max(node.npartitions + 1, -(-size.total // min(limit, GOOD_PARTITION)))
     has = "" if memory is None else f" of the {format_bytes(memory)} that a thread has"
     return Finding(
         "large_partitions",
-        name_of(node),
-        f"{facts.about(node)}, {format_bytes(size.total // node.npartitions)} each",
-        f"a task needs about {IN_FLIGHT} times its partition{has}",
+        format_source(node),
+        f"{plan.describe(node)}, {format_bytes(size.total // node.npartitions)} each",
+        f"a task needs about {TASK_MEMORY_FACTOR} times its partition{has}",
         f"df = df.repartition(npartitions={count})",
         moved=size.total,
     )
 
 
-def measured_first(facts: Facts) -> Iterator[Found]:
-    """``repartition(partition_size=...)``, which computes all that is before it to measure it."""
-    for node in facts.nodes:
-        if type(node) is PlannedRepartition and node.partition_size is not None:
-            size = facts.size(node.frame)
+def find_measuring_repartitions(plan: QueryPlan) -> Iterator[StepFinding]:
+    """Yield ``repartition(partition_size=...)``, which computes its input to measure it."""
+    for node in plan.simplified_steps:
+        if type(node) is LazyRepartition and node.partition_size is not None:
+            size = plan.estimate_size(node.frame)
             count = "n" if size is None else max(1, round(size.total / GOOD_PARTITION))
-            yield Found(
+            yield StepFinding(
                 Finding(
                     "repartition_size",
                     f"repartition(partition_size={node.partition_size!r})",
-                    facts.about(node.frame),
-                    "everything up to here is computed once to measure it, and then again",
+                    plan.describe(node.frame),
+                    "everything up to here is computed twice: to measure it, and for the result",
                     f"df = df.repartition(npartitions={count})",
-                    "df = df.persist()  # before it: then it is measured in memory",
-                    facts.moved(node.frame),
+                    "df = df.persist()  # before the repartition, which then measures memory",
+                    plan.total_bytes(node.frame),
                 ),
                 node,
             )
 
 
-def interleaving(facts: Facts) -> Iterator[Found]:
-    """``concat(..., interleave_partitions=True)`` of frames that are all cut differently."""
-    for node in facts.nodes:
+def find_interleaved_concats(plan: QueryPlan) -> Iterator[StepFinding]:
+    """Yield ``concat(..., interleave_partitions=True)`` of frames with different divisions."""
+    for node in plan.simplified_steps:
         if not isinstance(node, Concat) or node.axis != 0 or not node.interleave_partitions:
             continue
         if node._monotonic_divisions or not node._all_known_divisions:
@@ -107,7 +109,7 @@ def interleaving(facts: Facts) -> Iterator[Found]:
         frames, count = node._frames, node.npartitions
         pieces, before = len(frames) * count, sum(frame.npartitions for frame in frames)
         if pieces > MANY_PIECES and pieces > 4 * before:
-            yield Found(
+            yield StepFinding(
                 Finding(
                     "interleave",
                     f"concat of {len(frames)} frames with interleave_partitions=True",

@@ -1,4 +1,4 @@
-"""What `explain` says: findings, and how they are shown."""
+"""Result of `explain`: findings, as text, table and JSON."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Finding:
     Parameters
     ----------
     kind : str
-        Name of the kind of finding; does not change between releases.
+        Kind of the finding; does not change between releases.
     step : str
-        The step in the user's terms, such as ``merge on 'user'``.
+        The step as the user wrote it, such as ``merge on 'user'``.
     size : str
-        What is known of the data there: partitions and bytes.
+        Partitions and bytes of the data, as far as known.
     why : str
-        What makes it expensive.
+        Why the step is expensive.
     instead : str
-        Code to write instead; ``df``, ``left`` and ``right`` stand for the collections there.
+        Code to write instead, with ``df``, ``left`` and ``right`` for the collections.
     persist : str
-        Code that keeps the result of the step, where that helps; may be empty.
+        Code that persists the result of the step; empty if that does not help.
     moved : int or None
-        Bytes that the step moves or computes again, where they are known.
+        Bytes that the step moves or computes again; None if unknown.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Finding:
     moved: int | None = None
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """The finding as labels and texts, one line of code a row."""
+        """Yield the finding as rows of label and text, with one line of code per row."""
         yield self.kind, f"{self.step}: {self.size}"
         yield "  why", self.why
         for label, code in (("  instead", self.instead), ("  persist", self.persist)):
@@ -52,18 +52,18 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The expensive steps of collections, the dearest first.
+    """The expensive steps of collections, the most expensive first.
 
     Parameters
     ----------
     findings : tuple of Finding
-        The expensive steps; empty where there are none.
+        The expensive steps; empty if there are none.
     steps : int
-        Steps of the collections as they were written, shared ones counted once.
+        Number of steps of the collections as written; shared steps count once.
     partitions : int
-        Partitions of all sources that they read.
+        Number of partitions of all sources.
     notes : tuple of str
-        What could not be looked at, and why.
+        What could not be examined, and why.
     """
 
     findings: tuple[Finding, ...]
@@ -73,26 +73,26 @@ class Explanation:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of the findings, in their order."""
+        """The kinds of the findings, in the same order."""
         return tuple(finding.kind for finding in self.findings)
 
     @property
     def summary(self) -> str:
-        """One line: how many findings, steps and partitions."""
+        """One line with the numbers of findings, steps and partitions."""
         found = (
             plural(len(self.findings), "finding") if self.findings else "nothing expensive found"
         )
         return f"{found}: {plural(self.steps, 'step')}, {plural(self.partitions, 'partition')}"
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is shown, as labels and texts."""
+        """Return the findings and notes as rows of label and text."""
         return [
             *(row for finding in self.findings for row in finding.rows()),
             *(("note", note) for note in self.notes),
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The explanation as JSON-able values."""
+        """Return the explanation as values that JSON supports."""
         return {
             "findings": [asdict(finding) for finding in self.findings],
             "steps": self.steps,

@@ -1,4 +1,4 @@
-"""How much data there is at a step, as far as that is known without reading any."""
+"""Estimates of the rows and bytes of a step, without reading data."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pandas as pd
 from dask.dataframe.dask_expr import _expr, _indexing, _reductions
 from dask.dataframe.dask_expr.io import FromMap, FromPandas, ReadParquet
 
-from hyperplane.collections.frames.explain.footers import Footers, footers_of
+from hyperplane.collections.frames.explain.footers import DatasetFooters, read_footers
 from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.units import format_bytes
 
-#: Rows of a column of Python objects that are weighed.
-WEIGHED = 10_000
+#: Rows of a column of Python objects whose memory is measured.
+MEASURED_ROWS = 10_000
 
 _FEWER_ROWS = (
     _expr.Filter,
@@ -32,17 +32,17 @@ _FEWER_ROWS = (
 
 
 @dataclass(frozen=True)
-class Size:
-    """Rows and bytes at a step.
+class StepSize:
+    """Rows and bytes of a step.
 
     Parameters
     ----------
     rows : int
-        How many rows there are.
+        Number of rows.
     columns : mapping of column to int
         Bytes in memory of each column.
     at_most : bool
-        Whether a step before it leaves out rows.
+        Whether these are upper bounds, because rows are filtered.
     """
 
     rows: int
@@ -58,102 +58,107 @@ class Size:
         return ("at most " if self.at_most else "") + format_bytes(self.total)
 
 
-class Sizes:
-    """The sizes at the steps of a tree; those that were asked for are kept."""
+class SizeEstimator:
+    """Estimator of the sizes of steps, with a cache."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Size | None] = {}
-        self._footers: dict[str, Footers | None] = {}
+        self._known: dict[str, StepSize | None] = {}
+        self._footers: dict[str, DatasetFooters | None] = {}
 
-    def of(self, expr: Any) -> Size | None:
-        """The size at a step, or None where it is not known."""
+    def estimate(self, expr: Any) -> StepSize | None:
+        """Return the size of a step, or None if unknown."""
         if expr._name not in self._known:
-            self._known[expr._name] = self._find(expr)
+            self._known[expr._name] = self._estimate(expr)
         return self._known[expr._name]
 
-    def footers(self, read: Any) -> Footers | None:
-        """What the footers of a data set say, whichever of its columns a step reads."""
+    def footers(self, read: Any) -> DatasetFooters | None:
+        """Return the footers of a Parquet step, cached per dataset; None if unreadable."""
         if read.checksum not in self._footers:
-            self._footers[read.checksum] = footers_of(read)
+            self._footers[read.checksum] = read_footers(read)
         return self._footers[read.checksum]
 
-    def _find(self, expr: Any) -> Size | None:
+    def _estimate(self, expr: Any) -> StepSize | None:
         if isinstance(expr, ReadParquet):
-            return _of_parquet(expr, self.footers(expr))
+            return _estimate_parquet(expr, self.footers(expr))
         if isinstance(expr, FromPandas):
-            return _of_pandas(expr)
+            return _measure_pandas(expr)
         if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
-            return _of_parts(expr)
+            return _estimate_partitions(expr)
         below = expr.dependencies()
         keeps = getattr(expr, "_is_length_preserving", False) or isinstance(expr, _expr.Projection)
         fewer = isinstance(expr, _FEWER_ROWS)
         if not below or not (keeps or fewer):
             return None
-        source = self.of(below[0])
-        return None if source is None else _passed_on(expr, below[0], source, fewer)
+        source = self.estimate(below[0])
+        return None if source is None else _propagate_size(expr, below[0], source, fewer)
 
 
-def _passed_on(expr: Any, below: Any, size: Size, fewer: bool) -> Size | None:
-    """The size after a step: columns of the same type weigh the same, new ones by their type."""
-    before, columns = _types(below), {}
-    for name, dtype in _types(expr).items():
+def _propagate_size(expr: Any, below: Any, size: StepSize, fewer: bool) -> StepSize | None:
+    """Return the size after a step: columns of unchanged type keep their bytes."""
+    before, columns = _get_dtypes(below), {}
+    for name, dtype in _get_dtypes(expr).items():
         if name in size.columns and before.get(name) == dtype:
             columns[name] = size.columns[name]
-        elif _fixed_width(dtype):
+        elif _is_fixed_width(dtype):
             columns[name] = size.rows * dtype.itemsize
         else:
             return None
-    return Size(size.rows, columns, size.at_most or fewer)
+    return StepSize(size.rows, columns, size.at_most or fewer)
 
 
-def _types(expr: Any) -> dict[Any, Any]:
+def _get_dtypes(expr: Any) -> dict[Any, Any]:
     meta = expr._meta
     if meta.ndim == 1:
         return {meta.name: meta.dtype}
     return dict(zip(meta.columns, meta.dtypes, strict=True))
 
 
-def _fixed_width(dtype: Any) -> bool:
+def _is_fixed_width(dtype: Any) -> bool:
     kinds = pd.api.types
     return bool(kinds.is_numeric_dtype(dtype) or kinds.is_datetime64_any_dtype(dtype))
 
 
-def _of_parquet(read: Any, footers: Footers | None) -> Size | None:
+def _estimate_parquet(read: Any, footers: DatasetFooters | None) -> StepSize | None:
     if footers is None or not set(read.columns) <= set(footers.columns):
         return None
     columns = {name: footers.columns[name] for name in read.columns}
-    return Size(footers.rows, columns, bool(read.filters) or read._filtered)
+    return StepSize(footers.rows, columns, bool(read.filters) or read._filtered)
 
 
-def _of_parts(expr: Any) -> Size | None:
-    """What `hyperplane.dataframe.read` has planned; texts share what the numbers leave over."""
+def _estimate_partitions(expr: Any) -> StepSize | None:
+    """Return the planned size of `hyperplane.dataframe.read`.
+
+    Columns of variable width share the bytes that columns of fixed width leave.
+    """
     parts = expr.iterables[0]
     rows = [part.rows for part in parts]
     if None in rows:
         return None
     like, total = expr.func.like, sum(part.nbytes or 0 for part in parts)
-    fixed = {name: kind.itemsize for name, kind in like.dtypes.items() if _fixed_width(kind)}
+    fixed = {name: kind.itemsize for name, kind in like.dtypes.items() if _is_fixed_width(kind)}
     left = max(0, total - sum(rows) * sum(fixed.values()))
     share = left // max(1, len(like.columns) - len(fixed))
     columns = {name: sum(rows) * fixed[name] if name in fixed else share for name in expr.columns}
-    return Size(sum(rows), columns, expr._filtered or any(part.filters for part in parts))
+    return StepSize(sum(rows), columns, expr._filtered or any(part.filters for part in parts))
 
 
-def _of_pandas(expr: Any) -> Size:
-    frame = in_memory(expr)
+def _measure_pandas(expr: Any) -> StepSize:
+    frame = get_pandas_frame(expr)
     parts = {frame.name: frame} if frame.ndim == 1 else {name: frame[name] for name in expr.columns}
-    return Size(len(frame), {name: _weight(part) for name, part in parts.items()}, expr._filtered)
+    return StepSize(
+        len(frame), {name: _measure_column(part) for name, part in parts.items()}, expr._filtered
+    )
 
 
-def in_memory(expr: Any) -> Any:
-    """The pandas object behind a ``from_pandas``."""
+def get_pandas_frame(expr: Any) -> Any:
+    """Return the pandas object of a ``from_pandas`` step."""
     return expr.operand("frame")._data
 
 
-def _weight(column: Any) -> int:
-    if isinstance(column, pd.DataFrame):  # several columns of one name
-        return sum(_weight(column.iloc[:, place]) for place in range(column.shape[1]))
-    if column.dtype != object or len(column) <= WEIGHED:
+def _measure_column(column: Any) -> int:
+    if isinstance(column, pd.DataFrame):  # several columns with the same name
+        return sum(_measure_column(column.iloc[:, place]) for place in range(column.shape[1]))
+    if column.dtype != object or len(column) <= MEASURED_ROWS:
         return int(column.memory_usage(index=False, deep=True))
-    part = column.iloc[:: len(column) // WEIGHED]
+    part = column.iloc[:: len(column) // MEASURED_ROWS]
     return int(part.memory_usage(index=False, deep=True) * len(column) // len(part))

@@ -1,1 +1,1 @@
-"""What runs inside tasks."""
+"""Polars code that runs inside Dask tasks."""

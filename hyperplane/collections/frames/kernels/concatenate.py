@@ -1,7 +1,7 @@
-"""Tables of the same columns as one, in a type that loses nothing of any of them.
+"""Concatenation of tables whose column types differ, to types that represent every value.
 
-Polars has a common type for many pairs, but takes the coarser unit of two, floats for whole
-numbers beyond what these can count, and text for anything.
+Polars' own supertypes lose values: it takes the coarser of two time units, floats for integers
+beyond 2**53, and text for any other pair of types.
 """
 
 from __future__ import annotations
@@ -13,70 +13,77 @@ from typing import Any
 import polars as pl
 
 from hyperplane.collections.frames.column_names import unescape
-from hyperplane.collections.frames.fitting import EXACT
+from hyperplane.collections.frames.lossless_dtypes import MAX_EXACT_FLOAT
 from hyperplane.errors import DataError
 
 _UNITS = ("ms", "us", "ns")
-_ADVICE = "make them one, as with astype('str')"
+_ADVICE = "convert all partitions to one type, for example with astype('str')"
 
 
 class TypeConflict(DataError):
-    """Two tables hold values of one column that no common type holds.
+    """The values of a column in two tables have no common type.
 
-    A task knows its tables, not the partitions that they come from;
-    :func:`~hyperplane.collections.frames.plan.tasks` does, and has this error name them.
+    A task does not know which partitions its tables come from. ``run_task`` adds them with
+    :meth:`in_partitions`.
 
     Attributes
     ----------
     column : str
         The column.
     places : (int, int)
-        Positions of the two among the tables.
+        Positions of the two tables among the tables of the task.
     """
 
     def __init__(self, column: str, texts: tuple[str, str, str], places: tuple[int, int]) -> None:
         self.texts, self.places = texts, places
         super().__init__(column, self._message("one partition", "another"))
 
-    def in_partitions(self, spans: Sequence[tuple[int, int]]) -> DataError:
-        """The same error, with the numbers of the partitions that each table is made of."""
-        one, other = (spans[place] for place in self.places)
+    def in_partitions(self, partitions: Sequence[tuple[int, int]]) -> DataError:
+        """Return this error with the partitions of the two tables.
+
+        ``partitions`` has the first and last partition of each table of the task.
+        """
+        one, other = (partitions[place] for place in self.places)
         if one == other:
-            return DataError(self.column, self._message("one row", f"another of {_named(one)}"))
-        return DataError(self.column, self._message(_named(one), _named(other)))
+            return DataError(
+                self.column, self._message("one row", f"another of {_format_partitions(one)}")
+            )
+        return DataError(
+            self.column, self._message(_format_partitions(one), _format_partitions(other))
+        )
 
     def _message(self, one: str, other: str) -> str:
         start, middle, end = self.texts
         return f"{start} in {one}{middle} in {other}{end}"
 
 
-def _named(span: tuple[int, int]) -> str:
-    first, last = span
+def _format_partitions(partitions: tuple[int, int]) -> str:
+    first, last = partitions
     return f"partition {first}" if first == last else f"partitions {first} to {last}"
 
 
-def together(
+def concat_tables(
     tables: Sequence[pl.DataFrame],
     places: Sequence[int] | None = None,
     *,
-    truth_as_numbers: str | None = None,
+    booleans_as_numbers: str | None = None,
 ) -> pl.DataFrame:
-    """Tables of the same columns as one, in their order.
+    """Concatenate tables of the same columns, in their order.
 
     Parameters
     ----------
     tables : sequence of polars.DataFrame
         At least one.
     places : sequence of int, optional
-        Where each stands among the tables of the task, if these are only some of them.
-    truth_as_numbers : str, optional
-        The column in which truth values beside numbers become 1 and 0. They are other values, so
-        this is for a column that is compared, and not returned.
+        Positions of these tables among the tables of the task; all when not given.
+    booleans_as_numbers : str, optional
+        A column in which booleans become 1 and 0 if another table has numbers. This changes the
+        values, so the column must only be compared, not returned.
 
     Raises
     ------
     TypeConflict
-        When a column has values of different kinds, or numbers that no common type holds.
+        When the values of a column have no common type.
     """
     if len(tables) == 1:
         return tables[0]
@@ -86,72 +93,81 @@ def together(
     places = range(len(tables)) if places is None else places
     columns = {name: [table.get_column(name) for table in tables] for name in schema}
     wanted = {
-        name: _common_type(name, columns[name], places, name == truth_as_numbers) for name in schema
+        name: _find_column_type(name, columns[name], places, name == booleans_as_numbers)
+        for name in schema
     }
     for name, kind in wanted.items():
-        columns[name] = [_cast(name, columns[name], n, kind, places) for n in range(len(tables))]
+        columns[name] = [
+            _cast_column(name, columns[name], n, kind, places) for n in range(len(tables))
+        ]
     return pl.concat(
         [pl.DataFrame([columns[name][n] for name in schema]) for n in range(len(tables))]
     )
 
 
-def _common_type(
-    name: str, columns: Sequence[pl.Series], places: Sequence[int], truth_as_numbers: bool
+def _find_column_type(
+    name: str, columns: Sequence[pl.Series], places: Sequence[int], booleans_as_numbers: bool
 ) -> pl.DataType:
-    """The type of Polars that holds the values of all of these columns."""
-    made: pl.DataType = columns[0].dtype
-    before = 0  # the last column that has changed the type
+    """Return the Polars type that represents the values of all these columns."""
+    result: pl.DataType = columns[0].dtype
+    before = 0  # position of the last column that changed the type
     for number, column in enumerate(columns):
-        found = _common(made, column.dtype)
-        if found is None and truth_as_numbers:
-            found = _common_of_truth(made, column.dtype)
-        if found is None:
-            some = column.drop_nulls().head(1).to_list()
-            shown = f", such as {some[0]!r:.60}" if some else ""
-            texts = (f"holds {_word(made)}", f" and {_word(column.dtype)}", f"{shown}; {_ADVICE}")
-            raise TypeConflict(_column(name), texts, (places[before], places[number]))
-        if found != made:
-            made, before = found, number
-    return made
+        common = _find_common_type(result, column.dtype)
+        if common is None and booleans_as_numbers:
+            common = _find_common_boolean(result, column.dtype)
+        if common is None:
+            first = column.drop_nulls().head(1).to_list()
+            shown = f", such as {first[0]!r:.60}" if first else ""
+            texts = (
+                f"holds {_describe_type(result)}",
+                f" and {_describe_type(column.dtype)}",
+                f"{shown}; {_ADVICE}",
+            )
+            raise TypeConflict(_get_column_name(name), texts, (places[before], places[number]))
+        if common != result:
+            result, before = common, number
+    return result
 
 
-def _common(one: Any, other: Any) -> pl.DataType | None:
-    """The common type of two; None where there is none."""
+def _find_common_type(one: Any, other: Any) -> pl.DataType | None:
+    """Return the common type of two types; None if there is none."""
     if one == other or other == pl.Null:
         return one
     if one == pl.Null:
         return other
     lists = isinstance(one, pl.List) and isinstance(other, pl.List)
     if lists:
-        inner = _common(one.inner, other.inner)
+        inner = _find_common_type(one.inner, other.inner)
         return None if inner is None else pl.List(inner)
     if isinstance(one, pl.Struct) and isinstance(other, pl.Struct):
-        return _common_struct(one, other)
+        return _find_common_struct(one, other)
     for kind in (pl.Datetime, pl.Duration):
         if isinstance(one, kind) and isinstance(other, kind):
             if getattr(one, "time_zone", None) != getattr(other, "time_zone", None):
                 return None
             return max(one, other, key=lambda each: _UNITS.index(each.time_unit))
-    return _common_number(one, other) if one.is_numeric() and other.is_numeric() else None
+    return _find_common_number(one, other) if one.is_numeric() and other.is_numeric() else None
 
 
-def _common_struct(one: pl.Struct, other: pl.Struct) -> pl.DataType | None:
+def _find_common_struct(one: pl.Struct, other: pl.Struct) -> pl.DataType | None:
     if [field.name for field in one.fields] != [field.name for field in other.fields]:
         return None
-    inner = [_common(a.dtype, b.dtype) for a, b in zip(one.fields, other.fields, strict=True)]
+    inner = [
+        _find_common_type(a.dtype, b.dtype) for a, b in zip(one.fields, other.fields, strict=True)
+    ]
     if None in inner:
         return None
     names = [field.name for field in one.fields]
     return pl.Struct(dict(zip(names, inner, strict=True)))  # type: ignore[arg-type]
 
 
-def _common_of_truth(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
-    """The type of truth values and numbers, as 1 and 0 beside them."""
+def _find_common_boolean(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    """Return the common type of booleans, as 1 and 0, and numbers."""
     alike = all(kind.is_numeric() or kind == pl.Boolean for kind in (one, other))
-    return _common_number(one, other) if alike else None
+    return _find_common_number(one, other) if alike else None
 
 
-def _common_number(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+def _find_common_number(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     decimals = [kind for kind in (one, other) if kind.is_decimal()]
     if any(kind.is_float() for kind in (one, other)):
         narrow = all(kind.is_float() and kind != pl.Float64 for kind in (one, other))
@@ -163,63 +179,66 @@ def _common_number(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
         return None
 
 
-def _cast(
+def _cast_column(
     name: str, columns: Sequence[pl.Series], number: int, kind: pl.DataType, places: Sequence[int]
 ) -> pl.Series:
-    """One of the columns in another type; no value becomes another one."""
+    """Cast one of the columns; raise TypeConflict if that changes a value."""
     column = columns[number]
     if column.dtype == kind:
         return column
     try:
-        made = column.cast(kind)
+        result = column.cast(kind)
     except pl.exceptions.PolarsError as error:
-        raise _lost(name, columns, number, places) from error
-    if column.dtype != pl.Null and not _is_exact(column, made):
-        raise _lost(name, columns, number, places)
-    return made
+        raise _make_lossy_conflict(name, columns, number, places) from error
+    if column.dtype != pl.Null and not _is_exact(column, result):
+        raise _make_lossy_conflict(name, columns, number, places)
+    return result
 
 
-def _is_exact(column: pl.Series, made: pl.Series) -> bool:
-    """Whether a cast has kept all values."""
+def _is_exact(column: pl.Series, result: pl.Series) -> bool:
+    """Return whether a cast has kept all values."""
     if isinstance(column.dtype, pl.List):
         inner = column.explode(keep_nulls=False, empty_as_null=False)
-        return _is_exact(inner, made.explode(keep_nulls=False, empty_as_null=False))
+        return _is_exact(inner, result.explode(keep_nulls=False, empty_as_null=False))
     if isinstance(column.dtype, pl.Struct):
         return all(
-            _is_exact(column.struct.field(field.name), made.struct.field(field.name))
+            _is_exact(column.struct.field(field.name), result.struct.field(field.name))
             for field in column.dtype.fields
         )
-    if column.dtype.is_integer() and made.dtype.is_float():
-        limit = EXACT if made.dtype == pl.Float64 else 2**24
+    if column.dtype.is_integer() and result.dtype.is_float():
+        limit = MAX_EXACT_FLOAT if result.dtype == pl.Float64 else 2**24
         least: Any = column.min()
         most: Any = column.max()
         return least is None or bool(-limit <= least and most <= limit)
-    if isinstance(column.dtype, (pl.Datetime, pl.Duration)):  # an overflow goes round
-        return bool(made.cast(column.dtype).eq_missing(column).all())
+    if isinstance(column.dtype, (pl.Datetime, pl.Duration)):  # overflows wrap around
+        return bool(result.cast(column.dtype).eq_missing(column).all())
     return True
 
 
-def _lost(
+def _make_lossy_conflict(
     name: str, columns: Sequence[pl.Series], number: int, places: Sequence[int]
 ) -> TypeConflict:
-    """The error of a value that the common type does not hold; it names a column that needs it."""
+    """Return the error for a value that the common type does not represent."""
     column = columns[number]
     others = [n for n, one in enumerate(columns) if one.dtype not in (column.dtype, pl.Null)]
-    there = column.drop_nulls()
-    value = (there.max() if there.dtype.is_numeric() else there.first()) if len(there) else None
-    texts = (
-        f"holds {_word(column.dtype)}, such as {value!r:.60},",
-        f" and {_word(columns[others[0]].dtype)}",
-        ", and no type holds the values of both; make partitions of one type with astype(...)",
+    present = column.drop_nulls()
+    value = (
+        (present.max() if present.dtype.is_numeric() else present.first()) if len(present) else None
     )
-    return TypeConflict(_column(name), texts, (places[number], places[others[0]]))
+    texts = (
+        f"holds {_describe_type(column.dtype)}, such as {value!r:.60},",
+        f" and {_describe_type(columns[others[0]].dtype)}",
+        ", and no type represents both exactly; convert all partitions to one type with "
+        "astype(...)",
+    )
+    return TypeConflict(_get_column_name(name), texts, (places[number], places[others[0]]))
 
 
-def _word(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     return "text" if kind == pl.String else str(kind).lower()
 
 
-def _column(name: str) -> str:
-    """The column of pandas; those of states have its name in their own."""
+def _get_column_name(name: str) -> str:
+    """Return the name in pandas of a column; the names of state columns contain it."""
     state = re.fullmatch(r"__\d+_[a-z0-9]+_(.*)__n?", name, re.DOTALL)
     return unescape(state[1] if state else name)

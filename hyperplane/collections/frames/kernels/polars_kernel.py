@@ -1,10 +1,8 @@
-"""The kernel that does the work inside tasks, in Polars.
+"""Kernels of group-bys, windows, top rows and counts, in Polars.
 
-Polars reads a part's columns, groups and joins without holding Python's lock, in the threads of
-one pool for the whole worker process.
+Polars does not hold the GIL and has one thread pool per worker process.
 
-In the tables here a missing value is null and nothing else: what makes them, a part or
-:func:`from_pandas`, turns NaN and NaT into null.
+Missing values are null in all tables: readers and :func:`from_pandas` convert NaN and NaT to null.
 """
 
 from __future__ import annotations
@@ -16,71 +14,75 @@ import numpy as np
 import polars as pl
 from dask.sizeof import sizeof
 
-from hyperplane.collections.frames.aggregates import GROWING, State
-from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
-from hyperplane.collections.frames.kernels.concatenate import together
+from hyperplane.collections.frames.aggregates import GROWING_STATES, PartialState
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.states import (
-    counted_name,
-    from_rows,
-    from_states,
-    sets_of,
+    aggregate_state,
+    counted_column,
+    merge_states,
+    select_sets,
 )
+from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, TimeWindows
 
-#: Column with a number of rows.
-N = "__n__"
-_PLACE = "__place__"
-#: So many pieces are cut faster one by one.
-_FEW_PIECES = 16
+#: Column of partial tables with a number of rows.
+COUNT = "__n__"
+_POSITION = "__place__"
+#: Up to this many pieces, one filter per piece is faster than ``partition_by``.
+_MAX_FILTERED_PIECES = 16
 _NS = {"ms": 10**6, "us": 10**3, "ns": 1}
 
 
 @sizeof.register(pl.DataFrame)  # type: ignore[untyped-decorator]
 def _sizeof(frame: pl.DataFrame) -> int:
-    """What Dask's memory management counts for a partial table."""
+    """Return the bytes of a Polars frame, for Dask's memory management."""
     return int(frame.estimated_size())
 
 
-def group(frame: pl.LazyFrame, keys: Sequence[str], states: Sequence[State]) -> pl.DataFrame:
-    """Partial states of the rows, one row per group.
+def aggregate_rows(
+    frame: pl.LazyFrame, keys: Sequence[str], states: Sequence[PartialState]
+) -> pl.DataFrame:
+    """Return the partial states of the rows, one row per group.
 
-    Rows with a missing key are left out, if it is not for their time: windows begin at the first
-    of all times, whatever else is missing.
+    Rows with a missing key are dropped. With time bins only rows with a missing time are dropped:
+    windows begin at the first time of all rows, even of those with a missing key.
     """
     schema = frame.collect_schema()
-    frame = without_missing(frame, [CELL] if CELL in keys else keys)
-    made = [from_rows(state, schema[state.column]) for state in states]
-    made += [pl.lit(0, pl.Int64).alias(counted_name(state)) for state in sets_of(states)]
-    made += _instants(schema)
-    grouped = frame.group_by(list(keys)).agg(made)
-    # Lists lose their nulls here and not above: group by group that takes much longer.
-    lists = [state.name for state in states if state.kind in GROWING]
+    frame = drop_missing(frame, [BIN] if BIN in keys else keys)
+    expressions = [aggregate_state(state, schema[state.column]) for state in states]
+    expressions += [
+        pl.lit(0, pl.Int64).alias(counted_column(state)) for state in select_sets(states)
+    ]
+    expressions += _aggregate_instants(schema)
+    grouped = frame.group_by(list(keys)).agg(expressions)
+    # Nulls are dropped after the aggregation: inside it, that runs per group and is much slower.
+    lists = [state.name for state in states if state.kind in GROWING_STATES]
     in_order = any(state.kind in ("first", "last") for state in states)
     return grouped.with_columns(pl.col(lists).list.drop_nulls()).collect(
-        # The streaming engine needs a part of the memory, and does not keep the order of rows.
+        # The streaming engine needs less memory, but does not keep the order of rows.
         engine="in-memory" if in_order else "streaming"
     )
 
 
-def merge(
-    tables: Sequence[pl.DataFrame], keys: Sequence[str], states: Sequence[State]
+def merge_partials(
+    tables: Sequence[pl.DataFrame], keys: Sequence[str], states: Sequence[PartialState]
 ) -> pl.DataFrame:
-    """Combine partial tables, in the order of their rows, into one."""
-    table = together(tables)
-    made = [from_states(state, states, table.schema[state.name]) for state in states]
-    made += [pl.col(counted_name(state)).sum() for state in sets_of(states)]
-    made += _merged_instants(table.columns)
-    return table.group_by(list(keys)).agg(made)
+    """Merge partial tables, in the order of their rows."""
+    table = concat_tables(tables)
+    expressions = [merge_states(state, states, table.schema[state.name]) for state in states]
+    expressions += [pl.col(counted_column(state)).sum() for state in select_sets(states)]
+    expressions += _merge_instants(table.columns)
+    return table.group_by(list(keys)).agg(expressions)
 
 
-def without_missing(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
-    """Leave out rows that have no value in one of the columns."""
+def drop_missing(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """Drop rows with a missing value in one of the columns."""
     for column in columns:
         frame = frame.filter(pl.col(column).is_not_null())
     return frame
 
 
-def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
-    """Add the cell of each row; it is missing where the time is."""
+def add_bins(frame: pl.LazyFrame, windows: TimeWindows) -> pl.LazyFrame:
+    """Add the column of time bins; a bin is missing where the time is missing."""
     schema = frame.collect_schema()
     time = pl.col(windows.time)
     unit: Literal["ms", "us", "ns"] = "ms"
@@ -91,23 +93,23 @@ def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
         time = time.cast(pl.Datetime(unit))
     local = time.dt.convert_time_zone(windows.zone) if windows.zone else time
     ticks = local.dt.replace_time_zone(None).cast(pl.Int64) if windows.zone else time.cast(pl.Int64)
-    ticks = ticks + windows.shift // _NS[unit]
-    width = max(windows.width // _NS[unit], 1)
-    past = ticks % width  # of the floor, for times before 1970 too
+    ticks = ticks + windows.utc_offset // _NS[unit]
+    width = max(windows.bin_width // _NS[unit], 1)
+    past = ticks % width  # floored modulo, also for times before 1970
     if windows.exact and windows.closed != "right":
-        cell = ticks - past
+        bin_ = ticks - past
     elif windows.exact:
-        cell = ticks + (-ticks) % width
+        bin_ = ticks + (-ticks) % width
     else:
-        cell = ticks - past + (past != 0).cast(pl.Int64)
-    added = {CELL: cell.cast(pl.Datetime(unit))}
-    if windows.instants:
+        bin_ = ticks - past + (past != 0).cast(pl.Int64)
+    added = {BIN: bin_.cast(pl.Datetime(unit))}
+    if windows.keeps_instants:
         added[INSTANT] = time.cast(pl.Int64).cast(pl.Datetime(unit))
     return frame.with_columns(**added)
 
 
-def _canonical(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """Equal values as one type, since partitions may hold a column in types of different width."""
+def _to_canonical_type(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """Cast a key to one type per family, since its type may differ between partitions."""
     if kind.is_numeric() or kind == pl.Boolean:
         return column.cast(pl.Float64)
     if isinstance(kind, pl.Duration):
@@ -115,150 +117,157 @@ def _canonical(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     return column.cast(pl.Datetime("us")) if isinstance(kind, pl.Datetime) else column
 
 
-def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFrame]:
-    """Cut a table by the hash of its keys: equal keys of any task meet in the same piece."""
-    return numbered(table, bucket(table, keys, into), into)
+def split_by_hash(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFrame]:
+    """Split a table by the hash of its keys; equal keys of any task get the same piece."""
+    return split_by_number(table, hash_rows(table, keys, into), into)
 
 
-def bucket(table: pl.DataFrame, keys: Sequence[str], into: int) -> pl.Series:
-    """The number of the piece of each row, by the hash of its keys."""
-    # A missing value is the same one in columns of any type: of objects, a task may have none.
+def hash_rows(table: pl.DataFrame, keys: Sequence[str], into: int) -> pl.Series:
+    """Return the number of the piece of each row, by the hash of its keys."""
+    # Missing values have the same hash in columns of all types, since types may differ.
     hashes = [
-        _canonical(pl.col(key), table.schema[key]).hash(seed).fill_null(seed)
+        _to_canonical_type(pl.col(key), table.schema[key]).hash(seed).fill_null(seed)
         for seed, key in enumerate(keys)
     ]
     mixed = pl.fold(pl.lit(0, pl.UInt64), lambda a, b: a ^ b, hashes)
     return table.select((mixed % into).cast(pl.UInt32)).to_series()
 
 
-def numbered(table: pl.DataFrame, number: pl.Series, into: int) -> list[pl.DataFrame]:
-    """The rows of each number from 0 up, in their old order."""
-    if into <= _FEW_PIECES:
+def split_by_number(table: pl.DataFrame, number: pl.Series, into: int) -> list[pl.DataFrame]:
+    """Split rows by their number from 0 to ``into`` - 1; the order of rows is kept."""
+    if into <= _MAX_FILTERED_PIECES:
         return [table.filter(number == place) for place in range(into)]
     marked = table.with_columns(number.alias("__number__"))
     pieces = marked.partition_by("__number__", as_dict=True, include_key=False)
     return [pieces.get((place,), table.clear()) for place in range(into)]
 
 
-def cells_of(table: pl.DataFrame) -> pl.DataFrame:
-    """The cells of a partial table, each once."""
-    columns = [column for column in (CELL, INSTANT, LAST) if column in table.columns]
+def select_bins(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the distinct time bins of a partial table."""
+    columns = [column for column in (BIN, INSTANT, LAST_INSTANT) if column in table.columns]
     return table.select(columns).unique()
 
 
-def all_cells(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The cells of all partial tables, each once."""
-    return cells_of(pl.concat(tables))
+def merge_bins(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the distinct time bins of several tables."""
+    return select_bins(pl.concat(tables))
 
 
-def settle(
+def count_finished_sets(
     table: pl.DataFrame,
-    states: Sequence[State],
-    reach: int,
-    spans: Sequence[tuple[int, int]],
+    states: Sequence[PartialState],
+    max_width: int,
+    time_ranges: Sequence[tuple[int, int]],
 ) -> pl.DataFrame:
-    """Count the sets of cells that no other table shares, and let go of their values.
+    """Replace the distinct values of bins that are in no other table by their number.
 
     Parameters
     ----------
-    reach : int
-        Nanoseconds of a window; a cell shares its window with what lies nearer than this.
-    spans : sequence of (int, int)
-        Microseconds since 1970 of the first and last times of the tables that come near.
+    max_width : int
+        Upper bound of the nanoseconds of a window: times nearer than this may share a window.
+    time_ranges : sequence of (int, int)
+        First and last times of the other tables, in microseconds since 1970.
     """
     shared: pl.Expr = pl.lit(value=False)
-    at = pl.col(CELL).dt.cast_time_unit("us").cast(pl.Int64) if spans else pl.lit(0)
-    for first, last in spans:
-        shared = shared | at.is_between(first - reach // 1000 - 1, last + reach // 1000 + 1)
+    at = pl.col(BIN).dt.cast_time_unit("us").cast(pl.Int64) if time_ranges else pl.lit(0)
+    for first, last in time_ranges:
+        shared = shared | at.is_between(first - max_width // 1000 - 1, last + max_width // 1000 + 1)
     counted = []
-    for state in sets_of(states):
+    for state in select_sets(states):
         size, values = pl.col(state.name).list.len().cast(pl.Int64), pl.col(state.name)
         kept = pl.when(shared).then(values).otherwise(values.list.head(0))
-        done = pl.col(counted_name(state)) + pl.when(shared).then(0).otherwise(size)
-        counted += [kept.alias(state.name), done.alias(counted_name(state))]
+        done = pl.col(counted_column(state)) + pl.when(shared).then(0).otherwise(size)
+        counted += [kept.alias(state.name), done.alias(counted_column(state))]
     return table.with_columns(counted)
 
 
-def top(
+def select_top_rows(
     frame: pl.LazyFrame, keys: Sequence[str], column: str, n: int, descending: bool
 ) -> pl.DataFrame:
-    """The first n rows of each group by a column, in their old order.
+    """Return the first n rows of each group by a column, in their original order.
 
-    Only places are sorted, group by group; whole rows are fetched for the winners alone.
+    Only row positions are sorted; whole rows are gathered for the result alone.
     """
-    place = pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE)
-    ranked = without_missing(frame.select(*keys, column, place), keys)
-    order = pl.col(_PLACE).sort_by(
+    place = pl.int_range(pl.len(), dtype=pl.Int64).alias(_POSITION)
+    ranked = drop_missing(frame.select(*keys, column, place), keys)
+    order = pl.col(_POSITION).sort_by(
         column, descending=descending, nulls_last=True, maintain_order=True
     )
-    winners = ranked.group_by(list(keys)).agg(order.head(n)).select(pl.col(_PLACE).list.explode())
-    chosen = winners.collect().get_column(_PLACE).sort()
+    winners = (
+        ranked.group_by(list(keys)).agg(order.head(n)).select(pl.col(_POSITION).list.explode())
+    )
+    chosen = winners.collect().get_column(_POSITION).sort()
     return frame.select(pl.all().gather(chosen)).collect()
 
 
-def distinct(
+def drop_repeats(
     frame: pl.LazyFrame, columns: Sequence[str], keep: Literal["first", "last"]
 ) -> pl.DataFrame:
-    """Rows with values that no row before (or after) has."""
+    """Drop rows whose values occur in an earlier row, or in a later one (keep="last")."""
     if set(columns) == set(frame.collect_schema()):
-        # Equal rows are equal, whichever is kept; and then the streaming engine is twice as fast.
+        # Equal rows are interchangeable, and keep="any" is twice as fast with streaming.
         return frame.unique(keep="any").collect(engine="streaming")
     return frame.unique(subset=list(columns), keep=keep, maintain_order=False).collect()
 
 
-def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> list[pl.DataFrame]:
-    """For each target the rows of each key and value; the value is the first column.
+def count_values(
+    frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]
+) -> list[pl.DataFrame]:
+    """Count the rows of each key and value, one table per target; the value is the first column.
 
-    Keys may be missing, as values may: such rows count for no window, but what they hold are
-    values of the data.
+    Rows with missing keys are kept: they count for no window, but their values are columns of the
+    result.
     """
     schema = frame.collect_schema()
-    number = pl.len().cast(pl.Int64).alias(N)
+    number = pl.len().cast(pl.Int64).alias(COUNT)
     return pl.collect_all(
-        [frame.group_by([target, *keys]).agg(*_instants(schema), number) for target in targets],
+        [
+            frame.group_by([target, *keys]).agg(*_aggregate_instants(schema), number)
+            for target in targets
+        ],
         engine="streaming",
     )
 
 
-def add_counts(tables: Sequence[pl.DataFrame], keys: Sequence[str], target: str) -> pl.DataFrame:
+def merge_counts(tables: Sequence[pl.DataFrame], keys: Sequence[str], target: str) -> pl.DataFrame:
     """Add up counts of the same keys and values."""
-    table = together(tables, truth_as_numbers=target)
-    return table.group_by([target, *keys]).agg(*_merged_instants(table.schema), pl.col(N).sum())
+    table = concat_tables(tables, booleans_as_numbers=target)
+    return table.group_by([target, *keys]).agg(*_merge_instants(table.schema), pl.col(COUNT).sum())
 
 
-def _instants(columns: Container[str]) -> list[pl.Expr]:
-    """The first and last instants of each cell, where cells are of local days."""
+def _aggregate_instants(columns: Container[str]) -> list[pl.Expr]:
+    """Return expressions for the first and last instant of each bin, if bins are local days."""
     if INSTANT not in columns:
         return []
-    return [pl.col(INSTANT).min(), pl.col(INSTANT).max().alias(LAST)]
+    return [pl.col(INSTANT).min(), pl.col(INSTANT).max().alias(LAST_INSTANT)]
 
 
-def _merged_instants(columns: Container[str]) -> list[pl.Expr]:
-    return [pl.col(INSTANT).min(), pl.col(LAST).max()] if INSTANT in columns else []
+def _merge_instants(columns: Container[str]) -> list[pl.Expr]:
+    return [pl.col(INSTANT).min(), pl.col(LAST_INSTANT).max()] if INSTANT in columns else []
 
 
-def most_frequent(
+def select_most_frequent(
     table: pl.DataFrame, target: str, keys: Sequence[str], top: int | None
 ) -> pl.Series:
-    """The values that occur, or the most frequent of them, in their own order."""
-    counted = pl.when(pl.all_horizontal(pl.col(list(keys)).is_not_null())).then(N)
-    totals = table.drop_nulls(target).group_by(target).agg(counted.sum().alias(N))
+    """Return the distinct values, or the ``top`` most frequent ones, sorted."""
+    counted = pl.when(pl.all_horizontal(pl.col(list(keys)).is_not_null())).then(COUNT)
+    totals = table.drop_nulls(target).group_by(target).agg(counted.sum().alias(COUNT))
     if top is not None:
-        totals = totals.sort(N, target, descending=[True, False]).head(top)
+        totals = totals.sort(COUNT, target, descending=[True, False]).head(top)
     return totals.get_column(target).sort()
 
 
-def pivoted(
+def pivot_counts(
     table: pl.DataFrame, rows: pl.DataFrame, target: str, values: pl.Series
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Counts with a row for each of some keys and a column for each of some values."""
+    """Return counts as an array with a row for each row of keys and a column for each value."""
     across = pl.DataFrame({target: values}).with_row_index("__across__")
     down = rows.with_row_index("__down__")
-    cells_found = table.join(across, on=target).join(down, on=rows.columns)
-    made = np.zeros((rows.height, len(values)), dtype=np.int64)
+    entries = table.join(across, on=target).join(down, on=rows.columns)
+    result = np.zeros((rows.height, len(values)), dtype=np.int64)
     places = (
-        cells_found.get_column("__down__").to_numpy(),
-        cells_found.get_column("__across__").to_numpy(),
+        entries.get_column("__down__").to_numpy(),
+        entries.get_column("__across__").to_numpy(),
     )
-    np.add.at(made, places, cells_found.get_column(N).to_numpy().astype(np.int64))
-    return made
+    np.add.at(result, places, entries.get_column(COUNT).to_numpy().astype(np.int64))
+    return result

@@ -1,4 +1,4 @@
-"""States of groups as Polars expressions: from rows, from other states, and to values."""
+"""Partial states as Polars expressions: computed from rows, merged, converted to results."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from hyperplane.collections.frames.aggregates import Output, State
+from hyperplane.collections.frames.aggregates import OutputColumn, PartialState
 
 
-def from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
-    """What is kept of a column's rows."""
+def aggregate_state(state: PartialState, dtype: pl.DataType) -> pl.Expr:
+    """Return the expression that computes a state from the rows of a group."""
     column = pl.col(state.column)
-    made = {
+    expressions = {
         "sum": lambda: _sum(column, dtype),
         "total": lambda: column.cast(pl.Float64).sum(),
         "count": lambda: column.count().cast(pl.Int64),
         "size": lambda: pl.len().cast(pl.Int64),
         "min": lambda: column.min(),
         "max": lambda: column.max(),
-        "first": lambda: _first(column, state.order),
-        "last": lambda: _last(column, state.order),
+        "first": lambda: _aggregate_first(column, state.order),
+        "last": lambda: _aggregate_last(column, state.order),
         "mean": lambda: column.cast(pl.Float64).mean(),
         "m2": lambda: (column.cast(pl.Float64) - column.cast(pl.Float64).mean()).pow(2).sum(),
         "set": lambda: column.unique(),
         "values": lambda: column if dtype == pl.Float32 else column.cast(pl.Float64),
     }
-    return made[state.kind]().alias(state.name)
+    return expressions[state.kind]().alias(state.name)
 
 
-def _first(column: pl.Expr, order: str | None) -> pl.Expr:
-    """The first value that is there; with an order, beside what it is ordered by."""
+def _aggregate_first(column: pl.Expr, order: str | None) -> pl.Expr:
+    """Return the first non-missing value; with an order, a struct of order and value."""
     if order is None:
         return column.first(ignore_nulls=True)
-    return _first_of(_dated(column, order))
+    return _select_first(_pair_with_order(column, order))
 
 
-def _last(column: pl.Expr, order: str | None) -> pl.Expr:
+def _aggregate_last(column: pl.Expr, order: str | None) -> pl.Expr:
     if order is None:
         return column.last(ignore_nulls=True)
-    return _last_of(_dated(column, order))
+    return _select_last(_pair_with_order(column, order))
 
 
-def _dated(column: pl.Expr, order: str) -> pl.Expr:
+def _pair_with_order(column: pl.Expr, order: str) -> pl.Expr:
     dated = pl.struct(pl.col(order).alias("at"), column.alias("value"))
     return pl.when(column.is_not_null()).then(dated)
 
 
-def _first_of(dated: pl.Expr) -> pl.Expr:
-    there = dated.drop_nulls()
-    return there.get(there.struct.field("at").arg_min(), null_on_oob=True)
+def _select_first(dated: pl.Expr) -> pl.Expr:
+    present = dated.drop_nulls()
+    return present.get(present.struct.field("at").arg_min(), null_on_oob=True)
 
 
-def _last_of(dated: pl.Expr) -> pl.Expr:
-    there = dated.drop_nulls().reverse()  # of equal times the last row counts
-    return there.get(there.struct.field("at").arg_max(), null_on_oob=True)
+def _select_last(dated: pl.Expr) -> pl.Expr:
+    present = dated.drop_nulls().reverse()  # so that arg_max finds the last of equal times
+    return present.get(present.struct.field("at").arg_max(), null_on_oob=True)
 
 
 def _sum(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """A sum in double precision; of short floats a short one, which tells what they are."""
-    made = _wide(column, dtype).sum()
-    return made.cast(dtype) if dtype.is_float() else made
+    """Return a sum in double precision; a sum of float32 is cast back to float32."""
+    result = _widen(column, dtype).sum()
+    return result.cast(dtype) if dtype.is_float() else result
 
 
-def _wide(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """A type in which sums of long columns neither overflow nor lose digits."""
+def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Cast to a type of 64 bits, in which sums of long columns do not lose digits."""
     if dtype.is_unsigned_integer():
         return column.cast(pl.UInt64)
     if dtype.is_integer() or dtype == pl.Boolean:
@@ -72,8 +72,10 @@ def _wide(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return column.cast(pl.Float64) if dtype.is_float() else column
 
 
-def from_states(state: State, states: Sequence[State], dtype: pl.DataType) -> pl.Expr:
-    """What is kept of the states of several tables; the type is that of the state."""
+def merge_states(
+    state: PartialState, states: Sequence[PartialState], dtype: pl.DataType
+) -> pl.Expr:
+    """Return the expression that merges the states of several tables; ``dtype`` is a state's."""
     column = pl.col(state.name)
     if state.kind in ("mean", "m2"):
         of = {other.kind: pl.col(other.name) for other in states if other.column == state.column}
@@ -82,37 +84,37 @@ def from_states(state: State, states: Sequence[State], dtype: pl.DataType) -> pl
         if state.kind == "mean":
             return mean.alias(state.name)
         return (column.sum() + (of["count"] * (means - mean).pow(2)).sum()).alias(state.name)
-    made = {
+    expressions = {
         "sum": lambda: _sum(column, dtype),
         "total": column.sum,
         "count": column.sum,
         "size": column.sum,
         "min": column.min,
         "max": column.max,
-        "first": lambda: _first_of(column) if state.order else column.first(ignore_nulls=True),
-        "last": lambda: _last_of(column) if state.order else column.last(ignore_nulls=True),
-        "set": lambda: _joined(column).unique(),
-        "values": lambda: _joined(column),
+        "first": lambda: _select_first(column) if state.order else column.first(ignore_nulls=True),
+        "last": lambda: _select_last(column) if state.order else column.last(ignore_nulls=True),
+        "set": lambda: _explode_lists(column).unique(),
+        "values": lambda: _explode_lists(column),
     }
-    return made[state.kind]().alias(state.name)
+    return expressions[state.kind]().alias(state.name)
 
 
-def _joined(column: pl.Expr) -> pl.Expr:
+def _explode_lists(column: pl.Expr) -> pl.Expr:
     return column.list.explode(keep_nulls=False, empty_as_null=False)
 
 
-def sets_of(states: Sequence[State]) -> list[State]:
-    """The states that are sets of distinct values."""
+def select_sets(states: Sequence[PartialState]) -> list[PartialState]:
+    """Return the states that are sets of distinct values."""
     return [state for state in states if state.kind == "set"]
 
 
-def counted_name(state: State) -> str:
-    """Column with the number of distinct values that were counted already."""
+def counted_column(state: PartialState) -> str:
+    """Return the column with the number of distinct values that are no longer kept."""
     return f"{state.name}n"
 
 
-def value(out: Output) -> pl.Expr:
-    """The result of a function, from its states."""
+def finalize_state(out: OutputColumn) -> pl.Expr:
+    """Return the expression that computes the result of a function from its states."""
     states = {state.kind: pl.col(state.name) for state in out.states}
     if out.function == "mean":
         return states["total"] / pl.when(states["count"] > 0).then(states["count"])
@@ -122,14 +124,17 @@ def value(out: Output) -> pl.Expr:
     if out.function == "median":
         return _median(states["values"])
     if out.function == "nunique":
-        return states["set"].list.len().cast(pl.Int64) + pl.col(counted_name(out.states[0]))
+        return states["set"].list.len().cast(pl.Int64) + pl.col(counted_column(out.states[0]))
     state = out.states[0]
     dated = state.order is not None and state.kind in ("first", "last")
     return states[state.kind].struct.field("value") if dated else states[state.kind]
 
 
 def _median(values: pl.Expr) -> pl.Expr:
-    """The middle of lists; Polars goes from the lower middle to the upper, infinite or not."""
+    """Return the medians of lists.
+
+    Polars' own median is ``low + (high - low) / 2``, which is NaN if low is -inf, and may overflow.
+    """
     ordered = values.list.sort()
     length = values.list.len().cast(pl.Int64)
     low = ordered.list.get((length - 1) // 2, null_on_oob=True)

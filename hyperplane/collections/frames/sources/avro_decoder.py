@@ -24,7 +24,7 @@ from hyperplane.collections.frames.sources.avro_values import make_arrow_array
 from hyperplane.collections.frames.sources.byte_ranges import ByteRange
 from hyperplane.errors import ReadError
 from hyperplane.optional import need
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes of the sync marker that ends each block; its value is random for each file.
 SYNC_SIZE = 16
@@ -98,7 +98,7 @@ def read_header(file: File) -> AvroHeader:
     read = need("fastavro", extra="avro").schemaless_reader
     length = HEADER_SIZE
     while True:
-        head = file.between(0, min(file.size, length))
+        head = file.read_range(0, min(file.size, length))
         if head[:4] != b"Obj\x01":
             raise ReadError(file.url, f"not an Avro file: it starts with {head[:4]!r}")
         opened = io.BytesIO(head)
@@ -152,7 +152,7 @@ class AvroDecoder:
     def _read_blocks(self, byte_range: ByteRange) -> bytes:
         """Read the blocks whose preceding sync marker starts in the range."""
         file, sync = byte_range.file, self.header.sync
-        data = file.between(byte_range.start, min(file.size, byte_range.stop + SYNC_SIZE - 1))
+        data = file.read_range(byte_range.start, min(file.size, byte_range.stop + SYNC_SIZE - 1))
         begin = data.find(sync)
         if begin < 0 or byte_range.start + begin >= byte_range.stop:
             return b""
@@ -161,7 +161,7 @@ class AvroDecoder:
         while end < 0 and byte_range.start + len(data) < file.size:
             searched = max(begin, len(data) - SYNC_SIZE + 1)
             position = byte_range.start + len(data)
-            data += file.between(position, min(file.size, position + STEP))
+            data += file.read_range(position, min(file.size, position + STEP))
             end = data.find(sync, searched)
         # A file without a marker at its end is truncated; decoding will detect that.
         return data[begin : end + SYNC_SIZE] if end >= 0 else data[begin:]

@@ -24,7 +24,7 @@ from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
 from hyperplane.collections.frames.sources.samples import TextSample
 from hyperplane.errors import ReadError, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes of the largest file that are decoded to estimate the size in memory.
 SAMPLE = 500_000

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from hyperplane.collections.frames.parts import Bounds
+from hyperplane.collections.frames.partitions import Bounds
 from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
 from hyperplane.collections.frames.sources.file_partition import FilePartition
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.request import OnError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 
 class ByteRangeDecoder(Protocol):
@@ -68,10 +68,10 @@ class ByteRange:
 
     def data(self) -> bytes:
         """Read the bytes, decompressed."""
-        if self.file.packing:
-            with self.file.opened() as opened:
+        if self.file.compression:
+            with self.file.open() as opened:
                 return bytes(opened.read())[self.start :]
-        return self.file.between(self.start, self.stop)
+        return self.file.read_range(self.start, self.stop)
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from hyperplane.collections.frames.sources.byte_ranges import ByteRange
 from hyperplane.collections.frames.sources.missing_values import PANDAS_MISSING, MissingValues
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: UTF-8 byte order mark.
 BOM = b"\xef\xbb\xbf"
@@ -135,7 +135,7 @@ class CsvDecoder:
                 byte_range.file, byte_range.start, data.count(b"\n", 0, at) + 1
             )
             wrong = text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at))
-        divided = not self.csv_format.multiline and not byte_range.file.packing
+        divided = not self.csv_format.multiline and not byte_range.file.compression
         odd = data.count(b'"') % 2 == 1
         if divided and (odd or wrong):
             # Then the start of this range, or of one before, may be inside a quoted value.

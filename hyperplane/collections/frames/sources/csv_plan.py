@@ -34,8 +34,8 @@ from hyperplane.collections.frames.sources.samples import SHORT_HEAD, TextSample
 from hyperplane.collections.frames.sources.text_plan import Kinds, TextFile, TextOptions
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
-from hyperplane.stores.naming import suffix_of
-from hyperplane.stores.places import File
+from hyperplane.stores.file_names import suffix_of
+from hyperplane.stores.locations import File
 
 #: Occurrences of another separator in the header that overrule the caller's separator.
 MIN_OTHER_SEPARATORS = 2

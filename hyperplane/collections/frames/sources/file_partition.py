@@ -20,7 +20,7 @@ from hyperplane.collections.frames.sources.read_errors import get_current_worker
 from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 
 class FileSlice(Protocol):

@@ -21,7 +21,7 @@ from hyperplane.collections.frames.sources.index_ranges import IndexRange, find_
 from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import ReadError
 from hyperplane.sizing.footers import OFFSET, WIDTHS
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Number of threads that read footers, headers or samples.
 READER_THREADS = 16

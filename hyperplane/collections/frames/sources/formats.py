@@ -8,8 +8,8 @@ from typing import Any
 
 from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores import naming
-from hyperplane.stores.places import File
+from hyperplane.stores import file_names
+from hyperplane.stores.locations import File
 
 FORMATS = {
     ".parquet": "parquet",
@@ -45,7 +45,7 @@ def format_of(files: Sequence[File], asked: str | None, urls: Any = None) -> str
     known = sorted(set(FORMATS.values()))
     if asked is None:
         advice = "or set format= to 'parquet', 'csv', 'jsonl' or 'avro'"
-        return naming.format_of(files, FORMATS, advice, urls)
+        return file_names.detect_format(files, FORMATS, advice, urls)
     if not is_one_of(asked, known):
         close = difflib.get_close_matches(str(asked), known, n=1)
         advice = f"did you mean {close[0]!r}?" if close else ""

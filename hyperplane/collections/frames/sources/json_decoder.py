@@ -21,7 +21,7 @@ from hyperplane.collections.frames.sources.csv_decoder import BLOCK, LARGE_BLOCK
 from hyperplane.collections.frames.sources.json_uniform import uniform_frame
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes of a piece of lines; only pieces that pyarrow rejects are decoded with Python.
 PIECE = 64_000

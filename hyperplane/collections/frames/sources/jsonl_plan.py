@@ -15,7 +15,7 @@ from hyperplane.collections.frames.sources.samples import TextSample
 from hyperplane.collections.frames.sources.text_plan import Kinds, TextFile, TextOptions
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 from hyperplane.units import plural
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import polars as pl
 from pyarrow import parquet
 
-from hyperplane.collections.frames.parts import Bounds
+from hyperplane.collections.frames.partitions import Bounds
 from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
 from hyperplane.collections.frames.sources.file_partition import FilePartition
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.index_ranges import IndexRange
 from hyperplane.collections.frames.sources.polars_columns import columns
 from hyperplane.collections.frames.sources.request import OnError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.parts import Bounds
+from hyperplane.collections.frames.partitions import Bounds
 from hyperplane.collections.frames.sources import (
     footers,
     hive_partitions,
@@ -29,7 +29,7 @@ from hyperplane.collections.frames.sources.parquet_partition import ParquetParti
 from hyperplane.collections.frames.sources.partition_sizes import group_neighbors
 from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
 from hyperplane.errors import Fault, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 T = TypeVar("T")
 Kinds = dict[str, pl.DataType]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from hyperplane.collections.in_use import threads
+from hyperplane.collections.active_cluster import count_threads
 from hyperplane.errors import Fault
 from hyperplane.units import parse_bytes
 
@@ -37,7 +37,7 @@ def choose_target_size(total: int, partition_size: int) -> float:
     """Return the target bytes of a partition, smaller if threads would otherwise be idle."""
     if partition_size == WHOLE_FILES:
         return partition_size
-    workers = threads() if total > MIN_PARTITION_SIZE else 1
+    workers = count_threads() if total > MIN_PARTITION_SIZE else 1
     return min(partition_size, max(MIN_PARTITION_SIZE, total / workers))
 
 

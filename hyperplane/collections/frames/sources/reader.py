@@ -16,17 +16,17 @@ from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.sources.column_mapping import InexactValue
 from hyperplane.collections.frames.sources.polars_columns import columns
 from hyperplane.errors import ReadError
-from hyperplane.stores import naming
-from hyperplane.stores.secrets import said
+from hyperplane.stores import file_names
+from hyperplane.stores.redaction import describe_error
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-    from hyperplane.collections.frames.parts import Part
+    from hyperplane.collections.frames.partitions import ScannablePartition
 
 #: Exceptions that the libraries raise for damaged files.
 DAMAGE = (
-    *naming.DAMAGE,
+    *file_names.DAMAGE_ERRORS,
     OverflowError,
     pa.ArrowException,
     pl.exceptions.PolarsError,
@@ -46,7 +46,9 @@ class PartitionReader:
 
     like: pd.DataFrame
 
-    def __call__(self, part: Part, columns: Sequence[Any] | None = None) -> pd.DataFrame:
+    def __call__(
+        self, part: ScannablePartition, columns: Sequence[Any] | None = None
+    ) -> pd.DataFrame:
         """Read all or some columns of a partition.
 
         Raises
@@ -66,7 +68,7 @@ class PartitionReader:
         return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
 
 
-def _collect(part: Part, names: list[str]) -> pl.DataFrame:
+def _collect(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
     # Partitions that Python code reads avoid the copy of a scan with a separate method.
     collected = getattr(part, "collect", None)
     frame: pl.DataFrame = (
@@ -75,7 +77,9 @@ def _collect(part: Part, names: list[str]) -> pl.DataFrame:
     return frame
 
 
-def make_collection(parts: Sequence[Part], like: pd.DataFrame, label: str) -> dd.DataFrame:
+def make_collection(
+    parts: Sequence[ScannablePartition], like: pd.DataFrame, label: str
+) -> dd.DataFrame:
     """Return a Dask dataframe of the partitions."""
     # Slow import, not needed by processes that read one shard.
     import dask.dataframe as dd
@@ -106,7 +110,11 @@ def translate_read_errors(part: Any) -> Iterator[None]:
         named = _find_damaged_file(part) or named if len(named) > 1 else named
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
         exact = isinstance(error, InexactValue)
-        wrong = str(error) if exact else said(error, _get_storage_options(part)).splitlines()[0]
+        wrong = (
+            str(error)
+            if exact
+            else describe_error(error, _get_storage_options(part)).splitlines()[0]
+        )
         raise ReadError(named[0] + more, wrong) from error
 
 

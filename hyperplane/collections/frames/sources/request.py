@@ -17,7 +17,7 @@ from hyperplane.errors import DataError, Fault, ReadError, check
 from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
-    from hyperplane.collections.frames.parts import Part
+    from hyperplane.collections.frames.partitions import ScannablePartition
     from hyperplane.collections.frames.sources.schemas import SchemaMode
     from hyperplane.collections.frames.sources.types import Decimals
 
@@ -42,7 +42,7 @@ class ReadPlan:
         Columns whose pandas dtype the caller set and that would otherwise get another one.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[ScannablePartition]
     columns: Mapping[str, pl.DataType]
     optional: set[str]
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

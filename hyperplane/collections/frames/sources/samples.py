@@ -10,7 +10,7 @@ from itertools import repeat
 from hyperplane.collections.frames.sources.footers import READER_THREADS
 from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes read from the head of a sampled file, from its middle and its end, and from the head of
 #: other files.
@@ -97,9 +97,9 @@ def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
             raise ReadError(file.url, wrong)
         length = min(MAX_HEAD, length * 8)
     excerpts = []
-    if is_large and not whole and not file.packing:
+    if is_large and not whole and not file.compression:
         for start in {max(length, file.size // 2), max(length, file.size - EXCERPT)}:
-            text = file.between(start, min(file.size, start + EXCERPT))
+            text = file.read_range(start, min(file.size, start + EXCERPT))
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
             last = len(text) if start + EXCERPT >= file.size else last
             excerpts.append((start + first, text[first:last]))
@@ -108,12 +108,12 @@ def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
 
 def _read_head(file: File, length: int, find_end: FindEnd) -> tuple[bytes, bool]:
     """Return the complete records within ``length`` bytes, and whether that is the whole file."""
-    if file.packing:
-        with file.opened() as opened:
+    if file.compression:
+        with file.open() as opened:
             head = bytes(opened.read(length + 1))
         whole = len(head) <= length
     else:
-        head, whole = file.between(0, min(file.size, length)), file.size <= length
+        head, whole = file.read_range(0, min(file.size, length)), file.size <= length
     return (head, True) if whole else (head[: find_end(file, head[:length])], False)
 
 
@@ -153,7 +153,7 @@ def find_split_offsets(file: File, start: int, count: int, multiline: bool) -> l
 def find_next_line(file: File, position: int) -> int:
     """Return the offset of the next line start after ``position``."""
     while position < file.size:
-        text = file.between(position, min(file.size, position + STEP))
+        text = file.read_range(position, min(file.size, position + STEP))
         line_end = text.find(b"\n")
         if line_end >= 0:
             return position + line_end + 1
@@ -166,7 +166,7 @@ def find_record_starts(file: File, start: int, wanted: Sequence[int]) -> Iterato
     quotes, position, step = 0, start, STEP * 64
     rest = list(wanted)
     while rest and position < file.size:
-        text = file.between(position, min(file.size, position + step))
+        text = file.read_range(position, min(file.size, position + step))
         done = 0
         while rest and rest[0] < position + len(text):
             line = text.find(b"\n", max(done, rest[0] - position))

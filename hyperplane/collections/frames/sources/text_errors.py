@@ -13,7 +13,7 @@ from hyperplane.collections.frames.sources import types
 from hyperplane.errors import ReadError
 
 if TYPE_CHECKING:
-    from hyperplane.stores.places import File
+    from hyperplane.stores.locations import File
 
 #: Separators to suggest if the expected one is wrong.
 SEPARATORS = (",", ";", "\t", "|")
@@ -92,12 +92,12 @@ def locate_line(file: File, start: int, number: int) -> str:
     if start > (MAX_LOCAL_COUNT if file.store.local else MAX_REMOTE_COUNT):
         return f"line {number} after byte {start}"
     before = 0
-    if file.packing:
-        with file.opened() as opened:
+    if file.compression:
+        with file.open() as opened:
             before = bytes(opened.read(start)).count(b"\n")
     else:
         for position in range(0, start, STEP):
-            before += file.between(position, min(start, position + STEP)).count(b"\n")
+            before += file.read_range(position, min(start, position + STEP)).count(b"\n")
     return f"line {before + number} of the file"
 
 

@@ -20,7 +20,7 @@ from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
 from hyperplane.collections.frames.sources.filters import Filters, filter_columns, suggest_similar
 from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
 from hyperplane.errors import Fault, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 Kinds = dict[str, pl.DataType]
 _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' or a shorter number"
@@ -53,7 +53,7 @@ class TextFile:
     @property
     def memory(self) -> int:
         """Estimated bytes in memory."""
-        size = self.file.size * (samples.COMPRESSION_RATIO if self.file.packing else 1)
+        size = self.file.size * (samples.COMPRESSION_RATIO if self.file.compression else 1)
         return int(size * self.density)
 
 
@@ -174,7 +174,7 @@ def _split_file(
     text_file: TextFile, decoder: ByteRangeDecoder, mapping: ColumnMapping, aim: float
 ) -> list[ByteRange]:
     file, memory = text_file.file, text_file.memory
-    count = 1 if file.packing else max(1, round(memory / aim + 0.4))
+    count = 1 if file.compression else max(1, round(memory / aim + 0.4))
     ends = (
         samples.find_split_offsets(file, text_file.start, count, text_file.multiline)
         if count > 1

@@ -1,0 +1,155 @@
+"""What all states of a run share: its tasks, its clock, its end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from hyperplane.asl.commands import Command, run_command, run_function
+from hyperplane.asl.errors import ExecutionStopped, StateError
+from hyperplane.asl.events import Event
+from hyperplane.asl.execution_scope import ExecutionScope
+from hyperplane.asl.json_parser import JsonLocation
+from hyperplane.asl.json_values import copy_json
+from hyperplane.asl.retry_catch import TIMEOUT
+from hyperplane.asl.task_registry import Task, TaskRegistry
+
+#: Seconds between two looks at whether to go on, while all slots for tasks are taken.
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class ExecutionFrame:
+    """Where in the run: the branch, and what the context object holds there.
+
+    Parameters
+    ----------
+    scope : Scope
+        What ends together.
+    path : tuple
+        Names of states and numbers of branches, from the top.
+    context : dict
+        The context object without ``State``.
+    """
+
+    scope: ExecutionScope
+    path: JsonLocation
+    context: dict[str, Any]
+
+    def inner(self, scope: ExecutionScope, *path: str | int, **context: Any) -> ExecutionFrame:
+        """The frame of a branch."""
+        return replace(
+            self, scope=scope, path=(*self.path, *path), context={**self.context, **context}
+        )
+
+
+StateRunner = Callable[["Execution", dict[str, Any], Any, ExecutionFrame], Any]
+
+
+@dataclass
+class Execution:
+    """One run of a machine.
+
+    Parameters
+    ----------
+    tasks : Tasks
+        What the machine calls.
+    now : callable
+        The time in UTC.
+    sleep : callable or None
+        Waits; None for a wait that ends as soon as the run does.
+    on_event : callable or None
+        Gets every event; one at a time.
+    max_workers : int
+        How many tasks work at once.
+    variables : contextvars.Context
+        Those of the caller, for tasks that are functions.
+    walk : callable
+        Goes through the states of a machine, a branch or a processor.
+    deadline : datetime or None
+        When the whole run is over.
+    """
+
+    tasks: TaskRegistry
+    now: Callable[[], dt.datetime]
+    sleep: Callable[[float], object] | None
+    on_event: Callable[[Event], object] | None
+    max_workers: int
+    variables: Context
+    run_states: StateRunner
+    deadline: dt.datetime | None = None
+    _event_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._slots = threading.Semaphore(self.max_workers)
+
+    def emit(
+        self,
+        kind: Literal["entered", "succeeded", "retried", "caught", "failed"],
+        path: JsonLocation,
+        error: StateError | None = None,
+        attempt: int = 1,
+        wait: float = 0.0,
+    ) -> None:
+        """Tell the caller what happens."""
+        if self.on_event is None:
+            return
+        name, cause = (error.name, error.cause) if error else ("", "")
+        with self._event_lock:
+            self.on_event(Event(kind, path, self.now(), name, cause, attempt, wait))
+
+    def check(self, scope: ExecutionScope) -> None:
+        """Raise what ends the run, if anything does."""
+        scope.check()
+        if self.deadline is not None and self.now() >= self.deadline:
+            raise ExecutionStopped(TIMEOUT, "the machine took longer than its TimeoutSeconds")
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the run is over, at least 0; None when nothing limits it."""
+        if self.deadline is None:
+            return None
+        return max(0.0, (self.deadline - self.now()).total_seconds())
+
+    def wait(self, seconds: float, scope: ExecutionScope) -> None:
+        """Wait, but not beyond the end of the run."""
+        self.check(scope)
+        left = self.seconds_left()
+        seconds = seconds if left is None else min(seconds, left)
+        if self.sleep is None:
+            scope.wait(seconds)
+        elif seconds > 0:
+            self.sleep(seconds)
+        self.check(scope)
+
+    def call_task(
+        self, task: Task, payload: Any, limit: float | None, scope: ExecutionScope
+    ) -> Any:
+        """Run a task to its end, its limit of time or the end of the run."""
+        with self._slot(scope):
+            left = self.seconds_left()
+            shortest = min((one for one in (limit, left) if one is not None), default=None)
+            try:
+                if isinstance(task, Command):
+                    return run_command(task, payload, shortest, scope)
+                # A function may change what it gets; branches share their input.
+                copy = copy_json(payload)
+                return run_function(task, copy, shortest, scope, self.variables.copy())
+            except StateError as error:
+                if error.name == TIMEOUT and error.__cause__ is None:
+                    self.check(scope)
+                raise
+
+    @contextmanager
+    def _slot(self, scope: ExecutionScope) -> Iterator[None]:
+        while not self._slots.acquire(timeout=_POLL_SECONDS):
+            self.check(scope)
+        try:
+            self.check(scope)
+            yield
+        finally:
+            self._slots.release()

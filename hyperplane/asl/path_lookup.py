@@ -1,0 +1,196 @@
+"""What a path finds in JSON, and where a result goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from hyperplane.asl.paths import Condition, JsonPath, Operand, PathStep, parse_path
+
+#: Stands for what a path in a filter does not find.
+_MISSING = object()
+
+
+class PathNotFound(LookupError):
+    """A path leads nowhere in this JSON."""
+
+
+#: Reading a path again and again, for each item of a Map, would take longer than following it.
+cached_path = lru_cache(maxsize=4096)(parse_path)
+
+
+def find_value(path: JsonPath, root: Any) -> Any:
+    """Follow a path.
+
+    Parameters
+    ----------
+    path : Path
+        What :func:`hyperplane.asl.paths.parse_path` returns.
+    root : JSON
+        Where it starts.
+
+    Returns
+    -------
+    JSON
+        The value, for a definite path; for others a list of all that match, perhaps empty.
+
+    Raises
+    ------
+    NotFound
+        A ``LookupError``: a definite part of the path leads nowhere.
+
+    Examples
+    --------
+    >>> find(parse_path("$.a[?(@.n > 1)].n"), {"a": [{"n": 1}, {"n": 2}, {"n": 3}]})
+    [2, 3]
+    """
+    nodes, definite = [root], True
+    for number, step in enumerate(path.steps):
+        if definite and not step.deep and not _is_applicable(step, nodes[0]):
+            raise PathNotFound(f"{path.text} finds nothing: step {number + 1} does not apply")
+        nodes = [found for node in nodes for found in _matches(step, node, root)]
+        definite = definite and step.kind in ("name", "index") and not step.deep
+    return nodes[0] if definite else nodes
+
+
+def _is_applicable(step: PathStep, node: Any) -> bool:
+    """Whether a step fits what a definite path has led to so far."""
+    if step.kind == "name":
+        return isinstance(node, dict) and step.value in node
+    if step.kind == "index":
+        return isinstance(node, list) and -len(node) <= step.value < len(node)
+    if step.kind == "filter":
+        return isinstance(node, (dict, list))
+    return isinstance(node, list) or step.kind == "all"
+
+
+def _matches(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
+    if not step.deep:
+        yield from _children(step, node, root)
+        return
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        yield from _children(step, one, root)
+        below = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        todo += reversed(list(below))
+
+
+def _children(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
+    kind, value = step.kind, step.value
+    if isinstance(node, dict):
+        if kind == "name" and value in node:
+            yield node[value]
+        elif kind == "all":
+            yield from node.values()
+        # An object is filtered as a whole, not member by member.
+        elif kind == "filter" and _matches_condition(value, node, root):
+            yield node
+    elif isinstance(node, list):
+        if kind in ("index", "indices"):
+            for index in (value,) if kind == "index" else value:
+                if -len(node) <= index < len(node):
+                    yield node[index]
+        elif kind == "slice":
+            yield from node[slice(*value)]
+        elif kind == "all":
+            yield from node
+        elif kind == "filter":
+            yield from (one for one in node if _matches_condition(value, one, root))
+
+
+def _matches_condition(condition: Condition, node: Any, root: Any) -> bool:
+    op, parts = condition.op, condition.parts
+    if op == "not":
+        return not _matches_condition(parts[0], node, root)
+    if op == "and":
+        return all(_matches_condition(part, node, root) for part in parts)
+    if op == "or":
+        return any(_matches_condition(part, node, root) for part in parts)
+    values = [_operand_value(part, node, root) for part in parts]
+    if op == "exists":
+        return values[0] is not _MISSING
+    left, right = values
+    if op in ("==", "!="):
+        return json_equal(left, right) is (op == "==")
+    if not (_is_number(left) and _is_number(right)) and not (
+        isinstance(left, str) and isinstance(right, str)
+    ):
+        return False
+    return bool({"<": left < right, "<=": left <= right, ">": left > right}.get(op, left >= right))
+
+
+def _operand_value(operand: Operand, node: Any, root: Any) -> Any:
+    if operand.start == "literal":
+        return operand.value
+    start = node if operand.start == "@" else root
+    try:
+        return find_value(JsonPath(operand.start, False, operand.value), start)
+    except PathNotFound:
+        return _MISSING
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal; ``true`` is not 1, and 1.0 is 1.
+
+    Examples
+    --------
+    >>> same({"a": [1]}, {"a": [1.0]}), same(True, 1)
+    (True, False)
+    """
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            json_equal(left[key], right[key]) for key in left
+        )
+    return bool(left == right)
+
+
+def put_value(path: JsonPath, root: Any, value: Any) -> Any:
+    """A copy of ``root`` with a value at a reference path; nothing given is changed.
+
+    Parameters
+    ----------
+    path : Path
+        A reference path. Objects on its way that are not there are made.
+    root, value : JSON
+        What to copy, and what to put into it.
+
+    Returns
+    -------
+    JSON
+
+    Raises
+    ------
+    NotFound
+        A ``LookupError``: something on the way is neither an object nor a list of that length.
+
+    Examples
+    --------
+    >>> put(parse_path("$.a.b"), {"x": 1}, 2)
+    {'x': 1, 'a': {'b': 2}}
+    """
+    top: list[Any] = [root]
+    holder: Any = top
+    key: Any = 0
+    for number, step in enumerate(path.steps):
+        inner = holder[key]
+        if step.kind == "name" and isinstance(inner, dict):
+            inner = dict(inner)
+            inner.setdefault(step.value, {})
+        elif step.kind == "index" and isinstance(inner, list) and step.value < len(inner):
+            inner = list(inner)
+        else:
+            raise PathNotFound(f"{path.text} cannot be put there: step {number + 1} does not apply")
+        holder[key] = inner
+        holder, key = inner, step.value
+    holder[key] = value
+    return top[0]

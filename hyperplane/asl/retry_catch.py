@@ -1,0 +1,86 @@
+"""Retry and Catch: which clause an error fits, and how long to wait."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hyperplane.asl.errors import StateError
+from hyperplane.asl.field_types import EXCLUSIVE_MAXIMUM
+
+RUNTIME = "States.Runtime"
+TIMEOUT = "States.Timeout"
+
+
+def matches_error(names: list[str], error: StateError, *, branches: bool) -> bool:
+    """Whether a clause names an error.
+
+    Parameters
+    ----------
+    names : list of str
+        Its ``ErrorEquals``.
+    error : StateError
+        What happened.
+    branches : bool
+        Whether it happened in a branch of this state, which is ``States.BranchFailed`` too.
+
+    Examples
+    --------
+    >>> matches(["States.TaskFailed"], StateError("OSError", ""), branches=False)
+    True
+    >>> matches(["States.TaskFailed"], StateError("States.Timeout", ""), branches=False)
+    False
+    """
+    if error.name in names:
+        return True
+    if error.name == RUNTIME:
+        return False
+    return (
+        "States.ALL" in names
+        or ("States.TaskFailed" in names and error.name != TIMEOUT)
+        or ("States.BranchFailed" in names and branches)
+    )
+
+
+class RetryCounter:
+    """The attempts of one state, from when it is entered until it is left."""
+
+    def __init__(self, retriers: list[dict[str, Any]]) -> None:
+        self._retriers = retriers
+        self._used = [0] * len(retriers)
+        self.count = 0
+
+    def next_delay(self, error: StateError, *, branches: bool) -> float | None:
+        """Seconds until the next attempt; None when there is none."""
+        if error.name == RUNTIME:
+            return None
+        for number, retrier in enumerate(self._retriers):
+            if not matches_error(retrier["ErrorEquals"], error, branches=branches):
+                continue
+            used = self._used[number]
+            if used >= retrier.get("MaxAttempts", 3):
+                return None
+            self._used[number] += 1
+            self.count += 1
+            return _backoff_seconds(retrier, used)
+        return None
+
+
+def _backoff_seconds(retrier: dict[str, Any], used: int) -> float:
+    longest = float(retrier.get("MaxDelaySeconds", EXCLUSIVE_MAXIMUM))
+    try:
+        seconds = retrier.get("IntervalSeconds", 1) * float(retrier.get("BackoffRate", 2.0)) ** used
+    except OverflowError:
+        seconds = longest
+    seconds = min(seconds, longest)
+    if retrier.get("JitterStrategy") == "FULL":
+        seconds = random.uniform(0, seconds)  # noqa: S311
+    return float(seconds)
+
+
+def find_catcher(
+    catchers: list[dict[str, Any]], error: StateError, *, branches: bool
+) -> dict[str, Any] | None:
+    """The first clause of a Catch that names an error."""
+    fits = (one for one in catchers if matches_error(one["ErrorEquals"], error, branches=branches))
+    return next(fits, None)

@@ -1,0 +1,214 @@
+"""``hyperplane job list`` and ``hyperplane job logs``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from hyperplane.cli.job_options import INTERRUPTED, IdArgument
+from hyperplane.cli.job_screen import POLL_INTERVAL
+from hyperplane.cli.output import JsonOption, new_table, show, write_json
+from hyperplane.errors import Fault, JobError, check
+from hyperplane.jobs import listing
+from hyperplane.jobs.home import open_store
+from hyperplane.jobs.job_progress import format_duration, to_plain_line
+from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job
+from hyperplane.jobs.submitting import ensure_supervisor
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.store import JobStore
+
+#: Characters of the fixed columns of ``list`` and of the space between columns.
+_FIXED_WIDTH = 8 + 11 + 16 + 8 + 8
+#: Bytes that are read from a log at once.
+_BLOCK = 1 << 16
+
+
+def list_jobs(
+    status: Annotated[
+        list[str] | None,
+        typer.Option(help="Only jobs with this status, as 'in progress'; may be repeated."),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of jobs, the newest first.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show jobs, the newest first."""
+    found = listing.list_jobs(status, limit=limit)
+    if as_json:
+        write_json([job.as_dict() for job in found])
+    elif found:
+        _show(found)
+    else:
+        typer.echo("no such job" if status else "no job has been submitted")
+
+
+def _show(jobs: Sequence[Job]) -> None:
+    # IDs, statuses and times are never shortened; names and reasons are, and narrow terminals
+    # do not show the pipeline.
+    left = max(0, Console().width - _FIXED_WIDTH)
+    texts = {
+        "name": [job.name for job in jobs],
+        "pipeline": [to_plain_line(job.pipeline_name) for job in jobs],
+    }
+    if left < 3 * 8:
+        del texts["pipeline"]
+    most = max(8, min(32, left // (len(texts) + 1)))
+    table = new_table(["id", *texts, "status", "submitted", "reason"], ["took"])
+    for column in table.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
+    for number, values in enumerate(texts.values(), start=1):
+        width = min(most, max(8, *map(len, values)))
+        table.columns[number].max_width, left = width, left - width
+    table.columns[-2].max_width = max(8, left)
+    now = time.time()
+    for job, *named in zip(jobs, *texts.values(), strict=True):
+        took = format_duration((job.ended or now) - job.started) if job.started else ""
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
+        reason = to_plain_line(job.reason)[:200]
+        table.add_row(job.id[:8], *named, job.status, at, reason, took)
+    show(table)
+
+
+def logs(
+    id_: IdArgument,
+    step: Annotated[str | None, typer.Option(help="Only of this step.")] = None,
+    chunk: Annotated[int | None, typer.Option(help="Only of this chunk, from 0.")] = None,
+    attempt: Annotated[int | None, typer.Option(help="Only of this attempt, from 1.")] = None,
+    lines: Annotated[int | None, typer.Option(help="Only this number of lines at the end.")] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("-f", "--follow", help="Continue while more is written, until the job ends."),
+    ] = False,
+) -> None:
+    """Show the log of the last failed attempt, or else of the last one.
+
+    With --follow it shows all attempts of all steps.
+    """
+    if lines is not None and lines < 1:
+        check([Fault("--lines", str(lines), "at least 1")])
+    store = open_store()
+    job = store.get(id_)
+    selection = _AttemptFilter(step, chunk, attempt)
+    selection.check(job)
+    if follow:
+        try:
+            _follow(store, job, selection, lines)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        return
+    found = selection.select(store.attempts(job.id))
+    if not found:
+        raise JobError(job.id, f"{selection} has written nothing")
+    # Only the latest attempt counts: a failed chunk may have succeeded since.
+    latest = {(one.step, one.chunk): one for one in found}
+    bad = [one for one in latest.values() if one.status not in (DONE, IN_PROGRESS)]
+    last = (bad or found)[-1]
+    _write_end(job.place / last.log, lines)
+
+
+class _AttemptFilter:
+    """Selection of attempts by step, chunk and number."""
+
+    def __init__(self, step: str | None, chunk: int | None, attempt: int | None) -> None:
+        self.step, self.chunk, self.attempt = step, chunk, attempt
+
+    def check(self, job: Job) -> None:
+        """Raise an error for a step that the job does not have."""
+        names = [step.name for step in job.pipeline.steps]
+        if self.step is not None and self.step not in names:
+            allowed = f"one of {', '.join(map(repr, names))}"
+            check([Fault("--step", repr(self.step), allowed)])
+
+    def select(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Return the selected attempts that have a log."""
+        return [
+            one
+            for one in attempts
+            if one.log
+            and self.step in (None, one.step)
+            and self.chunk in (None, one.chunk)
+            and self.attempt in (None, one.number)
+        ]
+
+    def __str__(self) -> str:
+        criteria = {"step": self.step, "chunk": self.chunk, "attempt": self.attempt}
+        named = [f"{name} {value!r}" for name, value in criteria.items() if value is not None]
+        return ", ".join(named) or "no step"
+
+
+def _follow(store: JobStore, job: Job, selection: _AttemptFilter, lines: int | None) -> None:
+    """Write the logs, and what is added to them, until the job has ended."""
+    offsets: dict[str, int] = {}
+    current, checked = "", 0.0
+    while True:
+        if time.monotonic() - checked > 5:
+            ensure_supervisor(store)
+            checked = time.monotonic()
+        ended = store.get(job.id).processed  # read before the logs, which are complete then
+        for attempt in selection.select(store.attempts(job.id)):
+            file = job.place / attempt.log
+            if attempt.log not in offsets:
+                offsets[attempt.log] = 0 if lines is None else _find_last_lines(file, lines)
+            with suppress(FileNotFoundError):
+                # A log that was shortened to its limit continues at its new end.
+                offsets[attempt.log] = min(offsets[attempt.log], file.stat().st_size)
+            while block := _read_block(file, offsets[attempt.log]):
+                if current != attempt.log:
+                    chunk = f" [{attempt.chunk}]" if attempt.chunk >= 0 else ""
+                    typer.echo(f"==> {attempt.step}{chunk}, attempt {attempt.number}")
+                    current = attempt.log
+                offsets[attempt.log] += len(block)
+                _write(block)
+        if ended:
+            return
+        time.sleep(POLL_INTERVAL)
+
+
+def _read_block(file: Path, place: int) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            opened.seek(place)
+            return opened.read(_BLOCK)
+    except FileNotFoundError:
+        return b""
+
+
+def _find_last_lines(file: Path, lines: int) -> int:
+    """Return the offset of the last ``lines`` lines of a file."""
+    try:
+        with file.open("rb") as opened:
+            place = opened.seek(0, 2)
+            line_breaks = 0
+            while place:
+                size = min(_BLOCK, place)
+                place -= size
+                opened.seek(place)
+                block = opened.read(size)
+                # A line break at the end of the file does not begin another line.
+                end = size - 1 if not line_breaks and place + size == opened.seek(0, 2) else size
+                while (at := block.rfind(b"\n", 0, end)) >= 0:
+                    line_breaks += 1
+                    if line_breaks == lines:
+                        return place + at + 1
+                    end = at
+    except FileNotFoundError:
+        pass
+    return 0
+
+
+def _write_end(file: Path, lines: int | None) -> None:
+    """Write a log, or its last lines, in blocks: it may be larger than the memory."""
+    place = 0 if lines is None else _find_last_lines(file, lines)
+    while block := _read_block(file, place):
+        place += len(block)
+        _write(block)
+
+
+def _write(text: bytes) -> None:
+    typer.echo(text, nl=False)

@@ -1,0 +1,52 @@
+"""Orderly stop of foreground commands on Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distributed.deploy.cluster import Cluster
+
+#: Seconds between checks whether another process has closed the cluster.
+POLL_INTERVAL = 0.2
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Context manager in which the first Ctrl-C or SIGTERM requests an orderly stop.
+
+    The signal only sets :attr:`stop_requested`, so that it does not interrupt a start and leave
+    processes behind. A second signal has its previous effect.
+    """
+
+    def __init__(self) -> None:
+        self.stop_requested = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.stop_requested.set()
+        self._restore()
+        # The workers may have got the signal too; Dask would log their end as errors.
+        logging.disable()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def wait(self, cluster: Cluster) -> None:
+        """Wait for a signal, or until another process has closed the cluster."""
+        while cluster.status.name != "closed" and not self.stop_requested.wait(POLL_INTERVAL):
+            pass

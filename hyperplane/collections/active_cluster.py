@@ -1,0 +1,65 @@
+"""Threads, processes and memory of the cluster of the default client, or of this machine.
+
+An asynchronous client is ignored: its answers would have to be awaited.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from dask.system import CPU_COUNT
+
+
+def get_active_client() -> Any | None:
+    """Return the default client, or None without one or if it is asynchronous."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        client = distributed.default_client()
+    except ValueError:
+        return None
+    return None if client.asynchronous else client
+
+
+def count_threads() -> int:
+    """Return the number of threads of the cluster, or of this machine without a cluster.
+
+    Examples
+    --------
+    >>> count_threads() >= 1
+    True
+    """
+    return sum(_get_worker_threads()) or int(CPU_COUNT)
+
+
+def count_processes() -> int:
+    """Return the number of worker processes of the cluster; 1 without a cluster."""
+    return len(_get_worker_threads()) or 1
+
+
+def get_memory_per_thread() -> int | None:
+    """Return the bytes per thread of the smallest worker; None without a cluster or a limit."""
+    client = get_active_client()
+    if client is None:
+        return None
+    try:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    except (OSError, KeyError):
+        return None  # the client has not received anything from its scheduler yet
+    shares = [
+        worker["memory_limit"] // max(1, worker["nthreads"])
+        for worker in workers
+        if worker["memory_limit"]
+    ]
+    return min(shares, default=None)
+
+
+def _get_worker_threads() -> list[int]:
+    """Return the number of threads of each worker; empty without a cluster."""
+    client = get_active_client()
+    try:
+        return [] if client is None else list(client.nthreads().values())
+    except OSError:
+        return []  # the cluster is closed, the client is not

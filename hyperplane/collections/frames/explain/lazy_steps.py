@@ -1,0 +1,201 @@
+"""Substitutes for Dask expressions that compute when their divisions are accessed.
+
+Dask computes quantiles for the divisions of ``set_index`` and ``sort_values``, measures every
+partition for ``repartition(partition_size=...)``, and collects Parquet statistics with a
+computation. Each class here is a subclass that computes nothing, so that Dask's own simplification
+can run.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, total_ordering
+from typing import Any
+
+from dask.dataframe.dask_expr import _merge, _repartition, _shuffle
+from dask.dataframe.dask_expr._expr import Expr
+from dask.dataframe.dask_expr.io import FromMap, FromMapProjectable, parquet
+from dask.tokenize import tokenize
+from dask.typing import no_default
+
+Divisions = tuple[Any, ...]
+
+
+@total_ordering
+class UnknownDivision:
+    """A division whose value is not computed; it sorts before every known value."""
+
+    def __init__(self, position: int, step: str) -> None:
+        self.place = (position, step)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnknownDivision) and self.place == other.place
+
+    def __lt__(self, other: object) -> bool:
+        return not isinstance(other, UnknownDivision) or self.place < other.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+
+class _LazySort:
+    """Base of the substitutes of ``set_index`` and ``sort_values``."""
+
+    operand: Any
+
+    def _lower(self) -> None:
+        return None
+
+    @property
+    def presorted(self) -> bool:
+        """Whether an earlier computation found that the rows are sorted by this column."""
+        return bool(self.operand("cached_divisions") and self.operand("cached_divisions")[1])
+
+    def _get_cached_divisions(self) -> Divisions | None:
+        seen = self.operand("cached_divisions")
+        return tuple(seen[0]) if seen else None
+
+
+class LazySetIndex(_LazySort, _shuffle.SetIndex):
+    """``set_index`` that does not compute its divisions."""
+
+    _parameters = [*_shuffle.SetIndex._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**_shuffle.SetIndex._defaults, "cached_divisions": None}  # noqa: RUF012
+
+    def _divisions(self) -> Divisions:
+        if self.user_divisions is not None:
+            given: Divisions = tuple(self.user_divisions)
+            return given
+        if self._npartitions_input == 1:
+            return (None, None)
+        seen = self._get_cached_divisions()
+        if seen is not None:
+            return seen
+        return tuple(
+            UnknownDivision(place, self._name) for place in range(self._npartitions_input + 1)
+        )
+
+
+class LazySortValues(_LazySort, _shuffle.SortValues):
+    """``sort_values`` that does not compute its number of partitions."""
+
+    _parameters = [*_shuffle.SortValues._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**_shuffle.SortValues._defaults, "cached_divisions": None}  # noqa: RUF012
+
+    def _divisions(self) -> Divisions:
+        if self.frame.npartitions == 1:  # remains one partition, whatever npartitions is
+            return (None, None)
+        return self._get_cached_divisions() or (None,) * (self._npartitions_input + 1)
+
+
+class LazyRepartition(_repartition.Repartition):
+    """``repartition`` that neither measures partitions nor lowers its dependencies."""
+
+    def _divisions(self) -> Divisions:
+        if self.partition_size is not None:
+            count: int = self.frame.npartitions
+            return (None,) * (count + 1)
+        if self.operand("new_partitions") is None:
+            return tuple(self.new_divisions)
+        return tuple(_repartition.Repartition(*self.operands)._lower().divisions)
+
+
+class LazyRepartitionFreq(_repartition.RepartitionFreq):
+    """``repartition(freq=...)`` of divisions that may be unknown."""
+
+    def _divisions(self) -> Divisions:
+        divisions: Divisions = self.frame.divisions
+        return (
+            divisions if isinstance(divisions[0], UnknownDivision) else tuple(super()._divisions())
+        )
+
+
+class LazyReadParquet(parquet.ReadParquetFSSpec):
+    """``read_parquet`` that does not read all footers for its length."""
+
+    def _get_lengths(self) -> None:
+        return None
+
+
+class LazyReadParquetArrow(parquet.ReadParquetPyarrowFS):
+    """``read_parquet(filesystem="arrow")`` that reads footers directly, not in Dask tasks."""
+
+    def _get_lengths(self) -> None:
+        return None
+
+    def load_statistics(self, files: Any = None, fragments: Any = None) -> None:
+        """Store the statistics of files in Dask's cache."""
+        files = self._dataset_info["all_files"] if files is None else files
+        fragments = self.fragments_unsorted if fragments is None else fragments
+        for file, fragment in zip(files, fragments, strict=True):
+            token = tokenize(file)
+            if token not in parquet._STATS_CACHE:
+                footer = fragment.metadata.to_dict()
+                parquet._STATS_CACHE[token] = parquet._extract_stats(footer)
+
+    @cached_property
+    def _fusion_compression_factor(self) -> float:
+        return 1.0
+
+
+_LAZY_CLASSES = {
+    _repartition.Repartition: LazyRepartition,
+    _repartition.RepartitionFreq: LazyRepartitionFreq,
+    parquet.ReadParquetFSSpec: LazyReadParquet,
+    parquet.ReadParquetPyarrowFS: LazyReadParquetArrow,
+}
+
+
+def make_lazy(expr: Any) -> Any:
+    """Return a copy of an expression whose properties never compute anything."""
+    return _convert_step(expr, {})
+
+
+def _convert_step(expr: Any, done: dict[str, Any]) -> Any:
+    """Convert a step and its dependencies; ``done`` has the converted steps by name."""
+    if expr._name not in done:
+        operands = [_convert_operand(operand, done) for operand in expr.operands]
+        done[expr._name] = _replace_step(expr, operands)
+    return done[expr._name]
+
+
+def _convert_operand(operand: Any, done: dict[str, Any]) -> Any:
+    if isinstance(operand, Expr):
+        return _convert_step(operand, done)
+    if isinstance(operand, list) and any(isinstance(item, Expr) for item in operand):
+        return [_convert_operand(item, done) for item in operand]
+    return operand
+
+
+def _replace_step(expr: Any, operands: list[Any]) -> Any:
+    """Return the substitute of a step with converted operands, or the step itself."""
+    kind = type(expr)
+    if kind in _LAZY_CLASSES:
+        return _LAZY_CLASSES[kind](*operands)
+    if kind is _shuffle.SetIndex:
+        return _with_cached_divisions(LazySetIndex, expr, operands, expr.other._name)
+    if kind is _shuffle.SortValues:
+        return _with_cached_divisions(LazySortValues, expr, operands, expr.frame[expr.by[0]]._name)
+    if kind is _merge.JoinRecursive:
+        return kind(*operands)._lower()
+    if kind in (FromMap, FromMapProjectable) and expr.operand("user_meta") is no_default:
+        # Without user_meta a projection would call the function to find its columns.
+        meta = FromMap._meta.__get__(expr)
+        operands[kind._parameters.index("user_meta")] = meta
+        return kind(*operands)
+    changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
+    return kind(*operands) if changed else expr
+
+
+def _with_cached_divisions(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
+    """Return a substitute with the divisions that Dask has cached for the step, if any."""
+    step = kind(*operands, None)
+    ascending = expr._divisions_ascending if kind is LazySortValues else expr.ascending
+    key = column, step._npartitions_input, ascending, 128e6, expr.upsample
+    if key not in _shuffle.divisions_lru:
+        return step
+    divisions, lowest, highest, presorted = _shuffle.divisions_lru[key]
+    if kind is LazySortValues:
+        divisions = [None] * len(divisions)
+    elif presorted and len(lowest) == step._npartitions_input:
+        divisions = [*lowest, highest[-1]]
+    return kind(*operands, (tuple(divisions), bool(presorted)))

@@ -1,0 +1,164 @@
+"""Rules for repeated work: shared steps, repeated shuffles and repeated reads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dask.dataframe.dask_expr._groupby import GroupByApply
+from dask.dataframe.dask_expr._merge import Merge
+from dask.dataframe.dask_expr._merge_asof import MergeAsof
+from dask.dataframe.dask_expr.io import IO, FromMap, FromMapProjectable, ReadParquet
+from dask.dataframe.dask_expr.io._delayed import FromDelayed
+
+from hyperplane.collections.frames.explain.groups import is_shuffled_groupby
+from hyperplane.collections.frames.explain.joins import list_shuffled_sides
+from hyperplane.collections.frames.explain.query_plan import (
+    QueryPlan,
+    StepFinding,
+    format_columns,
+    format_source,
+    list_unique_steps,
+    walk_steps,
+)
+from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.units import plural
+
+#: Minimum bytes of a Parquet source for which reading it repeatedly is reported.
+LARGE_SOURCE = 1_000_000_000
+
+_TEXT = re.compile(r"csv|json|read_table|read_fwf", re.IGNORECASE)
+
+
+def find_shared_steps(plan: QueryPlan, costly: Iterable[StepFinding]) -> Iterator[StepFinding]:
+    """Yield expensive steps that several collections contain: each ``compute()`` repeats them.
+
+    ``costly`` has the expensive steps of all collections as written.
+    """
+    holders: dict[str, list[int]] = defaultdict(list)
+    for number, nodes in enumerate(plan.written_steps):
+        for node in nodes:
+            holders[node._name].append(number)
+    common = [item for item in costly if len(holders[item.node._name]) > 1]
+    below = {
+        step._name for item in common for step in walk_steps([item.node]) if step is not item.node
+    }
+    for item in common:
+        if item.node._name not in below:  # a shared step implies that the steps below are shared
+            yield StepFinding(
+                _make_shared_finding(item.finding, len(holders[item.node._name])), item.node
+            )
+
+
+def _make_shared_finding(finding: Finding, count: int) -> Finding:
+    return Finding(
+        "shared_step",
+        finding.step,
+        finding.size,
+        f"{count} of the collections contain it: each compute() repeats it",
+        "dask.compute(first, second)  # one call for all collections does it once",
+        finding.persist,
+        finding.moved,
+    )
+
+
+def find_repeated_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
+    """Yield frames that several joins or group-bys shuffle by the same key."""
+    movers: dict[Any, dict[str, tuple[Any, Any]]] = defaultdict(dict)
+    for node in list_unique_steps(plan.written_steps):
+        for frame, key in _list_shuffles(node):
+            if key is not None:
+                movers[frame._name, format_columns(key)][node._name] = frame, node
+    for (_, key), moves in movers.items():
+        if len(moves) > 1:
+            frame, node = next(iter(moves.values()))
+            joins = all(isinstance(mover, Merge) for _, mover in moves.values())
+            yield StepFinding(
+                _make_repeated_shuffle_finding(plan, key, frame, len(moves), joins), node
+            )
+
+
+def _list_shuffles(node: Any) -> list[tuple[Any, Any]]:
+    """Return the frames that a step shuffles, each with its key columns."""
+    if isinstance(node, Merge) and not isinstance(node, MergeAsof):
+        return [
+            (getattr(node, side), node.operand(f"{side}_on")) for side in list_shuffled_sides(node)
+        ]
+    if isinstance(node, GroupByApply) and is_shuffled_groupby(node):
+        return [(node.frame, node._by_columns or None)]
+    return []
+
+
+def _make_repeated_shuffle_finding(
+    plan: QueryPlan, key: str, frame: Any, count: int, joins: bool
+) -> Finding:
+    moving = f"set_index({key})" if joins and not key.startswith("[") else f"shuffle({key})"
+    use = "join on the index" if "index" in moving else "use map_partitions"
+    return Finding(
+        "moved_again",
+        f"{count} joins or group-bys of the same frame on {key}",
+        plan.describe(frame),
+        f"each of them moves every row of it by {key}",
+        f"df = df.{moving}.persist()  # once; {use} from here on",
+        f"df = df.{moving}.persist()",
+        None if plan.total_bytes(frame) is None else count * (plan.total_bytes(frame) or 0),
+    )
+
+
+def find_repeated_reads(plan: QueryPlan) -> Iterator[StepFinding]:
+    """Yield files that are read more than once: text files, or large Parquet files."""
+    kinds = defaultdict(list)
+    for node in plan.simplified_steps:
+        if isinstance(node, IO):
+            kinds[_get_source_identity(node)].append(node)
+    uses = Counter(
+        identity
+        for nodes in plan.written_steps
+        for identity in {_get_source_identity(node) for node in nodes if isinstance(node, IO)}
+    )
+    for identity, nodes in kinds.items():
+        times = max(len(nodes), uses[identity])
+        if times > 1:
+            finding = _make_repeated_read_finding(plan, nodes, times)
+            if finding:
+                yield StepFinding(finding, nodes[0])
+
+
+def _get_source_identity(node: Any) -> Any:
+    """Return an identifier of the files of a source, independent of columns and rows."""
+    if isinstance(node, ReadParquet):
+        return "parquet", node.checksum, repr(node.path)
+    if isinstance(node, FromMapProjectable):
+        return node.substitute_parameters({"columns": None, "_series": False})._name
+    return node._name
+
+
+def _make_repeated_read_finding(plan: QueryPlan, nodes: list[Any], times: int) -> Finding | None:
+    first, name = nodes[0], format_source(nodes[0])
+    why = f"it is read {times} times: by several collections, or for different columns and rows"
+    if isinstance(first, FromMap | FromDelayed) and _TEXT.search(name):
+        return Finding(
+            "text_read_again",
+            name,
+            plan.describe(first),
+            why + "; text is slow to read",
+            "df.to_parquet(folder)\ndf = dd.read_parquet(folder)  # once; use df from here on",
+            "df = df.persist()  # if it fits in memory",
+        )
+    if isinstance(first, ReadParquet):
+        sizes = [plan.estimate_size(node) for node in nodes]
+        if all(size and size.total >= LARGE_SOURCE for size in sizes):
+            columns = sorted({str(column) for node in nodes for column in node.columns})
+            return Finding(
+                "read_again",
+                name,
+                plan.describe(*nodes),
+                why,
+                f"df = dd.read_parquet(path, columns={columns!r})"
+                f"  # {plural(len(columns), 'column')}: all that are used",
+                "df = df.persist()  # if these fit in memory",
+                plan.total_bytes(*nodes),
+            )
+    return None

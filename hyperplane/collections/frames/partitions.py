@@ -1,0 +1,44 @@
+"""Interface between readers, which plan partitions, and kernels, which scan them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Smallest and largest value of a column; each is None if unknown.
+Bounds = tuple[Any, Any]
+
+
+class ScannablePartition(Protocol):
+    """Location of the rows of one partition: small, quick to pickle, tokenizable by Dask."""
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows before filters; None if unknown without reading."""
+        ...
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes in memory of all columns, possibly estimated; None if unknown."""
+        ...
+
+    def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
+        """Return the filtered rows as a lazy frame that supports projection pushdown.
+
+        Missing values are null, never NaN.
+
+        Parameters
+        ----------
+        where : polars.Expr, optional
+            A further filter. It treats NaN as null, so it may be applied before NaN is replaced.
+        """
+        ...
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Return the smallest and largest value of a column by the file's statistics.
+
+        Filters are ignored, missing values too. None unless the statistics cover every row.
+        """
+        ...

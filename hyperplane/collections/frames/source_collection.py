@@ -1,0 +1,188 @@
+"""Input of a helper: partitions that Polars scans from files, or Dask's pandas partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import dask.dataframe as dd
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from dask.tokenize import tokenize
+from polars import selectors
+
+from hyperplane.collections.frames import filter_pushdown
+from hyperplane.collections.frames.column_names import unescape
+from hyperplane.collections.frames.convert import from_pandas
+from hyperplane.collections.frames.partitions import ScannablePartition
+from hyperplane.collections.frames.read import read
+from hyperplane.collections.frames.sources.partition_sizes import DEFAULT_PARTITION_SIZE
+from hyperplane.column_cast import cast_column
+from hyperplane.errors import DataError, Fault, RequestError
+from hyperplane.parquet_index import check_index
+
+Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
+
+
+def as_collection(df: Frame) -> dd.DataFrame:
+    """Return a Dask dataframe; URLs are read.
+
+    Raises
+    ------
+    RequestError
+        When the argument is neither a Dask dataframe nor URLs.
+    """
+    if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
+        return read(
+            df, partition_size=DEFAULT_PARTITION_SIZE
+        )  # a given size has small files joined
+    if isinstance(df, dd.DataFrame):
+        check_index(df, "df")
+        # Partitions in GPU memory (cuDF) are converted to pandas by Dask.
+        return df if isinstance(df._meta, pd.DataFrame) else df.to_backend("pandas")
+    advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"
+    if isinstance(df, dd.Series):
+        advice = "write df.to_frame()"
+    raise RequestError([Fault("df", type(df).__name__, "a Dask dataframe, a URL or URLs", advice)])
+
+
+@dataclass(frozen=True)
+class CollectionSource:
+    """Partitions, columns and filters that a helper reads.
+
+    Parameters
+    ----------
+    partitions : tuple
+        Each a ScannablePartition, or the Delayed of a pandas frame.
+    columns : tuple of str
+        The columns to read.
+    where : polars.Expr or None
+        The collection's filters if Polars applies them.
+    token : str
+        Dask token of the rows and columns.
+    scanned : bool
+        Whether Polars scans the partitions.
+    """
+
+    partitions: tuple[Any, ...]
+    columns: tuple[str, ...]
+    where: pl.Expr | None
+    token: str
+    scanned: bool
+
+    @property
+    def scannable_partitions(self) -> list[ScannablePartition] | None:
+        """The partitions if Polars scans them, else None."""
+        return list(self.partitions) if self.scanned else None
+
+
+def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
+    """Choose how to read some columns of a collection.
+
+    If the collection consists of filters and column selections of :func:`read`, Polars scans the
+    files and applies the filters. Otherwise the partitions are pandas frames computed by Dask.
+    """
+    wanted = list(dict.fromkeys(columns))
+    scan = filter_pushdown.extract_filters(df.expr)
+    token = tokenize(df.expr._name, wanted)
+    if scan is not None:
+        root, where = scan
+        return CollectionSource(tuple(root.iterables[0]), tuple(wanted), where, token, scanned=True)
+    return CollectionSource(
+        tuple(df[wanted].to_delayed()), tuple(wanted), None, token, scanned=False
+    )
+
+
+def open_partition(
+    partition: Any,
+    declared: pd.DataFrame,
+    where: pl.Expr | None,
+    *,
+    exact: Sequence[str] = (),
+    ordered: Sequence[str] = (),
+) -> pl.LazyFrame:
+    """Return the rows of a partition as a lazy frame; called in a task.
+
+    Parameters
+    ----------
+    declared : pandas.DataFrame
+        Empty, with the needed columns (escaped names) and their declared types. Values of other
+        types are kept, and the result has their type.
+    exact : sequence of str
+        Columns that are cast to the declared type, because the plan depends on it.
+    ordered : sequence of str
+        Columns whose order matters; categories, which may have a different order, are refused.
+
+    Raises
+    ------
+    DataError
+        When a column is missing or its values cannot be converted.
+    """
+    names = [unescape(name) for name in declared.columns]
+    if isinstance(partition, pd.DataFrame):
+        rows = _select_columns(partition, names)
+        rows.columns = declared.columns
+        for name in ordered:
+            if isinstance(rows[name].dtype, pd.CategoricalDtype):
+                raise DataError(
+                    name,
+                    f"is of type category, but the declared type is {declared[name].dtype}, which "
+                    "may have another order; convert it to text, or take its codes",
+                )
+        for name in exact:
+            rows[name] = cast_exactly(rows[name], declared[name].dtype)
+        return from_pandas(rows, declared).lazy()
+    scanned: pl.LazyFrame = partition.scan(where)
+    if names == list(declared.columns):
+        return scanned.select(names)
+    chosen = scanned.select(selectors.by_name(*names))
+    return chosen.rename(dict(zip(names, declared.columns, strict=True)))
+
+
+def _select_columns(partition: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Select columns of a partition; raise DataError if one is missing or not unique."""
+    for name in names:
+        count = int((partition.columns == name).sum())
+        if count != 1:
+            shown = ", ".join(map(str, partition.columns[:20]))
+            wrong = "is missing" if not count else f"occurs {count} times"
+            raise DataError(name, f"{wrong}; the columns of the partition are {shown}")
+    return partition[list(names)]
+
+
+def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
+    """Cast times to the declared type.
+
+    Raises
+    ------
+    DataError
+        When values are not times, differ in having a time zone, or change by the cast.
+    """
+    if values.dtype == declared or values.isna().all():
+        return cast_column(values, declared)
+    zones = [values.dt.tz if _is_time(values.dtype) else "", pd.Series(dtype=declared).dt.tz]
+    converted = None
+    if "" not in zones and (zones[0] is None) == (zones[1] is None):
+        with suppress(ValueError, ArithmeticError, pa.ArrowException):
+            converted = cast_column(values, declared)
+    if (
+        converted is None
+        or not (cast_column(converted, values.dtype).dropna() == values.dropna()).all()
+    ):
+        present = values.dropna()
+        lost = present if converted is None else present[converted[present.index] != present]
+        raise DataError(
+            str(values.name),
+            f"holds {lost.iloc[0]!r:.60} of type {values.dtype}, but the declared type is "
+            f"{declared}; convert all partitions to it, for example with "
+            f"astype({str(declared)!r})",
+        )
+    return converted
+
+
+def _is_time(dtype: Any) -> bool:
+    return bool(pd.api.types.is_datetime64_any_dtype(dtype))

@@ -1,0 +1,219 @@
+"""Dask tasks of a helper: one per partition, then a tree reduction or an exchange by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from dask._task_spec import List, Task, TaskRef
+from dask.delayed import Delayed
+
+from hyperplane.collections.active_cluster import (
+    count_processes,
+    count_threads,
+    get_memory_per_thread,
+)
+from hyperplane.collections.frames.task_errors import run_task
+
+#: Maximum tables that one task combines.
+FAN_IN = 16
+#: Maximum tables of an exchange. More tables are joined in groups before, since an exchange has a
+#: task for each pair of table and receiver.
+_MAX_SENDERS = 128
+#: Maximum partitions whose rows one receiver of an exchange holds, and the bytes of each.
+_MAX_PARTITIONS_PER_RECEIVER = 8
+_PARTITION_BYTES = 100_000_000
+#: Receivers per thread if most rows are exchanged.
+_RECEIVERS_PER_THREAD = 4
+
+
+class _SharedGraph(dict[Any, Any]):
+    """Graph of the tasks of one helper, shared by all its Delayed objects.
+
+    Calling delayed functions merges the graphs of all arguments for each task, which takes minutes
+    for an exchange between hundreds of partitions.
+
+    Attributes
+    ----------
+    partition_ranges : dict
+        Key of a task -> first and last partition of its result, for error messages.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partition_ranges: dict[str, tuple[int, int]] = {}
+
+
+def make_tasks(
+    name: str, token: str, function: Callable[..., Any], each: Sequence[Sequence[Any]]
+) -> list[Delayed]:
+    """Make one task for each tuple of arguments; keys begin with the name of the step.
+
+    An argument may be a task, a list of tasks or any other value. A task with no argument made by
+    this function belongs to the partition of its position.
+    """
+    shared_graph = _get_shared_graph(each)
+    delayed = []
+    for number, arguments in enumerate(each):
+        key = f"{name}-{token}-{number}"
+        ranges = _find_partition_ranges(shared_graph, arguments)
+        shared_graph.partition_ranges[key] = (
+            (ranges[0][0], ranges[-1][1]) if ranges else (number, number)
+        )
+        of_list = ranges if any(_is_list(value) for value in arguments) else None
+        call = partial(run_task, partitions=of_list) if of_list else run_task
+        shared_graph[key] = Task(key, call, function, *map(_make_reference, arguments))
+        delayed.append(Delayed(key, shared_graph))
+    return delayed
+
+
+def _find_partition_ranges(
+    shared_graph: _SharedGraph, arguments: Sequence[Any]
+) -> tuple[tuple[int, int], ...] | None:
+    """Return the partitions of each table of a task: those of a list, or of the first argument."""
+    tables: Any = next((value for value in arguments if _is_list(value)), arguments[:1])
+    ranges = [
+        shared_graph.partition_ranges.get(table.key) if isinstance(table, Delayed) else None
+        for table in tables
+    ]
+    return None if None in ranges else tuple(ranges)  # type: ignore[arg-type]
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether a value is a list of tasks."""
+    return isinstance(value, list) and _is_task(value)
+
+
+def _get_shared_graph(each: Sequence[Sequence[Any]]) -> _SharedGraph:
+    """Return the graph that all arguments share, or a new one with the graphs of all arguments."""
+    graphs: dict[int, Any] = {}
+    for arguments in each:
+        for value in arguments:
+            for task in (value if isinstance(value, list) else [value]) if _is_task(value) else ():
+                graphs[id(task.dask)] = task.dask
+    distinct = list(graphs.values())
+    if len(distinct) == 1 and isinstance(distinct[0], _SharedGraph):
+        return distinct[0]
+    shared_graph = _SharedGraph()
+    for graph in distinct:
+        shared_graph.update(graph)
+        if isinstance(graph, _SharedGraph):
+            shared_graph.partition_ranges.update(graph.partition_ranges)
+    return shared_graph
+
+
+def _make_reference(value: Any) -> Any:
+    if not _is_task(value):
+        return value
+    if isinstance(value, list):
+        return List(*(TaskRef(task.key) for task in value))
+    return TaskRef(value.key)
+
+
+def _is_task(value: Any) -> bool:
+    """Return whether a value is a task or a list of tasks."""
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, Delayed)
+
+
+def gather_by_key(
+    name: str,
+    token: str,
+    tables: Sequence[Delayed],
+    into: int,
+    cut: Callable[[Any], list[Any]],
+    combine: Callable[[list[Any]], Any],
+) -> list[list[Delayed]]:
+    """Return the tables of each of ``into`` results, in the order of the rows.
+
+    Parameters
+    ----------
+    cut : callable
+        Splits a table by key into ``into`` pieces.
+    combine : callable
+        Combines several tables to one.
+    """
+    if into == 1:
+        return [reduce_tree(f"{name}-merge", token, combine, tables)]
+    cuts = make_tasks(f"{name}-cut", token, cut, [[table] for table in tables])
+    return exchange(name, token, cuts, into, combine)
+
+
+def reduce_tree(
+    name: str, token: str, combine: Callable[[list[Any]], Any], tables: Sequence[Delayed]
+) -> list[Delayed]:
+    """Combine adjacent tables level by level until at most FAN_IN are left."""
+    level = 0
+    while len(tables) > FAN_IN:
+        groups = [list(tables[i : i + FAN_IN]) for i in range(0, len(tables), FAN_IN)]
+        tables = make_tasks(f"{name}-{level}", token, combine, [[group] for group in groups])
+        level += 1
+    return list(tables)
+
+
+def exchange(
+    name: str,
+    token: str,
+    cuts: Sequence[Delayed],
+    into: int,
+    join: Callable[[list[Any]], Any],
+) -> list[list[Delayed]]:
+    """Return the pieces of each of ``into`` receivers, in the order of the tables.
+
+    Parameters
+    ----------
+    cuts : sequence of Delayed
+        Each a list of ``into`` pieces of one table.
+    join : callable
+        Joins the pieces of several tables to one.
+    """
+    if len(cuts) > _MAX_SENDERS:
+        size = -(-len(cuts) // _MAX_SENDERS)
+        groups = [list(cuts[i : i + size]) for i in range(0, len(cuts), size)]
+        cuts = make_tasks(f"{name}-join", token, _join_cuts, [[group, join] for group in groups])
+    pieces = [
+        make_tasks(f"{name}-piece-{number}", token, _take_piece, [[table, i] for i in range(into)])
+        for number, table in enumerate(cuts)
+    ]
+    return [list(pieces_of) for pieces_of in zip(*pieces, strict=True)]
+
+
+def _join_cuts(cuts: list[list[Any]], join: Callable[[list[Any]], Any]) -> list[Any]:
+    """Join the lists of pieces of several tables to one list."""
+    return [join(list(pieces)) for pieces in zip(*cuts, strict=True)]
+
+
+def choose_receiver_count(partitions: int) -> int:
+    """Return the number of receivers of an exchange of small partial tables.
+
+    At least one per worker process, since a kernel uses all threads of its process, and enough
+    that the data of one receiver fits into its memory.
+    """
+    return max(min(partitions, count_processes()), -(-partitions // _partitions_per_receiver()))
+
+
+def choose_row_receiver_count(partitions: int) -> int:
+    """Return the number of receivers of an exchange of most rows.
+
+    Several per thread: tables that fit into the processor's cache were combined in half the time
+    and half the memory.
+    """
+    return max(
+        min(partitions * _RECEIVERS_PER_THREAD, count_threads() * _RECEIVERS_PER_THREAD),
+        choose_receiver_count(partitions),
+    )
+
+
+def _partitions_per_receiver() -> int:
+    """Return how many partitions' worth of rows fit into a receiver, besides its result."""
+    share = get_memory_per_thread()
+    return (
+        _MAX_PARTITIONS_PER_RECEIVER
+        if share is None
+        else max(1, min(_MAX_PARTITIONS_PER_RECEIVER, share // (4 * _PARTITION_BYTES)))
+    )
+
+
+def _take_piece(pieces: list[Any], number: int) -> Any:
+    return pieces[number]

@@ -1,0 +1,91 @@
+"""Ports of this machine that lead to the scheduler, through the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from kr8s.asyncio.objects import Service
+
+from hyperplane.engines.kubernetes.api import ENGINE, KubernetesApi
+from hyperplane.errors import StartFailed
+
+logger = logging.getLogger(__name__)
+
+
+class PortForwards:
+    """Forwarded ports of one service, open until :meth:`close`.
+
+    In a thread with an event loop of its own: what Dask does in the other loops does not stop
+    the data, and it ends when it is told to.
+
+    Parameters
+    ----------
+    service, namespace : str
+        What to reach.
+    ports : mapping of int to int or None
+        Port of the service -> port of this machine; any free one if None.
+    """
+
+    def __init__(self, service: str, namespace: str, ports: Mapping[int, int | None]) -> None:
+        self._service, self._namespace, self._ports = service, namespace, ports
+        self.local: dict[int, int] = {}
+        self._error: Exception | None = None
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run()), name=f"{service}-ports", daemon=True
+        )
+
+    async def open(self) -> None:
+        """Return when all ports are open."""
+        self._thread.start()
+        while not self._ready.is_set():
+            await asyncio.sleep(0.01)
+        if self._error is not None:
+            raise StartFailed(
+                ENGINE, f"no port of this machine leads to the scheduler: {self._error}"
+            ) from self._error
+
+    async def close(self) -> None:
+        """Close the ports and what goes through them; return when the thread has ended."""
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            with suppress(RuntimeError):  # it has ended in between
+                self._loop.call_soon_threadsafe(self._stop.set)
+        while self._thread.is_alive():
+            await asyncio.sleep(0.01)
+
+    async def _run(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(_log_broken_connection)
+        api = KubernetesApi(self._namespace)
+        try:
+            await api.connect()
+            service = await Service.get(self._service, namespace=self._namespace, api=api.kr8s)
+            async with AsyncExitStack() as stack:
+                for remote, local in self._ports.items():
+                    forward: Any = service.portforward(remote, local)
+                    self.local[remote] = await stack.enter_async_context(forward)
+                self._ready.set()
+                await self._stop.wait()
+                # Connections first: from Python 3.12 on a closed server waits for them.
+                tasks = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        except Exception as error:  # noqa: BLE001 - said in open(); later there is nobody to tell
+            self._error = error
+        finally:
+            await api.close()
+            self._ready.set()
+
+
+def _log_broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A connection that breaks is seen by Dask at its other end; here it is no news."""
+    del loop
+    logger.debug("port of a scheduler: %s", context.get("exception") or context.get("message"))

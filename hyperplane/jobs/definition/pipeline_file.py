@@ -1,0 +1,244 @@
+"""Pipelines from files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hyperplane.errors import Fault, check
+from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
+from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_file, is_path
+from hyperplane.jobs.definition.lenient_yaml import read_lenient
+from hyperplane.jobs.definition.models import Pipeline, Step, with_relative_paths
+from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
+from hyperplane.jobs.definition.records import validate_record
+from hyperplane.jobs.definition.tasks import TaskDraft, read_task
+from hyperplane.jobs.definition.wording import format_path, format_value
+from hyperplane.jobs.definition.yaml_text import (
+    MAX_FILE_BYTES,
+    YamlError,
+    YamlList,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    to_python,
+)
+from hyperplane.public_calls import check_call
+
+#: Files that are a job of one step, by the end of their names.
+SCRIPT_KINDS = {".sh": "bash", ".py": "python", ".ipynb": "notebook"}
+_YAML_SUFFIXES = {".yaml", ".yml"}
+
+_SHARED = ("name", "requirements", "working_dir", "job_type")
+#: The keys under ``pipeline:``, each with the field of a pipeline that it fills.
+PIPELINE_KEYS = {**{name: name for name in _SHARED}, "tasks": "steps"}
+_TOP_KEYS = {"pipeline": "", **PIPELINE_KEYS}
+
+
+@check_call
+def read_pipeline(
+    path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
+) -> Pipeline:
+    """The pipeline that a file describes.
+
+    Parameters
+    ----------
+    path : path
+        A pipeline in YAML (``.yaml`` or ``.yml``); or a bash script (``.sh``), a Python script
+        (``.py``) or a notebook (``.ipynb``), which is a job of one step.
+    root : path, optional
+        Folder that the paths in the file are relative to. Unless given it is the first of three
+        that holds the most of the files: the git repository that the file is in, the file's own
+        folder, and the current folder.
+
+    Returns
+    -------
+    Pipeline
+        ``warnings`` says what was read though it should be written in another way.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the file, each with its line.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "count.sh").write_text("wc -l data.csv")
+    >>> pipeline = read_pipeline(folder / "count.sh")
+    >>> pipeline.name, pipeline.steps[0].kind, pipeline.steps[0].path
+    ('count', 'bash', 'count.sh')
+    """
+    allowed = f"a file ending in {', '.join(sorted(_YAML_SUFFIXES | set(SCRIPT_KINDS)))}"
+    for name, value in {"path": path, "root": root}.items():
+        if not (name == "root" and value is None) and not is_path(value):
+            wanted = allowed if name == "path" else "a folder"
+            check([Fault(name, format_value(repr(value)[:80]), wanted)])
+    file = Path(path).absolute()
+    if file.suffix.lower() not in _YAML_SUFFIXES | set(SCRIPT_KINDS):
+        check([Fault("path", format_value(str(path)), allowed)])
+    if not is_file(file):
+        check([Fault("path", format_value(str(path)), "a file that is there")])
+    if file.suffix.lower() in SCRIPT_KINDS:
+        return _read_script(file, root)
+    collector = FaultCollector(file.name)
+    try:
+        tree = _read_yaml(file, collector)
+    except YamlError as error:
+        fault = error.fault
+        collector.add_fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
+        collector.check()
+        raise
+    return _build_pipeline(tree, file, root, collector)
+
+
+def _read_script(file: Path, root: str | os.PathLike[str] | None) -> Pipeline:
+    """A job of one step, which is called like its file."""
+    kind = SCRIPT_KINDS[file.suffix.lower()]
+    values: dict[str, Any] = {"name": file.stem, "kind": kind, "path": str(file), "depends_on": ()}
+    step, faults = validate_record(Step, values)
+    check(replace(fault, where=f"path: {fault.where}") for fault in faults)
+    found = find_files([values], {}, root, file.parent)
+    check(replace(fault, where="path") for fault in found.faults)
+    return _assemble({"name": file.stem}, [step], [()], found, found.warnings)
+
+
+def _read_yaml(file: Path, collector: FaultCollector) -> YamlNode:
+    """The tree of a file; raises BadYaml."""
+    limit = f"at most {MAX_FILE_BYTES} bytes"
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise YamlError(0, error.strerror or "an error", "a file that can be read") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise YamlError(0, f"{file.stat().st_size} bytes", limit)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise YamlError(line, "bytes that are no UTF-8", "text in UTF-8") from None
+    tree, faults, warnings = read_lenient(text)
+    for fault in faults:
+        collector.add_fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
+    for line, warning in warnings:
+        collector.add_warning(line, warning)
+    return tree
+
+
+def _build_pipeline(
+    tree: YamlNode, file: Path, root: str | os.PathLike[str] | None, collector: FaultCollector
+) -> Pipeline:
+    entries = _pipeline_entries(tree, collector)
+    shared = {
+        name: value
+        for name in _SHARED
+        if name in entries.nodes
+        and (value := to_python(entries.nodes[name], text=True)) is not None
+    }
+    _, faults = validate_record(Pipeline, {**shared, "steps": (), "root": ""})
+    for fault in faults:
+        if fault.where in _SHARED:
+            shared.pop(fault.where, None)
+            line = entries.line_of(fault.where)
+            collector.add_fault(line, fault.where, fault.asked, fault.allowed, fault.advice)
+    drafts = _read_tasks(entries, collector)
+    names = [
+        draft.values.get("name", f"(task {index})").strip() for index, draft in enumerate(drafts)
+    ]
+    asked = [_task_dependencies(draft) for draft in drafts]
+    found = find_files([draft.values for draft in drafts], shared, root, file.parent)
+    for fault in [*dependency_faults(names, asked), *found.faults]:
+        _report_fault(fault, entries, drafts, collector)
+    for warning in found.warnings:
+        collector.add_warning(0, warning)
+    collector.check()
+    steps = [draft.step for draft in drafts]
+    return _assemble(shared, steps, resolve_dependencies(names, asked), found, collector.warnings)
+
+
+def _assemble(
+    shared: dict[str, Any],
+    steps: Sequence[Step | None],
+    order: Sequence[tuple[str, ...]],
+    found: PipelineFiles,
+    warnings: tuple[str, ...],
+) -> Pipeline:
+    """The pipeline, when all faults have been raised."""
+    resolved = tuple(
+        step.model_copy(update={"depends_on": names})
+        for step, names in zip(steps, order, strict=True)
+        if step is not None
+    )
+    pipeline = Pipeline(**shared, steps=resolved, root=str(found.root), warnings=warnings)
+    return with_relative_paths(pipeline, found)
+
+
+def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntries:
+    """The keys of the pipeline; those that are not indented under ``pipeline:`` too."""
+    advice = "begin with the line 'pipeline:' and indent all else under it"
+    if not isinstance(tree, YamlMapping):
+        collector.add_fault(tree.line, "", "no mapping", "one key, pipeline", advice)
+        collector.check()
+        raise AssertionError  # check() has raised
+    top = MappingEntries(tree, _TOP_KEYS, "", collector)
+    inner = top.nodes.pop("pipeline", None)
+    if inner is None:
+        collector.add_fault(tree.line, "pipeline", "nothing", "a mapping", advice)
+    if inner is None or (isinstance(inner, YamlScalar) and to_python(inner, text=True) is None):
+        entries = MappingEntries(
+            YamlMapping(top.lines.get("pipeline", tree.line)), PIPELINE_KEYS, "", collector
+        )
+    elif isinstance(inner, YamlMapping):
+        entries = MappingEntries(inner, PIPELINE_KEYS, "pipeline", collector)
+    else:
+        collector.add_fault(inner.line, "pipeline", "no mapping", "a mapping", advice)
+        entries = MappingEntries(YamlMapping(inner.line), PIPELINE_KEYS, "", collector)
+    for key, node in top.nodes.items():
+        line = top.lines[key]
+        if key in entries.nodes:
+            asked = f"again, first in line {entries.lines[key]}"
+            collector.add_fault(line, key, asked, "each key once")
+            continue
+        entries.nodes[key], entries.lines[key] = node, line
+        if inner is not None:
+            collector.add_warning(
+                line, f"the key {key} is not indented; indent it under 'pipeline:'"
+            )
+    return entries
+
+
+def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[TaskDraft]:
+    tasks = entries.nodes.get("tasks")
+    if not isinstance(tasks, YamlList) or not tasks.items:
+        asked = "nothing" if tasks is None or isinstance(tasks, YamlList) else "no list"
+        allowed = "a list with at least one task, each beginning with '- name:'"
+        collector.add_fault(entries.line_of("tasks"), "tasks", asked, allowed)
+        return []
+    read = [read_task(index, node, collector) for index, node in enumerate(tasks.items)]
+    return [draft for draft in read if draft is not None]
+
+
+def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:
+    """What a task says that it depends on; nothing in place of what is faulty."""
+    if "depends_on" not in draft.entries.nodes:
+        return None
+    return tuple(name.strip() for name in draft.values.get("depends_on", ()))
+
+
+def _report_fault(
+    fault: Fault, entries: MappingEntries, drafts: list[TaskDraft], collector: FaultCollector
+) -> None:
+    """Report a fault of the order or the files with its line."""
+    first, _, rest = fault.where.partition(".")
+    if not first.isdecimal():
+        line, place = entries.line_of(first), fault.where
+    else:
+        draft = drafts[int(first)]
+        line, path = draft.locate(replace(fault, where=rest))
+        place = format_path(f"{draft.index}.{path}", "tasks")
+    collector.add_fault(line, place, fault.asked, fault.allowed, fault.advice)

@@ -1,0 +1,258 @@
+"""Progress of jobs by step: a tree for terminals, lines for other output."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hyperplane.jobs import requirements
+from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
+from hyperplane.jobs.step_command import attempt_prefix
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+#: Status of a step that has not started, and of one that will not.
+WAITING, NOT_RUN = "waits", "not run"
+#: Maximum failed chunks shown per step.
+_MAX_SHOWN = 5
+_STYLES = {DONE: "green", IN_PROGRESS: "cyan", WAITING: "dim", NOT_RUN: "dim", "pending": "dim"}
+
+
+@dataclass(frozen=True)
+class StepProgress:
+    """Progress of one step of a job.
+
+    Parameters
+    ----------
+    name : str
+        The step.
+    status : str
+        Status of its last attempt; ``waits`` or ``not run`` if there is none.
+    seconds : float
+        Time during which attempts ran, without pauses; concurrent chunks count once.
+    attempts : int
+        Number of attempts, of the chunk that has the most.
+    chunks : int
+        Number of chunks; 0 for a step without chunks.
+    counts : mapping of str to int
+        Number of chunks by the status of their last attempt.
+    cells : str
+        Current cell of a notebook, such as ``"3/10"``.
+    failed : tuple of Attempt
+        Last attempts that did not succeed, by chunk.
+    """
+
+    name: str
+    status: str
+    seconds: float
+    attempts: int
+    chunks: int
+    counts: Mapping[str, int]
+    cells: str
+    failed: tuple[Attempt, ...]
+
+    @property
+    def detail(self) -> str:
+        """Chunks, cell and attempt number, if any."""
+        parts = []
+        if self.chunks and self.counts:
+            others = (f", {count} {status}" for status, count in self.counts.items()
+                      if status != DONE)  # fmt: skip
+            parts.append(f"{self.counts.get(DONE, 0)} of {self.chunks} done{''.join(others)}")
+        if self.cells:
+            parts.append(f"cell {self.cells}")
+        if self.attempts > 1:
+            parts.append(f"attempt {self.attempts}")
+        return "; ".join(parts)
+
+
+def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepProgress]:
+    """Return the progress of a job's steps in the order of the file, after the installation.
+
+    ``now`` is in seconds since 1970.
+    """
+    of_step: dict[str, list[Attempt]] = {}
+    for one in attempts:
+        of_step.setdefault(one.step, []).append(one)
+    named: list[tuple[str, Step | None]] = [(step.name, step) for step in job.pipeline.steps]
+    if job.pipeline.requirements is not None:
+        named.insert(0, (requirements.INSTALL_STEP, None))
+    return [
+        _one_step_progress(job, name, step, of_step.get(name, []), job.ended or now)
+        for name, step in named
+    ]
+
+
+def _one_step_progress(
+    job: Job, name: str, step: Step | None, attempts: list[Attempt], now: float
+) -> StepProgress:
+    last = list({one.chunk: one for one in attempts}.values())
+    chunks = 0 if step is None else step.chunk_count
+    counts = Counter(one.status for one in last)
+    failed = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
+    if not last:
+        status = NOT_RUN if job.processed else WAITING
+    elif counts[IN_PROGRESS]:
+        status = IN_PROGRESS
+    elif failed:
+        status = failed[-1].status
+    elif counts[DONE] >= max(1, chunks):
+        status = DONE
+    else:
+        status = NOT_RUN if job.processed else IN_PROGRESS
+    cells = ""
+    if step is not None and step.kind == "notebook" and status == IN_PROGRESS:
+        cells = ", ".join(filter(None, (_current_cell(job, one, chunks) for one in last)))
+    return StepProgress(
+        name, status, _total_seconds(attempts, now), max((one.number for one in last), default=0),
+        chunks, dict(counts), cells, failed,
+    )  # fmt: skip
+
+
+def _total_seconds(attempts: Iterable[Attempt], now: float) -> float:
+    """Return the seconds during which at least one attempt ran."""
+    total, until = 0.0, 0.0
+    for begun, ended in sorted((one.started, one.ended or now) for one in attempts):
+        total += max(0.0, ended - max(begun, until))
+        until = max(until, ended)
+    return total
+
+
+def _current_cell(job: Job, attempt: Attempt, chunks: int) -> str:
+    """Return the notebook cell that an attempt is executing."""
+    if attempt.status != IN_PROGRESS:
+        return ""
+    files = attempt_prefix(job, WorkUnit(attempt.step, attempt.chunk, chunks), attempt.number)
+    try:
+        cell = files.with_name(f"{files.name}.progress").read_text()[:20]
+    except OSError:
+        return ""
+    return f"{cell} of [{attempt.chunk}]" if chunks else cell
+
+
+def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> RenderableType:
+    """Render a job and its steps as a rich tree."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    head = Text.assemble(
+        (job.name, "bold"),
+        f" ({job.id[:8]})  ",
+        _styled(job.status),
+        f"  {_job_duration(job, now)}",
+    )
+    if job.dashboard:
+        head.append(f"\ndashboard {to_plain_line(job.dashboard)}")
+    tree = Tree(head)
+    names = max((len(one.name) for one in states), default=0)
+    words = max(len(one.status) for one in states) if job.processed else len(IN_PROGRESS)
+    for one in states:
+        label = Text.assemble(f"{one.name:<{names}}  ", _styled(one.status, words))
+        if one.counts:
+            label.append(f"  {format_duration(one.seconds):>8}  {one.detail}")
+        label.rstrip()
+        branch = tree.add(label)
+        for attempt in one.failed[:_MAX_SHOWN]:
+            if why := _attempt_reason(attempt):
+                branch.add(Text(why, style="red", overflow="fold"))
+        if len(one.failed) > _MAX_SHOWN:
+            branch.add(Text(f"and {len(one.failed) - _MAX_SHOWN} more", style="red"))
+    if job.processed and job.reason and not any(one.failed for one in states):
+        tree.add(Text(to_plain_line(job.reason), style="red"))
+    return tree
+
+
+def _styled(status: str, width: int = 0) -> tuple[str, str]:
+    return f"{status:<{width}}", _STYLES.get(status, "red")
+
+
+def _attempt_reason(attempt: Attempt) -> str:
+    chunk = f"[{attempt.chunk}] " if attempt.chunk >= 0 else ""
+    return f"{chunk}{to_plain_line(attempt.reason)}" if attempt.reason else ""
+
+
+def _job_duration(job: Job, now: float) -> str:
+    begun = job.started or job.submitted
+    return format_duration(max(0.0, (job.ended or now) - begun))
+
+
+class ProgressLines:
+    """Changes of jobs since the last call, as lines for output that is not a terminal.
+
+    ``several`` is whether each line names its job.
+    """
+
+    def __init__(self, *, several: bool = False) -> None:
+        self._several = several
+        self._reported: dict[tuple[str, str, int], tuple[object, ...]] = {}
+
+    def lines(
+        self, job: Job, attempts: Sequence[Attempt], states: Iterable[StepProgress], now: float
+    ) -> Iterator[str]:
+        """Yield a line for each step, failed chunk and job whose status has changed.
+
+        For example ``"14:05:35 extract: done in 2.1 s"``. ``now`` is in seconds since 1970.
+        """
+        who = f"{job.name} ({job.id[:8]}) " if self._several else ""
+        at = time.strftime("%H:%M:%S", time.localtime(now))
+        for one in attempts:
+            if one.chunk >= 0 and one.status not in (DONE, IN_PROGRESS) and self._is_new(
+                (job.id, f"[{one.step}", one.chunk), (one.number, one.status)
+            ):  # fmt: skip
+                why = to_plain_line(one.reason)
+                yield f"{at} {who}{one.step} [{one.chunk}]: {one.status}: {why}"
+        for state in states:
+            tenths = 10 * state.counts.get(DONE, 0) // state.chunks if state.chunks else 0
+            key = (job.id, state.name, -1)
+            if state.counts and self._is_new(key, (state.status, state.attempts, tenths)):
+                yield f"{at} {who}{_step_line(state)}"
+        if job.dashboard and self._is_new((job.id, "", -2), (job.dashboard,)):
+            yield f"{at} {who}dashboard {to_plain_line(job.dashboard)}"
+        if self._is_new((job.id, "", -1), (job.status,)):
+            duration_text = f" in {_job_duration(job, now)}" if job.processed else ""
+            why = f": {to_plain_line(job.reason)}" if job.reason else ""
+            yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{duration_text}{why}"
+
+    def _is_new(self, key: tuple[str, str, int], value: tuple[object, ...]) -> bool:
+        before = self._reported.get(key)
+        self._reported[key] = value
+        return before != value
+
+
+def _step_line(state: StepProgress) -> str:
+    duration_text = "" if state.status == IN_PROGRESS else f" in {format_duration(state.seconds)}"
+    detail = f" ({state.detail})" if state.detail else ""
+    why = _attempt_reason(state.failed[-1]) if state.failed and not state.chunks else ""
+    return f"{state.name}: {state.status}{duration_text}{detail}" + (f": {why}" if why else "")
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration.
+
+    Examples
+    --------
+    >>> duration(2.14), duration(75), duration(7500)
+    ('2.1 s', '1 min 15 s', '2 h 5 min')
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
+
+
+def to_plain_line(text: str) -> str:
+    r"""Return text as one line without terminal control characters.
+
+    Examples
+    --------
+    >>> to_plain_line("two\nlines\x1b[2J")
+    'two lines[2J'
+    """
+    shown = "".join(mark for mark in text if mark.isprintable() or mark.isspace())
+    return " ".join(shown.split())

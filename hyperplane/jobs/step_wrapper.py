@@ -1,0 +1,254 @@
+"""``python step_wrapper.py PREFIX PROGRAM ARGUMENT...``: run a step, record its exit code.
+
+``PREFIX`` is the path of the attempt's files without their suffix. The wrapper imports as little as
+possible, because every step pays for it, and changes nothing that the program sees: environment,
+arguments and signals are passed on. The program's output goes through a pipe to the log, so that a
+full disk does not end the program and the size of the log can be limited.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+if __name__ == "__main__":  # without the package, whose import takes longer than this program
+    sys.path.append(f"{os.path.dirname(os.path.dirname(__file__))}/engines")  # noqa: PTH120
+    from running_system import running_system, started  # type: ignore[import-not-found]
+else:
+    from hyperplane.engines.running_system import running_system, started
+
+#: Signals reset to their defaults for the program: Python, or the parent, may ignore them.
+_DEFAULT_SIGNALS = ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGTERM")
+_END_SIGNALS = ("SIGINT", "SIGHUP", "SIGTERM")
+#: Suffix of the file with the first lines of the log.
+PREFACE_SUFFIX = ".preface"
+#: Environment variable with the maximum size of a log in bytes.
+LOG_LIMIT_VARIABLE = "HYPERPLANE_JOB_LOG_LIMIT"
+#: Size of the exit code file in bytes, whatever the code; reserved before the program starts.
+_EXIT_CODE_BYTES = 16
+#: Bytes read from the pipe at once, and bytes buffered while the disk is full.
+_BLOCK_BYTES, _BUFFER_BYTES = 1 << 16, 1 << 20
+#: Seconds between attempts to write to a full disk, and for which the last ones are made.
+_RETRY_SECONDS, _FLUSH_SECONDS = 0.5, 5.0
+
+
+def run(prefix: str, argv: list[str]) -> int:
+    """Run a program to its end and return its exit code, negative for a signal."""
+    received: list[int] = []
+    for name in _END_SIGNALS:  # the wrapper ends after the program
+        signal.signal(getattr(signal, name), lambda number, frame: received.append(number))
+    # Reserved before the start: a program that has ended must not run again because the disk is
+    # full.
+    if not _reserve_files(prefix, received):
+        return -received[0]
+    outer, inner = os.pipe()
+    ended, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    child = os.fork()
+    if child == 0:
+        _exec_program(argv, inner)
+    os.close(inner)
+    log = StepLog(f"{prefix}.log", _read_log_limit())
+    log.write(_read_missing_preface(prefix))
+    sources, code = [outer, ended], None
+    while code is None:
+        ready = select.select(sources, [], [], _RETRY_SECONDS if log.has_pending else None)[0]
+        if ended in ready:
+            os.read(ended, _BLOCK_BYTES)
+        block = os.read(outer, _BLOCK_BYTES) if outer in ready else b""
+        if outer in ready and not block:  # no process has the pipe open for writing
+            sources.remove(outer)
+        log.write(block)
+        pid, status = os.waitpid(child, os.WNOHANG)
+        code = os.waitstatus_to_exitcode(status) if pid else None
+    stays_open = outer in sources and _drain_pipe(outer, log)
+    _write_exit_code(prefix, code, received)
+    if stays_open:
+        _fork_log_writer(outer, log)
+    deadline = time.monotonic() + _FLUSH_SECONDS
+    while log.has_pending and not received and time.monotonic() < deadline:
+        time.sleep(_RETRY_SECONDS)
+        log.write(b"")
+    return code
+
+
+class StepLog:
+    """The log on standard output: limited in size, and buffered while the disk is full.
+
+    Above the limit, the first quarter and about the last quarter are kept. ``path`` is the log
+    file, without which there is no limit; ``limit`` is in bytes, 0 for none.
+    """
+
+    def __init__(self, path: str, limit: int) -> None:
+        self._limit, self.file = limit, 2
+        self._head_bytes, self._omitted_bytes = 0, 0
+        self._pending, self._lost_bytes = b"", 0
+        try:
+            self.file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if not os.path.samestat(os.fstat(self.file), os.fstat(1)):
+                self._limit = 0
+        except OSError:
+            self._limit = 0
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether some output has not been written yet."""
+        return bool(self._pending)
+
+    def write(self, block: bytes) -> None:
+        """Write a block; on a full disk, buffer its end for later."""
+        block = self._pending + block
+        try:
+            if self._lost_bytes:
+                notice = f"\n[hyperplane: {self._lost_bytes} bytes omitted: the disk was full]\n"
+                os.write(1, notice.encode())
+                self._lost_bytes = 0
+            while block:
+                block = block[os.write(1, block) :]
+            self._remove_middle()
+        except OSError:
+            self._lost_bytes += max(0, len(block) - _BUFFER_BYTES)
+        self._pending = block[-_BUFFER_BYTES:]
+
+    def _remove_middle(self) -> None:
+        """Remove the middle of a log that exceeds the limit."""
+        size = os.fstat(self.file).st_size if self._limit else 0
+        if size <= self._limit:
+            return
+        if not self._head_bytes:
+            part = os.pread(self.file, self._limit // 4, 0)
+            self._head_bytes = part.rfind(b"\n") + 1 or len(part)
+        tail_start = size - self._limit // 4
+        line = os.pread(self.file, _BLOCK_BYTES, tail_start).find(b"\n") + 1
+        tail_start += line if tail_start + line < size else 0
+        # The previous notice is in the removed part.
+        self._omitted_bytes += (
+            tail_start - self._head_bytes - len(self._notice() if self._omitted_bytes else b"")
+        )
+        end = self._head_bytes + os.pwrite(self.file, self._notice(), self._head_bytes)
+        while block := os.pread(self.file, _BLOCK_BYTES, tail_start):
+            tail_start += len(block)
+            end += os.pwrite(self.file, block, end)
+        os.ftruncate(self.file, end)
+        # Slurm writes its messages through another copy of the same descriptor.
+        os.lseek(1, end, os.SEEK_SET)
+
+    def _notice(self) -> bytes:
+        # Of fixed length, so that the next notice can account for it.
+        words = f"[hyperplane: {self._omitted_bytes:>15} bytes omitted: hyperplane.jobs.log_limit]"
+        return f"\n{words}\n".encode()
+
+
+def _read_missing_preface(prefix: str) -> bytes:
+    """Return the preface if the log does not begin with it: Slurm truncates logs."""
+    try:
+        with open(f"{prefix}{PREFACE_SUFFIX}", "rb") as file, open(f"{prefix}.log", "rb") as log:  # noqa: PTH123
+            preface = file.read()
+            return b"" if log.read(len(preface)) == preface else preface
+    except OSError:  # most logs have none
+        return b""
+
+
+def _read_log_limit() -> int:
+    limit = os.environ.get(LOG_LIMIT_VARIABLE, "")
+    return int(limit) if limit.isdigit() else 0
+
+
+def _exec_program(argv: list[str], output: int) -> None:
+    """Replace the new process with the program."""
+    signal.set_wakeup_fd(-1)
+    for name in (*_DEFAULT_SIGNALS, "SIGCHLD"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 - no shell, the program of the step
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode(errors="replace"))
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _drain_pipe(outer: int, log: StepLog) -> bool:
+    """Write what is in the pipe; return whether another process may still write to it."""
+    while select.select([outer], [], [], 0)[0]:
+        block = os.read(outer, _BLOCK_BYTES)
+        if not block:
+            return False
+        log.write(block)
+    return True
+
+
+def _fork_log_writer(outer: int, log: StepLog) -> None:
+    """Keep writing the log in another process, for a program that outlives the step."""
+    if os.fork():
+        return
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for name in _END_SIGNALS:
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    # Close all other descriptors, including the lock, which marks the step as running.
+    low, high = sorted((outer, log.file))
+    os.closerange(3, low)
+    os.closerange(low + 1, high)
+    os.closerange(high + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
+    while block := os.read(outer, _BLOCK_BYTES):
+        log.write(block)
+    os._exit(0)
+
+
+def _reserve_files(prefix: str, received: list[int]) -> bool:
+    """Write the .pid file and reserve room for the exit code; False if a signal came first."""
+    while not received:
+        try:
+            _write_atomically(
+                f"{prefix}.pid", f"{os.getpid()} {started(os.getpid())} {running_system()}"
+            )
+            with open(f"{prefix}.exit.draft", "w") as draft:  # noqa: PTH123
+                draft.write(" " * _EXIT_CODE_BYTES)
+            return True
+        except OSError as error:
+            if not _is_disk_full(error):
+                os.write(2, f"{error.filename}: {error.strerror}\n".encode(errors="replace"))
+                return True
+            time.sleep(_RETRY_SECONDS)
+    return False
+
+
+def _write_exit_code(prefix: str, code: int, received: list[int]) -> None:
+    """Write the exit code into the file reserved for it, and rename that."""
+    draft = f"{prefix}.exit.draft"
+    while True:
+        try:
+            number = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o666)
+            try:
+                os.write(number, str(code).ljust(_EXIT_CODE_BYTES).encode())
+            finally:
+                os.close(number)
+            os.replace(draft, f"{prefix}.exit")  # noqa: PTH105
+            return
+        except OSError as error:
+            # Copy-on-write file systems may have no room despite the reservation.
+            if received or not _is_disk_full(error):
+                return  # the parent process gets the exit code, too
+            time.sleep(_RETRY_SECONDS)
+
+
+def _is_disk_full(error: OSError) -> bool:
+    return error.errno in (28, 122)  # ENOSPC, EDQUOT; the errno module is not imported
+
+
+def _write_atomically(path: str, text: str) -> None:
+    """Write a file through a draft and a rename."""
+    with open(f"{path}.draft", "w") as draft:  # noqa: PTH123
+        draft.write(text)
+    os.replace(f"{path}.draft", path)  # noqa: PTH105
+
+
+if __name__ == "__main__":
+    _code = run(sys.argv[1], sys.argv[2:])
+    os._exit(_code if _code >= 0 else 128 - _code)

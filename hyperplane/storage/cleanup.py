@@ -1,0 +1,207 @@
+"""Find and remove what killed and failed saves left beside a saved output."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
+from hyperplane.storage.attempts import is_attempt, is_local_attempt, is_running
+from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.shard_saving import UNNAMED_RUN
+from hyperplane.storage.target import Target, check_options, read_only_faults, resolve_target
+from hyperplane.units import format_bytes, parse_seconds, plural
+
+_COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
+_SHARDS = re.compile(r"shards-[0-9]+-(.+)")
+
+
+@dataclass(frozen=True)
+class CleanupReport:
+    """The result of :func:`clean`.
+
+    Parameters
+    ----------
+    url : str
+        The saved output.
+    removed : tuple of str
+        Names of the leftovers that were removed, or would be with ``dry_run=False``.
+    files, nbytes : int
+        Number and bytes of the files among them.
+    kept : tuple of str
+        Names of attempts that may still be running.
+    """
+
+    url: str
+    removed: tuple[str, ...]
+    files: int
+    nbytes: int
+    kept: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.url}: {plural(self.files, 'file')} left over, {format_bytes(self.nbytes)}"]
+        lines += [f"  removed {name}" for name in self.removed]
+        lines += [f"  kept {name}: it may still be in use" for name in self.kept]
+        return "\n".join(lines)
+
+
+@check_call(outcome="nothing was removed")
+def clean(
+    url: str | PathLike[str],
+    *,
+    older_than: str | float = "24h",
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> CleanupReport:
+    """Remove what killed and failed saves left beside an output, and finish a published save.
+
+    Leftovers are never read; they only take space. Shards that wait for others of the same run
+    are kept while they are younger than ``older_than``.
+
+    Parameters
+    ----------
+    url : str or path
+        The saved output.
+    older_than : str or float
+        Age in seconds, or as ``"2h"``, from which files of other machines and containers count
+        as leftovers. Files of this machine do once their save has ended or their process is gone.
+    dry_run : bool
+        Whether to report only and remove nothing.
+    storage_options : mapping, optional
+        Options of the file system.
+    **options
+        More options of the file system.
+
+    Returns
+    -------
+    CleanupReport
+        Names, number, and bytes of the leftovers.
+
+    Examples
+    --------
+    >>> import pandas as pd, hyperplane
+    >>> rows = pd.DataFrame({"n": [1, 2, 3]})
+    >>> result = hyperplane.save(rows, "memory://docs/tidy.parquet")
+    >>> hyperplane.storage.clean("memory://docs/tidy.parquet").files
+    0
+    """
+    check_options(url, options, clean)
+    target = resolve_target(url, storage_options, options)
+    age = _parse_age(older_than)
+    faults = read_only_faults(target)
+    faults += [] if age is not None else [_age_fault(older_than)]
+    dry_run_value: Any = dry_run
+    if not isinstance(dry_run_value, bool):
+        faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
+    check(faults)
+    assert age is not None  # noqa: S101 - otherwise there are faults
+    commits = commit_protocol_for(target)
+    state = commits.read_state()
+    if not dry_run:
+        commits.finish_interrupted(state)
+    object_store = commits.object_store
+    groups: dict[str, dict[str, int]] = {}
+    for name, info in object_store.list_files(target.beside).items():
+        group = name.partition("/")[0]
+        groups.setdefault(group, {})[name] = int(info["size"] or 0)
+    leftovers = [name for name in groups if _is_leftover(name, state, commits, groups[name], age)]
+    kept = [name for name in groups if name not in leftovers and is_attempt(name)]
+    drafts = _find_drafts(target, age)
+    sizes = [size for name in leftovers for size in groups[name].values()]
+    sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
+    if not dry_run:
+        object_store.remove(
+            f"{target.beside}/{file}" for name in leftovers for file in groups[name]
+        )
+        for name in leftovers:
+            object_store.remove_folder(f"{target.beside}/{name}")
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+    return CleanupReport(
+        target.url,
+        tuple(sorted([*leftovers, *(draft.name for draft in drafts)])),
+        sum(len(groups[name]) for name in leftovers) + len(drafts),
+        sum(sizes),
+        tuple(sorted(kept)),
+    )
+
+
+def _parse_age(older_than: Any) -> float | None:
+    """Return an age in seconds; None if it is invalid."""
+    try:
+        age = parse_seconds(older_than)
+    except ValueError:
+        return None
+    return age if 0 <= age < math.inf else None
+
+
+def _age_fault(older_than: Any) -> Fault:
+    """Return the fault of an invalid age."""
+    return Fault(
+        "older_than",
+        repr(older_than)[:80],
+        "a duration such as '2h', or a number of seconds, at least 0",
+    )
+
+
+def _is_leftover(
+    name: str, state: PublishedState, commits: CommitProtocol, files: Mapping[str, int], age: float
+) -> bool:
+    """Return whether no process needs an entry of the folder beside the output any longer."""
+    target, object_store = commits.target, commits.object_store
+    if is_local_attempt(name):
+        # In this order: an attempt that has stopped running is never published later.
+        return not is_running(name) and not commits.is_needed(f"{target.beside}/{name}")
+    if is_attempt(name):
+        return all(_is_older(object_store, f"{target.beside}/{file}", age) for file in files)
+    shards = _SHARDS.fullmatch(name)
+    if shards:
+        run = "" if shards[1] == UNNAMED_RUN else shards[1]
+        ended = state.manifest is not None and state.manifest.details.get("run") == run
+        return ended or all(
+            _is_older(object_store, f"{target.beside}/{file}", age) for file in files
+        )
+    commit = _COMMIT.fullmatch(name)
+    if commit:
+        return int(commit[1]) < int(state.version or 0)
+    # A manifest is written just before its parts are published, so a recent one may be in use.
+    is_current = name == f"{state.version}.json"
+    stale = name.endswith(".part") or (name.endswith(".json") and not is_current)
+    return stale and _is_older(object_store, f"{target.beside}/{name}", age)
+
+
+def _is_older(object_store: ObjectStore, path: str, age: float) -> bool:
+    """Return whether a file is at least ``age`` seconds old; False if its age is unknown."""
+    with contextlib.suppress(OSError, NotImplementedError, KeyError):
+        written: dt.datetime = object_store.store.system.modified(path)
+        now = dt.datetime.now(tz=written.tzinfo or dt.UTC)
+        return (now - written.replace(tzinfo=now.tzinfo)).total_seconds() >= age
+    return False
+
+
+def _find_drafts(target: Target, age: float) -> list[Path]:
+    """Return incomplete temporary files of a local disk."""
+    if not target.store.local:
+        return []
+    folder = Path(target.parent)
+    if not folder.is_dir():
+        return []
+    draft = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}\.part")
+    now = dt.datetime.now(tz=dt.UTC).timestamp()
+    return [
+        file
+        for file in folder.iterdir()
+        if draft.fullmatch(file.name)
+        if now - file.stat().st_mtime > age or age == 0
+    ]

@@ -1,0 +1,19 @@
+"""Select the commit protocol of a store."""
+
+from __future__ import annotations
+
+from hyperplane.storage.commit_protocol import CommitProtocol
+from hyperplane.storage.manifest_commit import ManifestCommit
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.rename_commit import RenameCommit
+from hyperplane.storage.target import Target
+
+
+def commit_protocol_for(target: Target) -> CommitProtocol:
+    """Return the commit protocol for an output: renames on local disk, manifests elsewhere."""
+    object_store = ObjectStore(target.store)
+    return (
+        RenameCommit(target, object_store)
+        if target.store.local
+        else ManifestCommit(target, object_store)
+    )

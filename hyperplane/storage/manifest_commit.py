@@ -1,0 +1,168 @@
+"""Commits on an object store: each creates the manifest with the next number.
+
+After that the parts are copied to the output's folder, where other programs look for them.
+Copying is not atomic: meanwhile :func:`~hyperplane.storage.load` reads the parts in the staging
+folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from dataclasses import replace
+
+from hyperplane.errors import StorageError
+from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
+from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.target import Target
+
+_COMMIT = re.compile(r"commit-([0-9]{8})\.json")
+
+
+class ManifestCommit:
+    """Commit protocol of object stores: only one process can create the next manifest."""
+
+    def __init__(self, target: Target, object_store: ObjectStore) -> None:
+        self.target, self.object_store = target, object_store
+
+    def read_state(self) -> PublishedState:
+        """Return the state of the manifest with the highest number."""
+        while True:
+            if numbers := self._list_numbers():
+                found = self.object_store.get(f"{self.target.beside}/{_commit_name(numbers[-1])}")
+                if found is not None:
+                    return PublishedState(str(numbers[-1]), Manifest.from_json(found))
+                # The manifest was removed after the listing, so a newer one exists.
+            elif not (sizes := self._list_target_sizes()):
+                return PublishedState()
+            elif not self._list_numbers():  # otherwise the files belong to a concurrent commit
+                return PublishedState("0", foreign_manifest(sizes))
+
+    def _list_target_sizes(self) -> dict[str, int]:
+        """Return the size of each file in the output's folder."""
+        found = self.object_store.list_files(self.target.path)
+        if not found and self.object_store.is_file(self.target.path):
+            found = {"": self.object_store.store.system.info(self.target.path)}
+        return {name: int(info["size"] or 0) for name, info in found.items()}
+
+    def finish_interrupted(self, state: PublishedState) -> None:
+        """Copy the parts of the manifest if its commit has not finished that."""
+        manifest = state.manifest
+        number = manifest.details.get("commit") if manifest else None
+        if manifest and number and not self.object_store.is_file(self._done_path(number)):
+            self.finish_commit(manifest)
+
+    def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
+        """Create the next manifest, then copy the parts; see :class:`CommitProtocol`."""
+        number = int(base.version or 0) + 1
+        folder = staged.removeprefix(f"{self.target.beside}/")
+        manifest = replace(
+            manifest, details={**manifest.details, "staged": folder, "commit": number}
+        )
+        if number == 1 and base.manifest is not None:  # written by another program
+            names = [part.name for part in base.manifest.parts]
+            manifest = replace(manifest, details={**manifest.details, "replaced": names})
+        body = manifest.to_json().encode()
+        try:
+            self.object_store.put_new(f"{self.target.beside}/{_commit_name(number)}", body)
+        except FileExistsError as error:
+            raise conflict_error(self.target) from error
+        if self._is_superseded(number):
+            # Later commits were published and have removed the manifest of this number.
+            self.object_store.remove([f"{self.target.beside}/{_commit_name(number)}"])
+            raise conflict_error(self.target)
+        self.finish_commit(manifest)
+        return manifest
+
+    def is_needed(self, attempt: str) -> bool:
+        """Return whether an attempt is published but not all of its parts are copied."""
+        manifest = self.read_state().manifest
+        if manifest is None or not self._staged_folder(manifest).startswith(f"{attempt}/"):
+            return False
+        return not self.object_store.is_file(self._done_path(manifest.details["commit"]))
+
+    def discard_attempt(self, attempt: str) -> None:
+        """Remove the folder of an attempt, unless it is needed."""
+        if not self.is_needed(attempt):
+            self.object_store.remove_folder(attempt)
+
+    def finish_commit(self, manifest: Manifest) -> None:
+        """Copy the parts to the output's folder and remove older commits; can be repeated."""
+        path, number = self.target.path, int(manifest.details["commit"])
+        staged, done = self._staged_folder(manifest), self._done_path(number)
+        if not self.object_store.is_file(done):
+            wanted = {part.name for part in manifest.parts}
+            to_copy = [name for name in self.object_store.list_files(staged) if name in wanted]
+            try:
+                self.object_store.map_concurrently(
+                    lambda name: self.object_store.copy(f"{staged}/{name}", f"{path}/{name}"),
+                    to_copy,
+                )
+            except (FileNotFoundError, StorageError) as error:
+                # Another process has finished this commit meanwhile.
+                if self.object_store.is_missing(error) and self._is_finished(number):
+                    return
+                raise
+            if self._is_superseded(number):
+                return
+            replaced = self._replaced_names(manifest, number) - wanted
+            self.object_store.remove(f"{path}/{name}".rstrip("/") for name in replaced)
+            self.object_store.put(done, b"")
+        self.object_store.remove_folder(staged)
+        older = [before for before in self._list_numbers() if before < number]
+        self.object_store.remove(f"{self.target.beside}/{_commit_name(before)}" for before in older)
+        self.object_store.remove(map(self._done_path, older))
+
+    def _replaced_names(self, manifest: Manifest, number: int) -> set[str]:
+        """Return the names of the parts that this commit replaces; no other files are removed."""
+        before = self.object_store.get(f"{self.target.beside}/{_commit_name(number - 1)}")
+        if before is not None:
+            return {part.name for part in Manifest.from_json(before).parts}
+        return set(manifest.details.get("replaced", ()))
+
+    def _is_superseded(self, number: int) -> bool:
+        """Return whether a later commit exists."""
+        return max(self._list_numbers(), default=0) > number
+
+    def _is_finished(self, number: int) -> bool:
+        """Return whether the parts of a commit are copied, or a later commit exists."""
+        return self.object_store.is_file(self._done_path(number)) or self._is_superseded(number)
+
+    def part_paths(self, manifest: Manifest) -> list[str]:
+        """Return the paths of the parts, copied or in the staging folder."""
+        path, uncopied = self.target.path, self._uncopied_names(manifest)
+        staged = self._staged_folder(manifest)
+        return [
+            f"{staged if part.name in uncopied else path}/{part.name}".rstrip("/")
+            for part in manifest.parts
+        ]
+
+    def data_folder(self, manifest: Manifest) -> str:
+        """Return the path of a folder that contains all parts."""
+        return self._staged_folder(manifest) if self._uncopied_names(manifest) else self.target.path
+
+    def _uncopied_names(self, manifest: Manifest) -> Set[str]:
+        """Return the names of parts that are still in the staging folder."""
+        number = manifest.details.get("commit")
+        if number is None or self.object_store.is_file(self._done_path(number)):
+            return frozenset()
+        return self.object_store.list_files(self._staged_folder(manifest)).keys()
+
+    def _done_path(self, number: int) -> str:
+        """Return the path of the empty file which marks that all parts of a commit are copied."""
+        return f"{self.target.beside}/commit-{number:08d}.done"
+
+    def _staged_folder(self, manifest: Manifest) -> str:
+        """Return the staging folder of a manifest."""
+        return f"{self.target.beside}/{manifest.details.get('staged', '')}"
+
+    def _list_numbers(self) -> list[int]:
+        """Return the numbers of all manifests in order."""
+        found = map(_COMMIT.fullmatch, self.object_store.list_files(self.target.beside))
+        return sorted(int(match[1]) for match in found if match)
+
+
+def _commit_name(number: int) -> str:
+    """Return the file name of a manifest."""
+    return f"commit-{number:08d}.json"

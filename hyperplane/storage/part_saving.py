@@ -1,0 +1,227 @@
+"""Save a collection as a folder of parts, written by one task each and published at once."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dask.tokenize import tokenize
+
+from hyperplane.errors import OutputExists, StorageError
+from hyperplane.storage.append import find_appended_parts, record_append
+from hyperplane.storage.attempts import running_attempt
+from hyperplane.storage.commit_protocol import CommitProtocol
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.encoding import ENCODERS, EncodedFile, encode_records
+from hyperplane.storage.formats import PART_SUFFIXES
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.progress import compute_with_progress
+from hyperplane.storage.request import SaveRequest
+from hyperplane.storage.result import SaveResult
+from hyperplane.storage.single_file import exists_error
+from hyperplane.storage.text_formats import name_part_in_errors
+from hyperplane.stores.locations import Store
+
+#: Seconds until a listing must show written files; some stores are eventually consistent.
+LISTING_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True)
+class PartWriteOptions:
+    """Options of the tasks that write parts.
+
+    Parameters
+    ----------
+    store : Store
+        Where to write.
+    folder : str
+        Path of the staging folder.
+    format : str
+        Format of the parts.
+    refuse : str
+        URL for the error if a part differs from the existing one; empty to write it.
+    shard : int or None
+        Index of the writing shard.
+    """
+
+    store: Store
+    folder: str
+    format: str
+    refuse: str = ""
+    shard: int | None = None
+
+
+def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
+    """Save a collection as a folder of parts."""
+    commits = commit_protocol_for(request.target)
+    base = commits.read_state()
+    commits.finish_interrupted(base)
+    if base.manifest is not None and request.mode == "skip":
+        return _save_result(request, base.manifest, written=0)
+    old = base.manifest.parts if base.manifest else ()
+    appends = request.mode == "append"
+    added = find_appended_parts(request, base.manifest) if appends else ()
+    with staging_folder(commits) as staged:
+        manifest = write_parts(
+            obj,
+            request,
+            staged,
+            there=added if appends else old,
+            kept=old if appends else (),
+            refuses=request.mode == "error" and base.manifest is not None,
+        )
+        if base.manifest is not None and manifest.parts == (*old, *added):
+            return _save_result(request, base.manifest, written=0)
+        if appends:
+            manifest = record_append(manifest, request, base.manifest)
+        existing_names = {part.name for part in old}
+        new = [part for part in manifest.parts if part.name not in existing_names]
+        verify_listing(commits.object_store, staged, new)
+        published = commits.publish(manifest, staged, base)
+        return replace(_save_result(request, published, written=len(new)), published=True)
+
+
+def write_parts(
+    obj: Any,
+    request: SaveRequest,
+    folder: str,
+    *,
+    there: Sequence[ManifestEntry],
+    kept: Sequence[ManifestEntry] = (),
+    refuses: bool = False,
+) -> Manifest:
+    """Write the parts of a collection to a staging folder, and return their manifest.
+
+    Parameters
+    ----------
+    folder : str
+        Staging folder.
+    there : sequence of ManifestEntry
+        Existing parts at the same positions; equal ones are not written again.
+    kept : sequence of ManifestEntry
+        Existing parts that precede all of these.
+    refuses : bool
+        Whether a part that differs from the existing one is an error.
+    """
+    pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
+    if refuses and len(pieces) != len(there):
+        raise exists_error(request)
+    writing = PartWriteOptions(
+        request.target.store,
+        folder,
+        request.format,
+        request.target.url if refuses else "",
+        request.shard[0] if request.shard else None,
+    )
+    each = [
+        [piece, number + len(kept), writing, there[number] if number < len(there) else None]
+        for number, piece in enumerate(pieces)
+    ]
+    if hasattr(obj, "to_delayed"):
+        # Imports dask.dataframe and Polars, which take a second, so only for collections.
+        from hyperplane.collections.frames import task_graph
+
+        tasks = task_graph.make_tasks(
+            "save", tokenize(request.target.path, folder), write_part, each
+        )
+        parts = compute_with_progress(tasks, f"saving {request.target.url}")
+    else:
+        parts = [write_part(*arguments) for arguments in each]
+    kind = "bag" if request.kind == "bag" else "dataframe"
+    return Manifest(request.format, kind, (*kept, *parts))
+
+
+def write_part(
+    piece: Any, number: int, writing: PartWriteOptions, there: ManifestEntry | None
+) -> ManifestEntry:
+    """Write one part in a task, unless an equal one exists."""
+    with name_part_in_errors(number):
+        made = _encode_part(piece, writing.format)
+    sha = hashlib.sha256(made.data).hexdigest()
+    prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
+    # A task may run twice; only the part named by its result is published.
+    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[writing.format]}"
+    part = ManifestEntry(name, len(made.data), sha, made.rows, writing.shard, made.schema)
+    if there is not None and there.content == part.content:
+        return replace(there, shard=writing.shard)
+    if writing.refuse:
+        raise OutputExists(
+            writing.refuse,
+            f"part {number} differs from the saved one; pass mode='overwrite' to replace what is "
+            "saved, or mode='skip' to keep it",
+        )
+    ObjectStore(writing.store).put(f"{writing.folder}/{name}", made.data)
+    return part
+
+
+def _encode_part(piece: Any, format: str) -> EncodedFile:  # noqa: A002
+    """Return the file of a dataframe or bag partition."""
+    if hasattr(piece, "columns"):
+        return ENCODERS[format](piece)
+    return encode_records(piece, format)
+
+
+@contextmanager
+def staging_folder(commits: CommitProtocol) -> Iterator[str]:
+    """Provide a staging folder for one attempt; remove it after the block."""
+    with running_attempt() as name:
+        folder = f"{commits.target.beside}/{name}"
+        check_writable(commits, folder)
+        try:
+            yield f"{folder}/data"
+        finally:
+            with suppress(
+                StorageError
+            ):  # leftovers are harmless; do not hide the error of the block
+                commits.discard_attempt(folder)
+
+
+def check_writable(commits: CommitProtocol, attempt: str) -> None:
+    """Write an empty probe file, so that a save without rights fails before a long computation."""
+    probe = f"{attempt}/probe"
+    commits.object_store.put(probe, b"")
+    commits.object_store.remove([probe])
+
+
+def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[ManifestEntry]) -> None:
+    """Compare the written parts with the store's listing.
+
+    Raises
+    ------
+    StorageError
+        If a part is missing or of another size.
+    """
+    deadline = time.monotonic() + LISTING_TIMEOUT
+    while True:
+        seen = object_store.list_files(folder)
+        missing = [part for part in parts if part.name not in seen]
+        if not missing or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    wrong = [part.name for part in missing]
+    wrong += [
+        part.name
+        for part in parts
+        if part.name in seen and int(seen[part.name]["size"] or 0) != part.size
+    ]
+    if wrong:
+        some = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
+        raise StorageError(
+            folder
+            if object_store.store.local
+            else object_store.store.system.unstrip_protocol(folder),
+            f"{len(wrong)} of {len(parts)} parts are missing or incomplete in the store's listing "
+            f"({some}); nothing was published, save again",
+        )
+
+
+def _save_result(request: SaveRequest, manifest: Manifest, *, written: int) -> SaveResult:
+    return SaveResult(
+        request.target.url, len(manifest.parts), manifest.rows, manifest.size, written
+    )

@@ -1,0 +1,107 @@
+"""Items of bags as the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hyperplane.storage.text_formats import item_error
+
+
+def build_table(items: Sequence[Any], form: str) -> Any:
+    """Return the items of a bag partition as an Arrow table that holds them without loss.
+
+    ``form`` is the name of the format in messages.
+
+    Raises
+    ------
+    WrongType
+        If an item is not a dict, has other fields than the first item, or a value of another
+        type.
+
+    Examples
+    --------
+    >>> build_table([{"n": 1, "at": None}, {"n": 2.5, "at": None}], "parquet").to_pylist()
+    [{'n': 1.0, 'at': None}, {'n': 2.5, 'at': None}]
+    """
+    import pyarrow as pa
+
+    fields = list(items[0]) if items and isinstance(items[0], dict) else []
+    expected = dict.fromkeys(fields).keys()
+    for number, item in enumerate(items):
+        if not isinstance(item, dict) or not item:
+            raise item_error(
+                "item", item, number, f"{form} requires non-empty dicts; save it as jsonl"
+            )
+        if item.keys() != expected:
+            name = next(iter(item.keys() ^ expected))
+            wrong = "the field is not in all items; add it with None, or save as jsonl"
+            raise item_error(str(name), item.get(name), number, wrong)
+    for name in fields:
+        if not isinstance(name, str):
+            raise item_error(f"the key {name!r}", name, 0, "field names must be strings")
+    columns = [_build_column(items, name, form) for name in fields]
+    table = pa.table(columns, names=fields)
+    _check_round_trip(table.to_pylist(), items, form)
+    return table
+
+
+def _build_column(items: Sequence[Mapping[str, Any]], name: str, form: str) -> Any:
+    """Return a field of all items as an Arrow array, or raise for an item of another type."""
+    import pyarrow as pa
+
+    values = [item[name] for item in items]
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        kinds = [type(value) for value in values if value is not None]
+        number = next(
+            (
+                n
+                for n, value in enumerate(values)
+                if value is not None and type(value) is not kinds[0]
+            ),
+            0,
+        )
+        said = " ".join(str(error).split())[:160]
+        wrong = (
+            f"{form} requires values of one type in a field ({said}); convert it, or save as jsonl"
+        )
+        raise item_error(name, values[number], number, wrong) from error
+
+
+def _check_round_trip(made: Sequence[Any], items: Sequence[Any], form: str) -> None:
+    """Raise for the first item that the table does not hold unchanged."""
+    try:
+        if made == items:
+            return
+    except ValueError:
+        pass  # nested NumPy arrays cannot be compared this way
+    for number, (restored, item) in enumerate(zip(made, items, strict=True)):
+        found = _find_difference(restored, item, "")
+        if found is not None:
+            path, value = found
+            wrong = f"{form} would change it; convert it, or save as jsonl"
+            raise item_error(path, value, number, wrong)
+
+
+def _find_difference(made: Any, item: Any, path: str) -> tuple[str, Any] | None:
+    """Return path and value of the first difference; NaN equals NaN, and a tuple equals a list."""
+    if isinstance(made, dict) and isinstance(item, dict):
+        for key in {**item, **made}:
+            nested_path = f"{path}.{key}" if path else str(key)
+            if key not in made or key not in item:
+                return nested_path, item.get(key)
+            found = _find_difference(made[key], item[key], nested_path)
+            if found is not None:
+                return found
+        return None
+    if isinstance(made, list) and isinstance(item, list | tuple) and len(made) == len(item):
+        pairs = enumerate(zip(made, item, strict=True))
+        differences = (_find_difference(one, other, f"{path}[{n}]") for n, (one, other) in pairs)
+        return next((found for found in differences if found is not None), None)
+    try:
+        same = bool(made == item) or bool(made != made and item != item)
+    except ValueError:
+        same = False
+    return None if same else (path, item)

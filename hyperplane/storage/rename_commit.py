@@ -1,0 +1,190 @@
+"""Commits on local disk: the new folder replaces the old one by one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hyperplane.folder_entries import find_in
+from hyperplane.storage.attempts import running_attempt
+from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
+from hyperplane.storage.manifest import Manifest, hash_names
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.target import Target
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
+_AT_FDCWD = -100
+
+
+class RenameCommit:
+    """Commit protocol of local disks: a rename is atomic for every reader."""
+
+    def __init__(self, target: Target, object_store: ObjectStore) -> None:
+        self.target, self.object_store = target, object_store
+
+    def read_state(self) -> PublishedState:
+        """Return the published state; the names in the folder identify its manifest."""
+        if not os.path.lexists(self.target.path):
+            self._restore_moved_folder()
+        return self._read_stable_state()
+
+    def _read_stable_state(self) -> PublishedState:
+        """Return the state of a folder that was not replaced during the listing."""
+        while True:
+            before = _inode(self.target.path)
+            state = self._read_once()
+            if _inode(self.target.path) == before:  # otherwise replaced during the listing
+                return state
+
+    def _read_once(self) -> PublishedState:
+        """Return the state of the folder, which may be replaced meanwhile."""
+        path = Path(self.target.path)
+        if path.is_dir():
+            sizes = {
+                name: int(info["size"])
+                for name, info in self.object_store.list_files(str(path)).items()
+            }
+            if not sizes:
+                return PublishedState()
+        elif path.exists():
+            sizes = {"": path.stat().st_size}
+        else:
+            return PublishedState()
+        version = _version(hash_names(sizes), path)
+        found = self.object_store.get(f"{self.target.beside}/{version}.json")
+        if found is None:  # a restored copy of the folder has another inode
+            found = self._find_only_manifest(hash_names(sizes))
+        if found is not None:
+            return PublishedState(version, Manifest.from_json(found))
+        return PublishedState(version, foreign_manifest(sizes, self._find_saved_manifest()))
+
+    def _restore_moved_folder(self) -> None:
+        """Undo the first of two renames if the process was killed before the second."""
+        if any(self._moved_folders()):
+            with (
+                contextlib.suppress(OSError),
+                self._publish_lock(),
+            ):  # a live process releases it after both
+                for aside in self._moved_folders():
+                    if not os.path.lexists(self.target.path):
+                        aside.rename(self.target.path)
+
+    def _moved_folders(self) -> list[Path]:
+        """Return folders that were renamed and not yet replaced, on systems without exchange."""
+        return find_in(Path(self.target.beside), "attempt-*.old")
+
+    def _find_only_manifest(self, key: str) -> bytes | None:
+        """Return the manifest of parts with these names, if there is exactly one."""
+        files = find_in(Path(self.target.beside), f"{key}-*.json")
+        return self.object_store.get(str(files[0])) if len(files) == 1 else None
+
+    def _find_saved_manifest(self) -> Manifest | None:
+        """Return the manifest of what was saved before another program changed the folder."""
+        for file in find_in(Path(self.target.beside), "*.json"):
+            with contextlib.suppress(ValueError, TypeError, OSError):
+                return Manifest.from_json(file.read_bytes())
+        return None
+
+    def finish_interrupted(self, state: PublishedState) -> None:
+        """Do nothing, as a rename cannot be interrupted."""
+
+    def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
+        """Rename the folder; see :class:`CommitProtocol`."""
+        # A new folder, into which a task that runs twice cannot write.
+        with running_attempt() as name:
+            whole = f"{self.target.beside}/{name}"
+            try:
+                for part in manifest.parts:
+                    fresh = Path(staged, part.name)
+                    found = fresh if fresh.exists() else Path(self.target.path, part.name)
+                    self.object_store.copy(str(found), f"{whole}/{part.name}")
+                version = _version(manifest.key, Path(whole))
+                self._replace_target(whole, manifest, version, base)
+            finally:
+                shutil.rmtree(whole, ignore_errors=True)
+        return manifest
+
+    def _replace_target(
+        self, whole: str, manifest: Manifest, version: str, base: PublishedState
+    ) -> None:
+        """Replace the published folder under the lock, if its state is still ``base``."""
+        manifest_path = f"{self.target.beside}/{version}.json"
+        self.object_store.put(manifest_path, manifest.to_json().encode())
+        with self._publish_lock():
+            if self._read_stable_state().version != base.version:
+                Path(manifest_path).unlink(missing_ok=True)
+                raise conflict_error(self.target)
+            _exchange(whole, self.target.path)
+            if base.version:
+                Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
+
+    def is_needed(self, attempt: str) -> bool:
+        """Return False: published files are hard links."""
+        del attempt
+        return False
+
+    def discard_attempt(self, attempt: str) -> None:
+        """Remove the folder of an attempt."""
+        shutil.rmtree(attempt, ignore_errors=True)
+
+    def part_paths(self, manifest: Manifest) -> list[str]:
+        """Return the paths of the parts."""
+        return [f"{self.target.path}/{part.name}".rstrip("/") for part in manifest.parts]
+
+    def data_folder(self, manifest: Manifest) -> str:
+        """Return the path of the published folder."""
+        return self.target.path
+
+    @contextlib.contextmanager
+    def _publish_lock(self) -> Iterator[None]:
+        """Lock out other processes that publish here; the lock ends with the process."""
+        with Path(self.target.beside, "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _version(key: str, path: Path) -> str:
+    """Return a version; the inode tells apart folders with the same names, as of Zarr chunks."""
+    return f"{key}-{path.stat().st_ino}"
+
+
+def _inode(path: str) -> int | None:
+    """Return the inode of a path; None if it does not exist."""
+    with contextlib.suppress(OSError):
+        return Path(path).stat().st_ino
+    return None
+
+
+def _exchange(staged: str, path: str) -> None:
+    """Rename a staged folder to a path; a folder that was there takes the staged name."""
+    if not os.path.lexists(path):
+        Path(staged).rename(path)
+    elif not _try_swap(staged, path):
+        aside = Path(f"{staged}.old")
+        Path(path).rename(aside)  # for a moment readers find no output, but never a part of one
+        try:
+            Path(staged).rename(path)
+        except BaseException:
+            aside.rename(path)
+            raise
+        aside.rename(staged)
+    if Path(staged).is_file():
+        Path(staged).unlink()
+
+
+def _try_swap(one: str, other: str) -> bool:
+    """Exchange two paths in one step, as only Linux can; return whether it succeeded."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    done = exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
+    return bool(done == 0)

@@ -1,0 +1,289 @@
+"""Save one of several shards; the last one to commit publishes the whole output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError, check
+from hyperplane.public_calls import check_call
+from hyperplane.storage.commit_protocol import CommitProtocol, conflict_error
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.part_saving import check_writable, verify_listing, write_parts
+from hyperplane.storage.request import SaveRequest
+from hyperplane.storage.result import SaveResult
+from hyperplane.storage.single_file import exists_error
+from hyperplane.storage.target import check_options, read_only_faults, resolve_target
+
+_RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
+#: Key of the columns in the details of a shard's manifest.
+_COLUMNS_KEY = "columns"
+#: Folder name of the run without a name.
+UNNAMED_RUN = "first"
+
+
+def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
+    """Save the parts of one shard; readers see the output once all shards are saved."""
+    index, count = request.shard or (0, 1)
+    commits = commit_protocol_for(request.target)
+    base = commits.read_state()
+    commits.finish_interrupted(base)
+    old = base.manifest
+    run = _ShardRun(commits, count, request.run)
+    if old is not None and request.mode == "skip":
+        return SaveResult(request.target.url, len(old.parts), old.rows, old.size)
+    if old is not None and request.mode == "error" and old.shards != count:
+        raise exists_error(request)
+    published = tuple(part for part in old.parts if part.shard == index) if old else ()
+    ended = old is not None and run.has_published(old)
+    committed = None if ended else run.read_record(index)
+    replaces = request.mode == "overwrite"
+    if committed is not None and request.mode == "skip":
+        return _save_result(
+            request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
+        )
+    check_writable(commits, run.folder)
+    there = committed.parts if committed else published
+    made = write_parts(obj, request, f"{run.folder}/data", there=there)
+    made = replace(made, details={**made.details, _COLUMNS_KEY: _column_names(obj)})
+    known = {part.name for part in there}
+    new = [part for part in made.parts if part.name not in known]
+    if committed is not None:
+        return _finish_repeated(request, run, made, committed, new)
+    if ended or (old is not None and request.mode == "error"):
+        run.discard_parts(new)
+        if not new:
+            return _save_result(request, made, 0, complete=True)
+        raise _other_rows_error(request) if ended and request.run else exists_error(request)
+    run.adopt_parts([part for part in made.parts if part.name in known])
+    verify_listing(commits.object_store, f"{run.folder}/data", made.parts)
+    try:
+        commits.object_store.put_new(run.record_path(index), made.to_json().encode())
+    except FileExistsError:
+        return _finish_repeated(request, run, made, run.read_record(index), new)
+    return _save_result(
+        request, made, len(new), complete=run.publish_if_complete(replaces=replaces)
+    )
+
+
+class _ShardRun:
+    """The shards of one run that save to the same URL."""
+
+    def __init__(self, commits: CommitProtocol, count: int, name: str) -> None:
+        self.commits, self.count, self.name = commits, count, name
+        self.folder = f"{commits.target.beside}/shards-{count}-{name or UNNAMED_RUN}"
+
+    def has_published(self, manifest: Manifest) -> bool:
+        """Return whether this run has published a manifest."""
+        return manifest.shards == self.count and manifest.details.get("run", "") == self.name
+
+    def record_path(self, index: int) -> str:
+        """Return the path of a shard's manifest."""
+        return f"{self.folder}/records/{index:05d}.json"
+
+    def read_record(self, index: int) -> Manifest | None:
+        """Return the manifest of a shard; None if it has not committed."""
+        found = self.commits.object_store.get(self.record_path(index))
+        return None if found is None else Manifest.from_json(found)
+
+    def discard_parts(self, parts: list[ManifestEntry]) -> None:
+        """Remove parts that will not be published."""
+        self.commits.object_store.remove(f"{self.folder}/data/{part.name}" for part in parts)
+        if not self.commits.object_store.list_files(f"{self.folder}/records"):
+            self.commits.discard_attempt(self.folder)
+
+    def adopt_parts(self, parts: list[ManifestEntry]) -> None:
+        """Copy published parts into this run, so that it does not depend on other runs.
+
+        Raises
+        ------
+        OutputConflict
+            If another process has replaced them since they were compared.
+        """
+        object_store, path = self.commits.object_store, self.commits.target.path
+        try:
+            object_store.map_concurrently(
+                lambda part: object_store.copy(
+                    f"{path}/{part.name}", f"{self.folder}/data/{part.name}"
+                ),
+                parts,
+            )
+        except (FileNotFoundError, StorageError) as error:
+            if object_store.is_missing(error):
+                raise conflict_error(self.commits.target) from error
+            raise
+
+    def publish_if_complete(self, *, replaces: bool) -> bool:
+        """Publish the output if all shards are committed; return whether it is published.
+
+        Raises
+        ------
+        OutputConflict
+            If another process has saved there meanwhile, and its version is not to be replaced.
+        """
+        base = self.commits.read_state()
+        if base.manifest is not None and self.has_published(base.manifest):
+            return True  # another shard has published it
+        shards = [self.read_record(index) for index in range(self.count)]
+        found = [shard for shard in shards if shard is not None]
+        if len(found) == self.count:
+            if len({(shard.format, shard.kind) for shard in found}) > 1:
+                url = self.commits.target.url
+                raise OutputConflict(
+                    url, "its shards have different formats; save all with one format"
+                )
+            if len({tuple(shard.details.get(_COLUMNS_KEY) or ()) for shard in found}) > 1:
+                url = self.commits.target.url
+                raise OutputConflict(
+                    url, "its shards have different columns; save all with the same, as a new run="
+                )
+            if base.manifest is not None and not replaces:
+                raise conflict_error(self.commits.target)
+            parts = tuple(part for shard in found for part in shard.parts)
+            details = {"run": self.name}
+            whole = Manifest(found[0].format, found[0].kind, parts, self.count, details)
+            try:
+                self.commits.publish(whole, f"{self.folder}/data", base)
+            except OutputConflict:
+                if not self._is_published():
+                    raise
+            except (FileNotFoundError, StorageError):
+                if not self._is_published() or self.commits.is_needed(self.folder):
+                    raise
+        if not self._is_published():
+            return False
+        # Keeps the folder while another process that published it still copies from there.
+        self.commits.discard_attempt(self.folder)
+        old = base.manifest
+        if old is not None and old.shards:  # its process may have been killed before this
+            before = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
+            self.commits.discard_attempt(before.folder)
+        return True
+
+    def _is_published(self) -> bool:
+        """Return whether the published output is that of this run."""
+        now = self.commits.read_state().manifest
+        return now is not None and self.has_published(now)
+
+
+def _column_names(obj: Any) -> list[str]:
+    """Return the column names of a dataframe or table; none for a bag."""
+    # Arrow has column_names, and its columns are data; pandas, Polars, and Dask have columns.
+    names = obj.column_names if hasattr(obj, "column_names") else getattr(obj, "columns", ())
+    return [str(name) for name in names]
+
+
+def _finish_repeated(
+    request: SaveRequest,
+    run: _ShardRun,
+    made: Manifest,
+    committed: Manifest | None,
+    new: list[ManifestEntry],
+) -> SaveResult:
+    """Return the result of a shard that is already committed, or raise if its rows differ."""
+    run.discard_parts(new)
+    if committed is not None and made.same_content(committed):
+        replaces = request.mode == "overwrite"
+        return _save_result(
+            request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
+        )
+    raise _other_rows_error(request)
+
+
+def _other_rows_error(request: SaveRequest) -> OutputConflict:
+    """Return the error of a shard whose committed rows differ."""
+    return OutputConflict(
+        request.target.url,
+        f"shard {request.shard} of this run is already committed with other rows, which remain; "
+        "for a new run pass another run=",
+    )
+
+
+def _save_result(
+    request: SaveRequest, manifest: Manifest, written: int, *, complete: bool
+) -> SaveResult:
+    return SaveResult(
+        request.target.url,
+        len(manifest.parts),
+        manifest.rows,
+        manifest.size,
+        written,
+        complete=complete,
+    )
+
+
+@check_call
+def missing_shards(
+    url: str | PathLike[str],
+    *,
+    run: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[int]:
+    """Return the indices of shards that have not committed yet.
+
+    Parameters
+    ----------
+    url : str or path
+        Where the shards are saved.
+    run : str, optional
+        Name of the run, required if several are incomplete.
+    storage_options : mapping, optional
+        Options of the file system.
+    **options
+        More options of the file system.
+
+    Returns
+    -------
+    list of int
+        In order; empty if the output is complete.
+
+    Raises
+    ------
+    RequestError
+        If several runs are incomplete and ``run`` is omitted.
+    StorageError
+        If no shard has been saved there.
+
+    Examples
+    --------
+    >>> import pandas as pd, hyperplane
+    >>> rows = pd.DataFrame({"n": [1, 2, 3]})
+    >>> result = hyperplane.save(rows, "memory://docs/shards", shard=(1, 3))
+    >>> missing_shards("memory://docs/shards")
+    [0, 2]
+    """
+    check_options(url, options, missing_shards)
+    target = resolve_target(url, storage_options, options)
+    faults = read_only_faults(target)
+    asked: Any = run
+    if not isinstance(asked, str | None):
+        faults.append(Fault("run", repr(asked)[:80], "the name of one run, or None"))
+    check(faults)
+    commits = commit_protocol_for(target)
+    base = commits.read_state().manifest
+    found: dict[tuple[int, str], set[int]] = {}
+    for match in map(_RECORD.fullmatch, commits.object_store.list_files(target.beside)):
+        if match and run in (None, match[2]):
+            found.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
+    under_way = {
+        (count, name): have
+        for (count, name), have in found.items()
+        if base is None
+        or not _ShardRun(commits, count, "" if name == UNNAMED_RUN else name).has_published(base)
+    }
+    if len(under_way) > 1:
+        names = " and ".join(sorted(f"{name} of {count}" for count, name in under_way))
+        raise RequestError(
+            [Fault("run", repr(run), f"the name of one of the incomplete runs: {names}")]
+        )
+    if under_way:
+        (((count, _), have),) = under_way.items()
+        return sorted(set(range(count)) - have)
+    if base is None or base.shards is None or run not in (None, base.details.get("run")):
+        raise StorageError(target.url, "no shard has been saved there; check the URL")
+    return []

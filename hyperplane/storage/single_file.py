@@ -1,0 +1,99 @@
+"""Save an object as one file."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hyperplane.errors import OutputExists
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.encoding import encode
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.request import SaveRequest
+from hyperplane.storage.result import SaveResult
+
+
+class FileContent(Protocol):
+    """The content of a file to save."""
+
+    size: int
+
+    def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
+        """Return whether a file of the store is equal, and its size; None if it does not exist."""
+        ...
+
+    def put(self, object_store: ObjectStore, path: str) -> None:
+        """Write the file, replacing an existing one."""
+        ...
+
+    def put_new(self, object_store: ObjectStore, path: str) -> None:
+        """Write the file, or raise FileExistsError if it exists with other content."""
+        ...
+
+    def verify(self, object_store: ObjectStore, path: str) -> None:
+        """Compare the store's metadata of the file with what was written."""
+        ...
+
+
+class BytesContent:
+    """Content in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size = data, len(data)
+
+    def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
+        """See :class:`FileContent`."""
+        found = object_store.get(path)
+        return found == self.data, None if found is None else len(found)
+
+    def put(self, object_store: ObjectStore, path: str) -> None:
+        """See :class:`FileContent`."""
+        object_store.put(path, self.data)
+
+    def put_new(self, object_store: ObjectStore, path: str) -> None:
+        """See :class:`FileContent`."""
+        object_store.put_new(path, self.data)
+
+    def verify(self, object_store: ObjectStore, path: str) -> None:
+        """See :class:`FileContent`."""
+        object_store.verify(path, self.data)
+
+
+def save_file(obj: Any, request: SaveRequest) -> SaveResult:
+    """Save an object as one file, atomically."""
+    encoded = encode(obj, request.kind, request.format, request.suffix)
+    return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
+
+
+def save_content(content: FileContent, rows: int | None, request: SaveRequest) -> SaveResult:
+    """Save the content of one file."""
+    target, object_store = request.target, ObjectStore(request.target.store)
+    published = commit_protocol_for(target).read_state().manifest
+    if published is not None and [part.name for part in published.parts] != [""]:
+        if request.mode == "skip":
+            return SaveResult(target.url, len(published.parts), published.rows, published.size)
+        raise OutputExists(target.url, "is a folder; save the file under another name")
+    if object_store.is_file(target.path):
+        same, size = content.compare(object_store, target.path)
+        if same or (size is not None and request.mode == "skip"):
+            return SaveResult(target.url, 1, rows if same else None, size or 0)
+        if size is not None and request.mode == "error":
+            raise exists_error(request)
+    if request.mode == "overwrite":
+        content.put(object_store, target.path)
+    else:
+        # Checking first and writing then would race with other processes.
+        try:
+            content.put_new(object_store, target.path)
+        except FileExistsError as error:
+            raise exists_error(request) from error
+    content.verify(object_store, target.path)
+    return SaveResult(target.url, 1, rows, content.size, written=1)
+
+
+def exists_error(request: SaveRequest) -> OutputExists:
+    """Return the error of a target that holds something else."""
+    return OutputExists(
+        request.target.url,
+        "something else is already saved there; pass mode='overwrite' to replace it, or "
+        "mode='skip' to keep it",
+    )

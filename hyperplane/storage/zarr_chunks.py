@@ -1,0 +1,260 @@
+"""Arrays and data sets as the files of a Zarr store, encoded in memory by the zarr library.
+
+This module imports zarr, so functions import it only after checking that zarr is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dask.array as da
+import zarr
+from dask.array.core import slices_from_chunks
+from dask.array.optimization import optimize
+from dask.core import flatten
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.tokenize import tokenize
+from dask.utils import ensure_dict
+from zarr.core.buffer import Buffer
+from zarr.storage import MemoryStore, StorePath
+
+from hyperplane.collections.frames import task_graph
+from hyperplane.errors import Fault, OutputExists, RequestError
+from hyperplane.optional import need
+from hyperplane.storage.manifest import ManifestEntry
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.stores.locations import Store
+from hyperplane.stores.redaction import describe_error
+
+_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+#: Names by which xarray restores an array without a usable name from a data set.
+_UNNAMED, _NAMED = "__xarray_dataarray_variable__", "__xarray_dataarray_name__"
+
+
+@dataclass(frozen=True)
+class ZarrTemplate:
+    """A Zarr store without the chunks that are still to be computed.
+
+    Parameters
+    ----------
+    documents : mapping of str to bytes
+        Metadata by key.
+    chunks : mapping of str to bytes
+        Chunks of variables in memory.
+    lazy : list of (dask.array.Array, str)
+        Arrays to compute, with the path of each in the store.
+    """
+
+    documents: Mapping[str, bytes]
+    chunks: Mapping[str, bytes]
+    lazy: list[tuple[da.Array, str]]
+
+
+@dataclass(frozen=True)
+class ChunkWriter:
+    """Write files of a Zarr store, in tasks and before them.
+
+    Parameters
+    ----------
+    store : Store
+        Where to write.
+    folder : str
+        Path of the staging folder.
+    documents : mapping of str to bytes
+        Metadata by key.
+    there : mapping of str to ManifestEntry
+        Published files; equal ones are not written again.
+    refuse : str
+        URL for the error if a file differs from the published one; empty to write it.
+    """
+
+    store: Store
+    folder: str
+    documents: Mapping[str, bytes]
+    there: Mapping[str, ManifestEntry]
+    refuse: str = ""
+
+    def make_entry(self, name: str, data: bytes) -> ManifestEntry:
+        """Return the manifest entry of a file without writing it.
+
+        Raises
+        ------
+        OutputExists
+            If it differs from the published file, which is not to be replaced.
+        """
+        part = ManifestEntry(name, len(data), hashlib.sha256(data).hexdigest())
+        if self.refuse and self.there.get(name) != part:
+            raise OutputExists(
+                self.refuse,
+                f"{name} differs from the saved file; pass mode='overwrite' to replace what is "
+                "saved, or mode='skip' to keep it",
+            )
+        return part
+
+    def put(self, name: str, data: bytes) -> ManifestEntry:
+        """Write a file, unless an equal one is published."""
+        part = self.make_entry(name, data)
+        if self.there.get(name) == part:
+            return part
+        object_store, path = ObjectStore(self.store), f"{self.folder}/{name}"
+        try:
+            object_store.put_new(path, data)
+        except FileExistsError:
+            # A task may run twice with different results. The first file remains, so that no
+            # late writer makes it differ from its checksum.
+            found = object_store.get(path)
+            if found is None:
+                raise
+            return self.make_entry(name, found)
+        return part
+
+
+def build_template(obj: Any) -> ZarrTemplate:
+    """Return the metadata of an array or data set without computing it.
+
+    Raises
+    ------
+    RequestError
+        If Zarr does not support it.
+    """
+    files: dict[str, Buffer] = {}
+    try:
+        with warnings.catch_warnings():
+            # Not needed: every version of zarr reads the data without consolidated metadata.
+            warnings.filterwarnings("ignore", "Consolidated metadata")
+            lazy = (
+                _write_array_metadata(obj, files)
+                if isinstance(obj, da.Array)
+                else _write_dataset_metadata(obj, files)
+            )
+    except (ValueError, TypeError, NotImplementedError) as error:
+        if isinstance(error, RequestError):
+            raise
+        raise _refusal_error(obj, error) from error
+    data = {key: value.to_bytes() for key, value in sorted(files.items())}
+    documents = {key: data.pop(key) for key in list(data) if _is_document(key)}
+    return ZarrTemplate(documents, data, lazy)
+
+
+def _is_document(key: str) -> bool:
+    """Return whether a key is that of metadata."""
+    return key.rpartition("/")[2] in _DOCUMENTS
+
+
+def _write_array_metadata(array: da.Array, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
+    """Write the metadata of an array, and return the array with regular chunks."""
+    if any(math.isnan(length) for length in array.shape):
+        advice = "call its compute_chunk_sizes() first"
+        raise RequestError(
+            [Fault("obj", "an array of unknown shape", "an array with known chunk sizes", advice)]
+        )
+    # Zarr chunks have one size; only the last may be smaller.
+    array = array.rechunk(tuple(max(sizes) for sizes in array.chunks))
+    chunks = tuple(max(sizes[0], 1) for sizes in array.chunks)
+    zarr.create_array(MemoryStore(files), shape=array.shape, chunks=chunks, dtype=array.dtype)
+    return [(array, "")]
+
+
+def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
+    """Write the metadata of a data set and of its variables as xarray encodes them."""
+    xarray = need("xarray", "array")
+    data = _as_dataset(obj) if isinstance(obj, xarray.DataArray) else obj
+    wrong = [name for name in data.variables if not isinstance(name, str) or not name]
+    if wrong:
+        raise RequestError(
+            [Fault("obj", f"variables named {wrong}", "variable names that are non-empty strings")]
+        )
+    made = xarray.backends.ZarrStore.open_group(
+        MemoryStore(files), mode="w", consolidate_on_close=True
+    )
+    writer = _VariableWriter()
+    data.dump_to_store(made, writer=writer)
+    return writer.lazy
+
+
+def _as_dataset(array: Any) -> Any:
+    """Return an xarray array as the data set from which xarray restores it with its name."""
+    if array.name is None:
+        return array.to_dataset(name=_UNNAMED)
+    if array.name in array.coords or array.name in array.dims:
+        return array.to_dataset(name=_UNNAMED).assign_attrs({_NAMED: array.name})
+    return array.to_dataset()
+
+
+class _VariableWriter:
+    """Receive variables from xarray: write those in memory, and collect lazy ones."""
+
+    def __init__(self) -> None:
+        self.lazy: list[tuple[da.Array, str]] = []
+
+    def add(self, source: Any, target: Any, region: Any = None) -> None:
+        if isinstance(source, da.Array) and source.size:
+            self.lazy.append((source, target.path))
+        elif not isinstance(source, da.Array):
+            target[region or ...] = source
+
+
+def _refusal_error(obj: Any, error: Exception) -> RequestError:
+    """Return a library's error as a fault of the call."""
+    text = describe_error(error)
+    advice = ""
+    if "chunk" in text:
+        advice = (
+            "make its chunks equal with chunk(), and call drop_encoding() to discard the chunks "
+            "of its source file"
+        )
+    allowed = f"an array or data set that Zarr supports ({text})"
+    return RequestError([Fault("obj", f"a {type(obj).__name__}", allowed, advice)])
+
+
+def build_tasks(template: ZarrTemplate, writing: ChunkWriter) -> list[Any]:
+    """Return one task per block that writes its chunks; all tasks share one graph."""
+    token = tokenize(writing.folder)
+    # A separate task, so that each worker receives the writer only once.
+    (shared,) = task_graph.make_tasks("save-to", token, _return_writer, [[writing]])
+    arguments = [
+        [block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)
+    ]
+    return task_graph.make_tasks("save", token, write_block, arguments) if arguments else []
+
+
+def _iterate_blocks(
+    lazy: list[tuple[da.Array, str]],
+) -> Iterator[tuple[Any, str, tuple[slice, ...]]]:
+    """Yield every non-empty block with the path and region of its array."""
+    arrays = [array for array, _ in lazy]
+    keys = [list(flatten(array.__dask_keys__())) for array in arrays]
+    # In one graph, so that intermediate results shared by variables are computed once.
+    graph = HighLevelGraph.merge(*(array.dask for array in arrays))
+    work = ensure_dict(optimize(graph, [key for some in keys for key in some]))
+    for (array, path), some in zip(lazy, keys, strict=True):
+        for key, region in zip(some, slices_from_chunks(array.chunks), strict=True):
+            if all(side.stop > side.start for side in region):
+                yield Delayed(key, work), path, region
+
+
+def _return_writer(writing: ChunkWriter) -> ChunkWriter:
+    """Return the writer, as a task."""
+    return writing
+
+
+def write_block(
+    block: Any, path: str, region: tuple[slice, ...], writing: ChunkWriter
+) -> list[ManifestEntry]:
+    """Write the chunks of one block, in a task."""
+    # Chunks of only the fill value are not stored.
+    chunks: dict[str, Buffer] = {}
+    prefix = f"{path}/" if path else ""
+    documents = writing.documents
+    document = documents.get(f"{prefix}zarr.json") or documents[f"{prefix}.zarray"]
+    # Opening it by path takes as long as writing a small chunk.
+    array = zarr.Array.from_dict(StorePath(MemoryStore(chunks), path), json.loads(document))
+    array[region] = block
+    return [writing.put(key, data.to_bytes()) for key, data in sorted(chunks.items())]

@@ -1,0 +1,237 @@
+"""Steps as pods, without a Kubernetes: the manifests of attempts, options, and what pods say."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import dask
+import pytest
+from runner_cases import command, made
+
+from hyperplane.errors import RequestError, StartFailed
+from hyperplane.jobs import Resources, Step, calls, runners
+from hyperplane.jobs.kubernetes_manifest import dump_yaml
+from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners.kubernetes_attempt import (
+    StagedFile,
+    attempt_job_name,
+    build_job,
+    build_secret,
+)
+from hyperplane.jobs.runners.kubernetes_runner import KubernetesRunner
+from hyperplane.jobs.runners.kubernetes_watcher import _is_retryable, run_within
+from hyperplane.spec.settings import KubernetesJobSettings
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"
+IMAGE = "registry.example/flights:1"
+PLACE = Path("/jobs/6f1d2c3b-0000-4000-8000-000000000001/steps/001-years/chunk-00002/attempt-1")
+STEP = command("years", "python", "-c", "x", resources=Resources(cores=1.5, ram_gb=2, gpus=1))
+COMMAND = Command(
+    ("python", "/var/lib/hyperplane/$(HOME).py"),
+    {"PATH": "/home/me/bin", "TOKEN": "s3cret"},
+    "/var/lib/hyperplane",
+    PLACE,
+    step_variables={"TEXT": "$(HOME) $$ \n", "TOKEN": "not this one"},
+    secret_variables={"TOKEN": "s3cret ü"},
+    script=Path("steps/$(HOME).py"),
+    pool="16_16",
+)
+SENT = [StagedFile("hyperplane-file", "/var/lib/hyperplane/$(HOME).py", b"print(1)\xff")]
+MADE = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "n", "uid": "u", "labels": {}},
+}
+
+
+def settings(**options):
+    return KubernetesJobSettings(image=IMAGE, **options)
+
+
+def test_the_job_of_an_attempt_is_as_the_file_shows():
+    more = settings(
+        node_selector=("example.com/pool={pool}", "alias={alias}", "disk=ssd"),
+        tolerations=({"key": "batch", "operator": "Exists"},),
+        image_pull_secrets=("registry",),
+        service_account="steps",
+        environ=("TZ=UTC",),
+        labels=("team=a",),
+        run_as_user=1000,
+    )
+    text = dump_yaml(build_job(COMMAND, STEP, 1.5, more, SENT))
+    if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+    assert "s3cret" not in text
+    assert "/home/me" not in text
+
+
+def test_labels_with_a_pool_are_for_steps_that_name_one():
+    plain = dataclasses.replace(COMMAND, pool="")
+    more = settings(node_selector=("example.com/pool={pool}", "disk=ssd"))
+    pod = build_job(plain, STEP, 1, more, [])["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"disk": "ssd"}
+
+
+def test_its_secret_has_what_is_hidden_and_the_files_and_belongs_to_the_job():
+    found = build_secret(MADE, COMMAND, SENT)
+    held = {name: base64.b64decode(text) for name, text in found["data"].items()}
+    assert held == {"TOKEN": "s3cret ü".encode(), "hyperplane-file": b"print(1)\xff"}
+    [owner] = found["metadata"]["ownerReferences"]
+    assert owner == {"apiVersion": "batch/v1", "kind": "Job", "name": "n", "uid": "u"}
+    assert list(build_secret(MADE, COMMAND, [])["data"]) == ["TOKEN"]
+    assert build_secret(MADE, dataclasses.replace(COMMAND, secret_variables={}), []) is None
+
+
+def test_names_are_short_and_their_own():
+    step = "001-" + "Größe x" * 9
+    place = Path("/j/6f1d2c3b-0000-4000-8000-000000000001/steps") / step / "chunk-12345/attempt-10"
+    name = attempt_job_name(Command((), {}, "", place))
+    assert len(name) <= 57  # a pod adds six characters
+    assert name.endswith("-12345-10")
+    assert name.startswith("hyperplane-6f1d2c3b-0000-001-gr-e-x")
+
+
+def test_options_are_those_of_the_engine_over_the_configuration():
+    told = {"namespace": "lab", "node-selector": ["disk=ssd"], "image": "there:1"}
+    with dask.config.set({"hyperplane.engines.kubernetes": told}):
+        found = runners.resolve_options("kubernetes", {"image": IMAGE, "root": "/srv"})
+    assert (found["image"], found["namespace"], found["root"]) == (IMAGE, "lab", "/srv")
+    assert found["node_selector"] == ["disk=ssd"]
+    assert runners.resolve_options("kubernetes", found) == found
+
+
+def test_all_that_is_wrong_with_options_is_told_at_once():
+    with pytest.raises(RequestError) as caught:
+        runners.resolve_options(
+            "kubernetes", {"imag": "x", "namespace": "No Name", "root": "relative"}
+        )
+    assert {fault.where for fault in caught.value.faults} == {
+        "runner_options.imag", "runner_options.namespace", "runner_options.root"
+    }  # fmt: skip
+    assert "did you mean image?" in str(caught.value)
+    with pytest.raises(RequestError, match="the runner slurm has no options"):
+        runners.resolve_options("slurm", {"image": "x"})
+
+
+def runner(**options):
+    return KubernetesRunner({}, runners.resolve_options("kubernetes", options))
+
+
+def test_an_image_is_asked_for():
+    assert "image=registry/name:tag" in runner().unavailable_reason()
+
+
+def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
+    (tmp_path / "large.py").write_bytes(b"#" * 1_000_000)
+    (tmp_path / "needs.txt").write_text("polars\n")
+    steps = [
+        Step(name="large", kind="python", path="large.py", depends_on=()),
+        command("call", "python", "-m", calls.PROGRAM, depends_on=()),
+    ]
+    job = made(*steps, root=tmp_path, requirements="needs.txt")
+    told = [fault.where for fault in runner().find_unsupported(job.pipeline)]
+    assert told == ["requirements", "step 'large': large.py", "step 'call': argv"]
+    told = [fault.where for fault in runner(root="/srv").find_unsupported(job.pipeline)]
+    assert told == ["requirements", "step 'call': argv"]
+
+
+def test_where_steps_find_their_files():
+    step = Step(name="a", kind="python", path="steps/a.py", working_dir="data")
+    sent, held = (
+        runner().with_runtime_paths(made(step)),
+        runner(root="/srv").with_runtime_paths(made(step)),
+    )
+    assert (sent.pipeline.root, sent.pipeline.steps[0].path) == ("/var/lib/hyperplane", "a.py")
+    assert sent.pipeline.steps[0].working_dir is None
+    assert (held.pipeline.root, held.pipeline.steps[0].path) == ("/srv", "steps/a.py")
+    assert held.pipeline.steps[0].working_dir == "data"
+    assert sent.python == held.python == "python"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "passes"),
+    [
+        (429, "too many requests", True),
+        (503, "etcd is away", True),
+        (409, "Operation cannot be fulfilled on resourcequotas", True),
+        (403, "exceeded quota: jobs", True),
+        (403, "forbidden", False),
+        (422, "invalid", False),
+    ],
+)
+def test_which_refusals_may_pass(status, words, passes):
+    error = StartFailed("kubernetes", words)
+    error.__cause__ = Exception()
+    error.__cause__.response = SimpleNamespace(status_code=status)
+    assert _is_retryable(error) is passes
+
+
+def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost():
+    async def main():
+        work = asyncio.get_running_loop().create_future()
+
+        async def asks():
+            return await work
+
+        outer = asyncio.create_task(run_within(5, asks()))
+        await asyncio.sleep(0.01)
+        work.set_result(1)
+        outer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await outer
+
+    asyncio.run(main())
+
+
+def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatch):
+    contexts = [{"name": "far", "context": {"namespace": "lab"}}, {"name": "near"}]
+    (tmp_path / "a").write_text(json.dumps({"contexts": contexts}))
+    (tmp_path / "b").write_text(json.dumps({"current-context": "far"}))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    found = runners.resolve_options("kubernetes", {"image": IMAGE})
+    assert (found["context"], found["namespace"]) == ("far", "lab")
+    assert found["kubeconfig"] == f"{tmp_path}/a:{tmp_path}/b"
+    assert runners.resolve_options("kubernetes", {"context": "near"})["namespace"] is None
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
+    assert runners.resolve_options("kubernetes", found) == found
+
+
+@pytest.mark.process
+def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
+    class Creates:
+        async def create(self, job, secret_of):
+            self.job, self.secret = job, secret_of({**job, "metadata": {**MADE["metadata"]}})
+
+    place = tmp_path / "steps" / "000-n" / "attempt-1"
+    place.parent.mkdir(parents=True)
+    (tmp_path / "n.ipynb").write_text("{}")
+    made = runner(image=IMAGE)
+    made._watcher = sent = Creates()
+    argv = ("python", "here.py", "/var/lib/hyperplane/n.ipynb", "out.ipynb")
+    attempt = Command(argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb"))
+    asyncio.run(made.start(attempt, Step(name="n", kind="notebook", path="n.ipynb"), 1.0))
+    (container,) = sent.job["spec"]["template"]["spec"]["containers"]
+    for mount in container["volumeMounts"][1:]:
+        file = Path(f"{tmp_path}/pod{mount['mountPath']}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(sent.secret["data"][mount["subPath"]]))
+    _, program, notebook, _ = container["command"]
+    # Without site packages, hyperplane among them: it comes to the first one that it misses.
+    words = [sys.executable, "-I", "-S", f"{tmp_path}/pod{program}", f"{tmp_path}/pod{notebook}"]
+    done = subprocess.run(
+        [*words, str(tmp_path / "o")], capture_output=True, text=True, check=False
+    )
+    said = (
+        "No module named 'papermill'. Notebooks need additional packages: "
+        "pip install 'hyperplane[jobs]'"
+    )
+    assert (done.returncode, done.stderr) == (1, f"{said}\n")

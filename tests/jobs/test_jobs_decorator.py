@@ -1,0 +1,95 @@
+"""Functions made jobs: what is refused when they are decorated, and when they are submitted."""
+
+from __future__ import annotations
+
+import pytest
+from job_cases import LIMIT
+
+import hyperplane
+from hyperplane.errors import RequestError, UnknownArgument
+from hyperplane.jobs import submitting
+from hyperplane.jobs.home import open_store
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(call):
+    with pytest.raises(RequestError) as caught:
+        call()
+    return {fault.where: fault for fault in caught.value.faults}
+
+
+def test_misspelt_options_are_told_at_once_with_the_nearest_name():
+    found = refused(
+        lambda: hyperplane.job(max_retry=1, timout=3, timeout=-3, resources={"core": 2}, retries=11)
+    )
+    assert found["max_retry"].advice == "did you mean max_retries?"
+    assert "timeout" in found["timout"].advice
+    assert {"timeout", "retries"} < set(found)
+    assert any("core" in where for where in found)
+
+
+@pytest.mark.parametrize("option", ["kind", "argv", "path", "depends_on"])
+def test_what_the_function_itself_says_is_no_option(option):
+    assert list(refused(lambda: hyperplane.job(**{option: "x"}))) == [option]
+
+
+@pytest.mark.parametrize("value", ["a label", "", 7])
+def test_a_job_type_is_an_option(value, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        submitting, "new_job", lambda made, **options: seen.append(options) or 1 / 0
+    )
+    if value == "a label":
+        with pytest.raises(ZeroDivisionError):
+            hyperplane.job(job_type=value)(int).submit()
+        assert seen == [{"job_type": value}]
+    else:
+        assert list(refused(lambda: hyperplane.job(job_type=value))) == ["job_type"]
+
+
+def test_functions_of_which_no_job_can_come_are_told_when_decorated():
+    async def later():
+        return 1
+
+    async def some():
+        yield 1
+
+    def many():
+        yield 1
+
+    for function, said in ((later, "a coroutine"), (some, "a coroutine"), (many, "a generator")):
+        assert refused(lambda one=function: hyperplane.job(one))["function"].asked == said
+    for wrong in ("name", 7, staticmethod(len)):
+        assert "a function" in refused(lambda one=wrong: hyperplane.job(one))["function"].allowed
+
+
+def test_all_kinds_of_parameters_work():
+    @hyperplane.job(max_retries=0)
+    def every(first, /, second, *others, last=0, **more):
+        return (first, second, others, last, more)
+
+    assert every.submit(1, 2, 3, 4, last=5, six=6).result(LIMIT) == (1, 2, (3, 4), 5, {"six": 6})
+
+
+def test_a_call_that_the_function_does_not_take_is_no_job():
+    @hyperplane.job
+    def add(first, *, second=0):
+        return first + second
+
+    before = len(open_store().find())
+    assert refused(lambda: add.submit())["submit"].asked == "missing a required argument: 'first'"
+    with pytest.raises(UnknownArgument, match="nothing was submitted"):
+        add.submit(1, secnd=2)
+    with pytest.raises(RequestError) as caught:
+        add.submit()
+    assert not isinstance(caught.value, TypeError)
+    found = refused(lambda: add.submit(1, secnd=2))["submit"]
+    assert found.allowed == "arguments of add(first, *, second=0)"
+    assert found.advice == "did you mean second?"
+    assert len(open_store().find()) == before

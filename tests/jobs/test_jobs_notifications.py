@@ -1,0 +1,115 @@
+"""Who is told of a job that has failed."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import dask.config
+import pytest
+from slack_server import TOKEN, Answer, serve
+
+from hyperplane.jobs import Job, Pipeline, Step, slack
+from hyperplane.jobs.notifications import MAX_TAIL, format_message, notify
+
+HOOK = "/services/s3cret-hook"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    found, end = serve()
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
+    with dask.config.set({"hyperplane.slack.api": found.url + "/api"}):
+        yield found
+    end()
+
+
+@pytest.fixture
+def environment(server):
+    """That of whoever submitted the job, and not that of this process."""
+    return {"SLACK_TOKEN": TOKEN, "WEBHOOK_URL": server.url + HOOK}
+
+
+def failed(**more):
+    step = Step(name="a", kind="command", argv=("true",))
+    values = {
+        "id": "01234567-89ab", "run_id": "r", "name": "nightly", "job_type": "basic",
+        "status": "failed", "submitted": 1.0, "ended": 86400.0, "timeout": -1,
+        "active_timeout": -1, "max_retries": 0, "tries": 1, "parameters": {"month": "private"},
+        "definition": Pipeline.from_steps("p", [step]).to_json(), "machine": "m",
+        "runner": "local", "python": "python3", "folder": "/nowhere",
+        "reason": "step 'a' failed: exit code 65: <bad>",
+    }  # fmt: skip
+    return Job(**{**values, **more})
+
+
+def ours(caplog):
+    """What was logged here, and not by a thread of Dask."""
+    return [one for one in caplog.records if one.name.startswith("hyperplane.")]
+
+
+def told(targets, job, tail, environment):
+    notify(job, tail, environment, targets)
+
+
+def test_a_message_has_name_id_time_reason_and_the_end_of_the_log():
+    said = format_message(failed(schedule="every-night"), "Traceback\nValueError: <x> & ```y")
+    for part in (
+        "*nightly*", "01234567-89ab", "1970-01-02 00:00:00 UTC", "exit code 65: &lt;bad&gt;",
+        "every-night", "hyperplane job logs 01234567", "ValueError: &lt;x&gt; &amp; '''y",
+    ):  # fmt: skip
+        assert part in said
+    assert "private" not in said
+    assert said.count("```") == 4
+
+
+def test_the_end_of_a_long_log_is_cut_at_its_beginning():
+    said = format_message(failed(), "x" * 9000 + "the last line\n")
+    assert "the last line\n```" in said
+    assert len(said) < MAX_TAIL + 600
+    assert format_message(failed(), " \n").count("```") == 2
+
+
+def test_all_who_are_named_are_told(server, environment):
+    told(["slack:#alerts", "webhook"], failed(), "oh", environment)
+    assert [path for path, _, _ in server.got] == ["/api/chat.postMessage", HOOK]
+    assert server.documents[0]["channel"] == "#alerts"
+    assert (
+        server.documents[0]["text"] == server.documents[1]["text"] == format_message(failed(), "oh")
+    )
+
+
+def test_nobody_is_told_when_nobody_is_named(server, environment):
+    told([], failed(), "oh", environment)
+    assert server.got == []
+
+
+@pytest.mark.parametrize("target", ["mail:me", "slack:", "", "slack:#x"])
+def test_who_cannot_be_told_does_not_keep_the_others_from_it(target, server, environment, caplog):
+    server.answers = [Answer(body='{"ok": false, "error": "no"}')] if target == "slack:#x" else []
+    with caplog.at_level(logging.WARNING):
+        told([target, "webhook"], failed(), "oh", environment)
+    assert server.got[-1][0] == HOOK
+    (record,) = ours(caplog)
+    assert "01234567-89ab" in record.getMessage()
+
+
+@pytest.mark.parametrize("lost", [{}, {"SLACK_TOKEN": "xoxb-s3cret", "WEBHOOK_URL": "s3cret"}])
+def test_what_goes_wrong_is_logged_without_secrets_and_raises_nothing(lost, server, caplog):
+    server.answers = [Answer(500, "s3cret") for _ in range(9)]
+    with caplog.at_level(logging.WARNING):
+        told(["slack:#alerts", "webhook"], failed(), "oh", lost)
+    assert len(ours(caplog)) == 2
+    assert "s3cret" not in caplog.text
+
+
+def test_a_slip_of_ours_is_logged_too(server, environment, caplog, monkeypatch):
+    def slip(*_):
+        raise KeyError("s3cret")
+
+    monkeypatch.setattr(slack, "send_to_webhook", slip)
+    with caplog.at_level(logging.WARNING):
+        told(["webhook"], failed(), "oh", environment)
+    assert "KeyError" in caplog.text
+    assert "s3cret" not in caplog.text

@@ -1,0 +1,83 @@
+"""Keep the process that local workers are forked from between tests.
+
+It ends with the last cluster of a program, and the next cluster starts another one: two seconds of
+processor time for imports. Tests have one cluster after the other, so each would pay it. A test
+marked ``own_forkserver`` finds none that runs, and its own ends as it does for users.
+
+The programs that tests start have no part in it: ``conftest.py`` sets that their workers load no
+modules in advance, unless the test asks for :func:`conftest.usual_preload`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from hyperplane.engines import records
+from hyperplane.engines.local import forkserver
+
+#: Python processes that tests start have this in their environment.
+PRELOAD = "DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD"
+#: What ``config/engines.yaml`` has.
+_USUAL = ("dask.dataframe", "pyarrow.parquet")
+
+
+class SharedForkserver:
+    """A plugin of pytest that is one more user of the forkserver."""
+
+    def __init__(self) -> None:
+        self._acquire = forkserver.acquire
+        self._process_folder = records.process_folder
+        self._environment: Mapping[str, str] | None = None
+        self._keeps_none = False
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        # Where its socket stays: many tests have a temporary directory of their own.
+        self._folder = tempfile.TemporaryDirectory(prefix="z-")
+        forkserver.acquire = self.acquire
+        records.process_folder = self.process_folder
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        forkserver.acquire = self._acquire
+        self.end()
+        records.process_folder = self._process_folder
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self._keeps_none = item.get_closest_marker("own_forkserver") is not None
+        if self._keeps_none:
+            self.end()
+
+    def acquire(self, modules: Sequence[str], environment: Mapping[str, str]) -> bool:
+        modules = modules or _USUAL
+        if self._keeps_none:
+            return self._acquire(modules, environment)
+        with self._lock:  # some tests start clusters in several threads
+            if self._environment not in (None, environment) and forkserver._users == 1:
+                self.end()
+            acquired = self._acquire(modules, environment)
+            if acquired and self._environment is None:
+                self._environment = environment
+                forkserver._users += 1
+            return acquired
+
+    def process_folder(self) -> Path:
+        if self._keeps_none or self._folder is None:
+            return self._process_folder()
+        return Path(self._folder.name)
+
+    def end(self) -> None:
+        """End it, where no cluster uses it."""
+        if self._environment is not None:
+            self._environment = None
+            forkserver.release()
