@@ -1,4 +1,4 @@
-"""Saving, loading and reading with bad values: an error of this package soon, or a right answer."""
+"""Saving, loading, and reading with bad values fails soon with a hyperplane error, or works."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: hyperplane.jobs.read_pipeline("deep.yaml"), "inside each other",
     ),
     "load of a zero byte": (lambda: hyperplane.load("file:///x\0"), "url = 'file"),
-    "save to http": (lambda: hyperplane.save(FRAME, NOWHERE), "can be written to"),
+    "save to http": (lambda: hyperplane.save(FRAME, NOWHERE), "writable"),
     "MemoryPolicy": (lambda: hyperplane.MemoryPolicy(target=HUGE), "memory.target"),
     "closest_pool, cores": (lambda: hyperplane.closest_pool(HUGE, 1), "cores ="),
     "closest_pool, memory": (lambda: hyperplane.closest_pool(1, HUGE), "ram_gb ="),
@@ -174,7 +174,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "missing_shards at http": (lambda: hyperplane.storage.missing_shards(NOWHERE), "only be read"),
     "clean at http": (lambda: hyperplane.storage.clean(NOWHERE), "only be read"),
-    "load of a folder of Zarr stores": (lambda: hyperplane.load(zarrs()), "no Zarr group"),
+    "load of a folder of Zarr stores": (lambda: hyperplane.load(zarrs()), "not a Zarr group"),
     "limit of read_records": (
         lambda: hyperplane.bag.read_records("t.jsonl", limit=HUGE), "limit = 1000",
     ),
@@ -327,7 +327,9 @@ def test_a_bad_model_is_refused_without_the_import_of_its_libraries(
     for name in ("skops", "skops.io", "sklearn"):  # an import of None fails
         monkeypatch.setitem(sys.modules, name, None)
     Path("bad.skops").write_bytes(data)
-    with pytest.raises(ReadError, match=r"bad\.skops.* is damaged, or not what its name says"):
+    with pytest.raises(
+        ReadError, match=r"bad\.skops.* is damaged, or its content does not match its suffix"
+    ):
         hyperplane.load("bad.skops")
 
 
