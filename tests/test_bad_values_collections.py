@@ -1,4 +1,4 @@
-"""Helpers of collections with bad values: an error of this package soon, or a right answer."""
+"""Bad values for collection helpers: a prompt error of this package, or a correct result."""
 
 from __future__ import annotations
 

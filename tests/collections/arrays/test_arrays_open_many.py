@@ -1,4 +1,4 @@
-"""open_zarr_many against xarray opening the same stores one by one."""
+"""``open_zarr_many`` compared with xarray opening the same stores one by one."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_store_that_is_rewritten_is_read_anew(tmp_path):
     np.testing.assert_array_equal(after["rain"].values, first * 2)
 
 
-def test_small_neighbours_are_read_by_one_task(months):
+def test_small_neighbors_are_read_by_one_task(months):
     ours = open_zarr_many(months, combine="concat", concat_dim="time")
     assert ours["rain"].data.numblocks == (1, 1, 1)
 

@@ -1,4 +1,4 @@
-"""Chunks that are proposed, and rechunking within a limit of memory."""
+"""Tests of ``propose_chunks`` and of ``rechunk`` within a memory limit."""
 
 from __future__ import annotations
 
