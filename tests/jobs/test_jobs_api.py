@@ -149,7 +149,8 @@ def test_parameters_that_no_process_could_get_are_refused():
         }
     )
     assert {fault.asked for fault in found.values()} == {
-        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'", "text with a NUL character",
+        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'",
+        "text with a NUL character",
     }  # fmt: skip
     str(RequestError(list(found.values()))).encode()
     (together,) = parameter_faults({"a": "x" * 70_000, "b": "y" * 70_000})
@@ -247,7 +248,7 @@ def test_names_that_are_made_up_differ():
 def test_a_step_named_as_the_one_that_installs(tmp_path):
     (tmp_path / "requirements.txt").write_text("")
     step = bash(requirements.INSTALL_STEP, "true")
-    with pytest.raises(RequestError, match="the step that installs"):
+    with pytest.raises(RequestError, match="reserved for the installation"):
         new_job(Pipeline.from_steps("test", [step], requirements="requirements.txt"))
     made = new_job(
         Pipeline.from_steps("test", [bash("pip install", "true")], requirements="requirements.txt")

@@ -279,7 +279,7 @@ def test_a_process_that_has_its_number_elsewhere_is_not_signalled(tmp_path):
         told = f"{stranger.pid} {started(stranger.pid)}"
         for system, reached in ((running_system(), True), ("another-boot-4026531836", False)):
             command.file(".pid").write_text(f"{told} {system}")
-            assert LocalProcess(command)._signal(0) is reached
+            assert LocalProcess(command)._signal_group(0) is reached
     finally:
         stranger.kill()
         stranger.wait()

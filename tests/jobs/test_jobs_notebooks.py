@@ -238,7 +238,7 @@ def texts(tagged, *cells, names=("n",), **fields):
 )
 def test_a_text_for_a_default_of_another_type_is_told(tagged, kind, conversion):
     assert texts(tagged, "print(n + n)") == (
-        "typed.ipynb: parameters arrive as text (str), where the cell tagged parameters has other "
+        "typed.ipynb: parameters arrive as text (str), but the cell tagged parameters has other "
         f"types: n ({kind}); convert them in a later cell, as with {conversion}"
     )
 

@@ -1,4 +1,4 @@
-"""The format of a pipeline file as JSON Schema, for editors that check while one types."""
+"""JSON Schema of pipeline files, for editors that validate while typing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PRINTABLE = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _ONE_LINE = rf"^{_PRINTABLE}*\S{_PRINTABLE}*$"
 _NAME = {"type": "string", "maxLength": fields.MAX_NAME_LENGTH, "pattern": _ONE_LINE}
 _PATH = {"type": "string", "pattern": _ONE_LINE}
-#: Read as text whether quoted or not; an editor sees numbers and truth values.
+#: Read as text whether quoted or not; editors see numbers and booleans.
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _GB = {
     "anyOf": [
@@ -111,7 +111,7 @@ def _task_properties() -> dict[str, Any]:
 
 
 def _type_schema(kind: str) -> dict[str, Any]:
-    """What a task of one kind must have and must not have."""
+    """Return the required and forbidden keys of a task of one kind."""
     others = {key: False for key in CONTENT_KEYS.values() if key != CONTENT_KEYS[kind]}
     if kind != "notebook":
         others |= {"notebook_output_path": False, "kernel": False}
@@ -123,13 +123,10 @@ def _type_schema(kind: str) -> dict[str, Any]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (Draft 2020-12) of a pipeline file.
+    """Return the JSON Schema (Draft 2020-12) of a pipeline file.
 
-    Returns
-    -------
-    dict
-        It accepts files without slips. It cannot tell what is true of a file as a whole: names,
-        cycles, files that are there.
+    It accepts only strictly correct files, and cannot check properties of the whole file: unique
+    names, cycles, existing files.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def test_or_else_to_the_folder_that_has_the_files(repository, folder):
     pipeline = read_pipeline(pipeline_file(repository / "jobs", "a.sh"))
     assert pipeline.root == str(there)
     (warning,) = pipeline.warnings
-    assert warning.startswith(f"p.yaml: paths are relative to {there}: ")
+    assert warning.startswith(f"p.yaml: paths are relative to {there}, which has more of the files")
 
 
 def test_without_a_repository_to_the_folder_of_the_file(tmp_path):
@@ -75,7 +75,7 @@ def test_a_root_that_is_given_is_the_only_one(repository):
     (repository / "a.sh").touch()
     file = pipeline_file(repository / "jobs", "a.sh")
     assert read_pipeline(file, root=repository).root == str(repository)
-    assert "a file that is there, in" in refused(file, root=repository / "jobs")
+    assert "an existing file in" in refused(file, root=repository / "jobs")
     assert "root = " in refused(file, root=repository / "gone")
 
 
@@ -107,7 +107,7 @@ def test_paths_that_lead_out_are_refused(repository, path):
 @pytest.mark.parametrize("path", ["jobs", "gone/a.sh", "b.sh", "loop", "x" * 5000])
 def test_what_is_no_file_is_refused(repository, path):
     (repository / "loop").symlink_to("loop")
-    assert "a file that is there" in refused(pipeline_file(repository, path))
+    assert "an existing file" in refused(pipeline_file(repository, path))
 
 
 def test_the_output_of_a_notebook_is_inside_and_no_folder(repository):

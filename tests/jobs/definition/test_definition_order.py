@@ -85,7 +85,7 @@ def test_the_cycle_is_named():
 def test_a_step_that_does_not_say_can_close_a_cycle():
     (fault,) = dependency_faults(["a", "b"], [["b"], None])
     assert fault.asked == "a -> b -> a"
-    assert "for the step before it" in fault.advice
+    assert "waits for the previous step" in fault.advice
 
 
 def test_a_long_cycle_is_shortened():

@@ -154,7 +154,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     process._watcher = FakeWatcher(snapshot, secret=False)
     assert asyncio.run(process._is_finished())
     assert process.exit_code() is None
-    assert "its Secret was never created" in process.command.file(".log").read_text()
+    assert "its Secret was not created" in process.command.file(".log").read_text()
 
 
 def test_what_never_starts_is_an_error_of_the_input(tmp_path):

@@ -118,7 +118,7 @@ def test_all_that_is_wrong_with_options_is_told_at_once():
         "runner_options.imag", "runner_options.namespace", "runner_options.root"
     }  # fmt: skip
     assert "did you mean image?" in str(caught.value)
-    with pytest.raises(RequestError, match="the runner slurm has no options"):
+    with pytest.raises(RequestError, match="no options for the runner slurm"):
         runners.resolve_options("slurm", {"image": "x"})
 
 
@@ -230,5 +230,8 @@ def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
     done = subprocess.run(
         [*words, str(tmp_path / "o")], capture_output=True, text=True, check=False
     )
-    said = "No module named 'papermill'. Notebooks need additional packages: pip install 'hyperplane[jobs]'"
+    said = (
+        "No module named 'papermill'. Notebooks need additional packages: "
+        "pip install 'hyperplane[jobs]'"
+    )
     assert (done.returncode, done.stderr) == (1, f"{said}\n")

@@ -76,7 +76,7 @@ def _running(tmp_path, step):
     with said.open("wb") as opened:
         process = subprocess.Popen([script], start_new_session=True, stderr=opened)
     deadline = time.monotonic() + 120
-    while not ((tmp_path / "ready").exists() or b"; again in " in said.read_bytes()):
+    while not ((tmp_path / "ready").exists() or b"; next attempt in " in said.read_bytes()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
