@@ -87,10 +87,10 @@ class Capacity:
 
         ``memory_factor`` is by how much its memory has grown after running out of memory.
         """
-        asked = step.resources
-        cores, gigabytes, gpus = asked.cores, asked.ram_gb, asked.gpus
-        if asked.pool is not None:
-            pool = config.get_pool(asked.pool)
+        resources = step.resources
+        cores, gigabytes, gpus = resources.cores, resources.ram_gb, resources.gpus
+        if resources.pool is not None:
+            pool = config.get_pool(resources.pool)
             cores = pool.allocatable_cores if cores is None else cores
             gigabytes = pool.allocatable_ram_gb if gigabytes is None else gigabytes
             gpus = gpus or pool.gpus

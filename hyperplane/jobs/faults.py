@@ -98,9 +98,11 @@ def read_tail(log: Path) -> str:
 
 def _last_error_name(log: str) -> str:
     """Return the name of the last exception in a log."""
-    found = _ERROR.findall(log) if "Traceback" in log or "Error" in log else []
+    candidates = _ERROR.findall(log) if "Traceback" in log or "Error" in log else []
     names = [
-        name for name in found if name.endswith(("Error", "Exception")) or name in _INPUT_ERRORS
+        name
+        for name in candidates
+        if name.endswith(("Error", "Exception")) or name in _INPUT_ERRORS
     ]
     return names[-1] if names else ""
 

@@ -149,8 +149,8 @@ class Supervisor:
             except OSError as error:
                 if is_disk_full(error):
                     raise
-                wrong = f"cannot use the job's folder: {error}"
-                failed = {"status": FAILED, "reason": wrong, "ended": time.time()}
+                reason = f"cannot use the job's folder: {error}"
+                failed = {"status": FAILED, "reason": reason, "ended": time.time()}
                 self.store.update(job.id, if_status=OPEN, **failed)
                 continue
             self._schedulers[job.id] = scheduler
@@ -172,8 +172,8 @@ class Supervisor:
 
     def _waiting_job_ids(self) -> list[str]:
         """Return open jobs that this supervisor does not run, oldest first."""
-        found = self.store.open_ids(this_machine())
-        wanted = [job_id for job_id in found if self.only in (None, job_id)]
+        open_ids = self.store.open_ids(this_machine())
+        wanted = [job_id for job_id in open_ids if self.only in (None, job_id)]
         return [job_id for job_id in wanted if job_id not in self._schedulers]
 
     def _cancel_requested(self) -> None:

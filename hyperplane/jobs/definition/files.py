@@ -201,7 +201,7 @@ def _suggest_file(file: Path) -> str:
 def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], warnings: list[str]) -> None:
     """Scan a notebook for credentials; add warnings that do not contain them."""
     try:
-        found = credentials.find_in_notebook(root / one.text)
+        findings = credentials.find_in_notebook(root / one.text)
     except ValueError as error:
         faults.append(Fault(one.where, format_value(one.text), str(error)))
     except OSError as error:
@@ -211,7 +211,7 @@ def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], warnings: l
     else:
         warnings += [
             f"{one.text}, {place}: looks like {kind}; remove it and list its name under secrets"
-            for place, kind in found
+            for place, kind in findings
         ]
 
 

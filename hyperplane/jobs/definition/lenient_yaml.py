@@ -29,8 +29,8 @@ def read_lenient(text: str) -> tuple[YamlNode, list[Fault], list[tuple[int, str]
     warnings as ``(line, text)``. Raises YamlError if the text cannot be parsed.
     """
     text, warnings = _strip_byte_order_mark(text)
-    text, found = _straighten_quotes(text)
-    warnings += found
+    text, quote_warnings = _straighten_quotes(text)
+    warnings += quote_warnings
     tab = _TABBED.search(text)
     if tab is None:
         return *read_tree(text), warnings

@@ -140,9 +140,9 @@ class Step(Record):
         inner = values.get("resources")
         if not isinstance(inner, Mapping):
             return values, []
-        made, faults = validate_record(Resources, inner, "resources")
+        resources, faults = validate_record(Resources, inner, "resources")
         rest = {name: value for name, value in values.items() if name != "resources"}
-        return ({**rest, "resources": made} if made else rest), faults
+        return ({**rest, "resources": resources} if resources else rest), faults
 
     @classmethod
     def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
@@ -250,23 +250,23 @@ class Pipeline(Record):
         ('first',)
         """
         try:
-            made = list(steps)
+            given = list(steps)
         except TypeError:
             check([Fault("steps", repr(steps)[:80], "a list of Step")])
         if root is not None and not is_path(root):
             check([Fault("root", repr(root)[:80], "the path of a folder, as text")])
         check(
             Fault(f"steps[{index}]", type(step).__name__, "a Step")
-            for index, step in enumerate(made)
+            for index, step in enumerate(given)
             if not isinstance(step, Step)
         )
-        dependencies = [s.depends_on if "depends_on" in s.model_fields_set else None for s in made]
-        order = resolve_dependencies([step.name for step in made], dependencies)
+        dependencies = [s.depends_on if "depends_on" in s.model_fields_set else None for s in given]
+        order = resolve_dependencies([step.name for step in given], dependencies)
         values: dict[str, Any] = {
             "name": name,
             "steps": [
                 step.model_copy(update={"depends_on": names})
-                for step, names in zip(made, order, strict=True)
+                for step, names in zip(given, order, strict=True)
             ],
             "requirements": requirements,
             "working_dir": working_dir,
@@ -275,7 +275,7 @@ class Pipeline(Record):
         _, faults = validate_record(cls, {**values, "root": ""})
         faulty = {fault.where for fault in faults}
         shared = {name: value for name, value in values.items() if name not in faulty}
-        files = find_files([dict(step) for step in made], shared, root, Path.cwd())
+        files = find_files([dict(step) for step in given], shared, root, Path.cwd())
         faults += [
             replace(fault, where=format_path(fault.where, "steps")) for fault in files.faults
         ]

@@ -145,17 +145,17 @@ def waves(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
     place = {step.name: index for index, step in enumerate(pipeline.steps)}
     followers = _followers(pipeline)
     wave = [name for name, count in missing.items() if not count]
-    found = []
+    result = []
     while wave:
-        found.append(tuple(wave))
-        free = []
+        result.append(tuple(wave))
+        next_wave = []
         for name in wave:
             for follower in followers[name]:
                 missing[follower] -= 1
                 if not missing[follower]:
-                    free.append(follower)
-        wave = sorted(free, key=place.__getitem__)
-    return tuple(found)
+                    next_wave.append(follower)
+        wave = sorted(next_wave, key=place.__getitem__)
+    return tuple(result)
 
 
 def dependents(pipeline: Pipeline, name: str) -> tuple[str, ...]:
@@ -169,13 +169,13 @@ def dependents(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     ('b', 'c')
     """
     followers = _followers(pipeline)
-    found, todo = set[str](), [name]
+    result, todo = set[str](), [name]
     while todo:
         for follower in followers[todo.pop()]:
-            if follower not in found:
-                found.add(follower)
+            if follower not in result:
+                result.add(follower)
                 todo.append(follower)
-    return tuple(step.name for step in pipeline.steps if step.name in found)
+    return tuple(step.name for step in pipeline.steps if step.name in result)
 
 
 def _followers(pipeline: Pipeline) -> dict[str, list[str]]:

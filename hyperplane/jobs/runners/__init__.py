@@ -44,8 +44,8 @@ def create_runner(name: str, environment: Mapping[str, str], options: Mapping[st
     RequestError
         If there is no such runner.
     """
-    made: Runner = _runner_class(name)(environment, options)
-    return made
+    runner: Runner = _runner_class(name)(environment, options)
+    return runner
 
 
 def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
         allowed = "a mapping of names to values"
         raise RequestError([Fault("runner_options", format_value(options), allowed)])
-    found: dict[str, Any] = _runner_class(name).resolve_options(options)
-    return found
+    resolved: dict[str, Any] = _runner_class(name).resolve_options(options)
+    return resolved
 
 
 def has_shared_files(name: str) -> bool:
@@ -88,8 +88,8 @@ def _runner_class(name: str) -> type[Runner]:
         raise RequestError(
             [Fault("runner", format_value(name), "one of " + ", ".join(RUNNERS), advice)]
         )
-    found: type[Runner] = _import_class(RUNNERS[name])
-    return found
+    runner_class: type[Runner] = _import_class(RUNNERS[name])
+    return runner_class
 
 
 def _import_class(target: str) -> Any:

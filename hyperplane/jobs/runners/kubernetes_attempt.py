@@ -186,13 +186,13 @@ def _container(
 
 
 def _volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
-    spec: list[dict[str, Any]] = [{"name": "job", "emptyDir": {}}]
+    volumes: list[dict[str, Any]] = [{"name": "job", "emptyDir": {}}]
     if files:
         # Mount only the files of the Secret, not its variables.
         items = [{"key": one.key, "path": one.key} for one in files]
         content_by_key = {"secretName": secret, "items": items, "defaultMode": 0o555}
-        spec.append({"name": "files", "secret": content_by_key})
-    return spec
+        volumes.append({"name": "files", "secret": content_by_key})
+    return volumes
 
 
 def _node_selector(command: Command, settings: KubernetesJobSettings) -> dict[str, str]:
@@ -208,12 +208,12 @@ def _node_selector(command: Command, settings: KubernetesJobSettings) -> dict[st
 
 
 def _resource_quantities(step: Step, memory_factor: float) -> dict[str, str]:
-    quantities = step.resources
-    spec = {}
-    if quantities.cores is not None:
-        spec["cpu"] = f"{math.ceil(round(quantities.cores * 1000, 6))}m"
-    if quantities.ram_gb is not None:
-        spec["memory"] = str(math.ceil(quantities.ram_gb * 1e9 * memory_factor))
-    if quantities.gpus:
-        spec["nvidia.com/gpu"] = str(quantities.gpus)
-    return spec
+    resources = step.resources
+    result = {}
+    if resources.cores is not None:
+        result["cpu"] = f"{math.ceil(round(resources.cores * 1000, 6))}m"
+    if resources.ram_gb is not None:
+        result["memory"] = str(math.ceil(resources.ram_gb * 1e9 * memory_factor))
+    if resources.gpus:
+        result["nvidia.com/gpu"] = str(resources.gpus)
+    return result

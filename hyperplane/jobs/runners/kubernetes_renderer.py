@@ -214,11 +214,11 @@ def _container_command(job: Job, step: Step) -> list[str]:
 
 def _container_environment(step: Step, variables: StepEnvironment) -> list[dict[str, Any]]:
     texts = {name: verbatim(text) for name, text in variables.fixed.items()}
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     if step.chunk_count:
         # Set first: Kubernetes would add it last, and the other variables could not refer to it.
         path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-        found.append({"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+        entries.append({"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}})
         texts.pop(_INDEX_VARIABLE, None)
         texts |= dict.fromkeys(variables.index_variables, f"$({_INDEX_VARIABLE})")
         shared = verbatim(json.dumps(variables.parameters, ensure_ascii=False)[:-1])
@@ -226,11 +226,11 @@ def _container_environment(step: Step, variables: StepEnvironment) -> list[dict[
         texts[PARAMETERS] = f'{shared}{comma}"chunk_id": "$({_INDEX_VARIABLE})"}}'
     if step.foreach:
         texts[ITEMS] = verbatim(_items_json(step))
-    found += [{"name": name, "value": text} for name, text in texts.items()]
+    entries += [{"name": name, "value": text} for name, text in texts.items()]
     sources = {name: secret for secret, names in variables.secrets.items() for name in names}
     for name, secret in sources.items():
-        found.append({"name": name, "valueFrom": {"secretKeyRef": _secret_key_reference(secret)}})
-    return found
+        entries.append({"name": name, "valueFrom": {"secretKeyRef": _secret_key_reference(secret)}})
+    return entries
 
 
 def _items_json(step: Step) -> str:
@@ -244,11 +244,11 @@ def _secret_key_reference(secret: str) -> dict[str, str]:
 
 def _resource_quantities(step: Step) -> dict[str, str]:
     quantities = resource_request(step)
-    found = {}
+    result = {}
     if quantities.cores is not None:
-        found["cpu"] = f"{math.ceil(round(quantities.cores * 1000, 6))}m"
+        result["cpu"] = f"{math.ceil(round(quantities.cores * 1000, 6))}m"
     if quantities.memory is not None:
-        found["memory"] = str(quantities.memory)
+        result["memory"] = str(quantities.memory)
     if quantities.gpus:
-        found["nvidia.com/gpu"] = str(quantities.gpus)
-    return found
+        result["nvidia.com/gpu"] = str(quantities.gpus)
+    return result

@@ -75,13 +75,13 @@ class JobWatcher:
                 len(self._snapshot.jobs) if self._snapshot else 0
             )
             if self._snapshot_at < max(since, time.monotonic() - fresh):
-                asked = time.monotonic()
+                started_at = time.monotonic()
                 try:
                     self._snapshot = await run_within(REQUEST_SECONDS, self._list_objects(job_id))
                     self.last_error = ""
                 except (TimeoutError, EngineError) as error:
                     self._snapshot, self.last_error = None, error_text(error)
-                self._snapshot_at = asked
+                self._snapshot_at = started_at
             return self._snapshot
 
     async def _list_objects(self, job_id: str) -> JobSnapshot:
@@ -130,11 +130,11 @@ class JobWatcher:
         while True:
             try:
                 async with self._request_slots:  # for both: no other Job precedes this Secret
-                    made = await run_within(
+                    created = await run_within(
                         REQUEST_SECONDS, self._create_object("jobs", job, BATCH)
                     )
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
-                    if (secret := secret_of({**kind, **made})) is not None:
+                    if (secret := secret_of({**kind, **created})) is not None:
                         await run_within(
                             REQUEST_SECONDS, self._create_object("secrets", secret, "v1")
                         )

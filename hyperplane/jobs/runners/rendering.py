@@ -126,8 +126,8 @@ class StepEnvironment:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters that are the same for all chunks."""
-        found: dict[str, str] = json.loads(self.fixed[PARAMETERS])
-        return found
+        parameters: dict[str, str] = json.loads(self.fixed[PARAMETERS])
+        return parameters
 
 
 def build_environment(job: Job, step: Step) -> StepEnvironment:

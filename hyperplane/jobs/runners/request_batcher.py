@@ -68,11 +68,11 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
         del self._open[kind]
         try:
             answers = await self._answer([one for one, _ in requests]) if requests else ()
-            for (_, answer), found in zip(requests, answers, strict=True):
-                answer.set_result(found)
+            for (_, future), answer in zip(requests, answers, strict=True):
+                future.set_result(answer)
         except Exception as error:  # noqa: BLE001 - raised by the requests
-            for _, answer in requests:
-                answer.set_exception(error)
+            for _, future in requests:
+                future.set_exception(error)
         finally:
-            for _, answer in requests:
-                answer.cancel()
+            for _, future in requests:
+                future.cancel()

@@ -185,12 +185,12 @@ class SlurmProcess:
 
     async def _in_queue(self) -> bool:
         if not self._job_id.read():  # the supervisor was killed before it stored the id
-            found = await self._queue.find_job_id(self._job_id.name())
-            if found is None:
+            job_id = await self._queue.find_job_id(self._job_id.name())
+            if job_id is None:
                 return True  # unknown
-            if not found:
+            if not job_id:
                 return False
-            self._job_id.write(found)
+            self._job_id.write(job_id)
         return await self._queue.contains(self._job_id.read())
 
 
