@@ -203,7 +203,7 @@ def without_other_secrets(
     >>> from hyperplane.jobs import Step
     >>> one = Step(name="one", kind="command", argv=("true",), secrets=("db/password",))
     >>> two = Step(name="two", kind="command", argv=("true",))
-    >>> hidden_from(two, [one, two], {"DB_PASSWORD": "...", "PATH": "/bin"})
+    >>> without_other_secrets(two, [one, two], {"DB_PASSWORD": "...", "PATH": "/bin"})
     {'PATH': '/bin'}
     """
     of_all = {

@@ -55,11 +55,11 @@ def classify_failure(exit_code: int | None, log: str) -> str:
 
     Examples
     --------
-    >>> kind_of(1, "Traceback ...\nValueError: could not convert string to float")
+    >>> classify_failure(1, "Traceback ...\nValueError: could not convert string to float")
     'input'
-    >>> kind_of(1, "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable")
+    >>> classify_failure(1, "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable")
     'passing'
-    >>> kind_of(-9, "")
+    >>> classify_failure(-9, "")
     'memory'
     """
     if exit_code == -signal.SIGKILL or (exit_code != 0 and _MEMORY.search(log)):

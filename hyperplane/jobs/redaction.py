@@ -31,7 +31,7 @@ def redact_text(text: str, values: Collection[str]) -> str:
 
     Examples
     --------
-    >>> redacted("postgresql://me:p%40ssword@db", ["p@ssword"])
+    >>> redact_text("postgresql://me:p%40ssword@db", ["p@ssword"])
     'postgresql://me:**********@db'
     """
     return _mask_text(text, _secret_forms(values))
@@ -81,13 +81,13 @@ def _redact_notebook(notebook: Path, forms: Sequence[bytes]) -> bool:
         return False
     clean = _redact_value(document, forms)
     if clean != document:
-        offset = notebook.resolve()
-        draft = offset.with_name(f".{offset.name}.draft")
+        path = notebook.resolve()
+        draft = path.with_name(f".{path.name}.draft")
         text = json.dumps(clean, ensure_ascii=False, indent=1) + "\n"
         draft.touch(mode=0o600)
         draft.write_bytes(text.encode(errors="surrogatepass"))
-        shutil.copymode(offset, draft)
-        draft.replace(offset)
+        shutil.copymode(path, draft)
+        draft.replace(path)
     return True
 
 

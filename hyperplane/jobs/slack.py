@@ -178,7 +178,7 @@ def escape_markup(text: str) -> str:
 
     Examples
     --------
-    >>> escaped("a < b & c")
+    >>> escape_markup("a < b & c")
     'a &lt; b &amp; c'
     """
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

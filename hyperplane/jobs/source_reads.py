@@ -99,7 +99,7 @@ def analyze_python(text: str) -> ParameterReads:
 
     Examples
     --------
-    >>> reads = python_reads("import os; print(os.environ.get('SOURCE', 'a'))")
+    >>> reads = analyze_python("import os; print(os.environ.get('SOURCE', 'a'))")
     >>> sorted(reads.names), reads.complete, reads.mentions("source"), reads.mentions("sorce")
     (['source'], True, True, False)
     """
@@ -201,8 +201,8 @@ def analyze_bash(text: str) -> ParameterReads:
 
     Examples
     --------
-    >>> reads = bash_reads('echo "${SOURCE:-none}" && sleep 1')
-    >>> sorted(reads.names), reads.complete, bash_reads("make all").complete
+    >>> reads = analyze_bash('echo "${SOURCE:-none}" && sleep 1')
+    >>> sorted(reads.names), reads.complete, analyze_bash("make all").complete
     (['source'], True, False)
     """
     text = re.sub(r"\\\n", " ", text)
@@ -226,8 +226,8 @@ def analyze_javascript(text: str) -> ParameterReads:
 
     Examples
     --------
-    >>> reads = javascript_reads("console.log(process.env.SOURCE)")
-    >>> sorted(reads.names), reads.complete, javascript_reads("run(process.env)").complete
+    >>> reads = analyze_javascript("console.log(process.env.SOURCE)")
+    >>> sorted(reads.names), reads.complete, analyze_javascript("run(process.env)").complete
     (['source'], True, False)
     """
     direct = re.findall(r"process\.env(?:\.(\w+)|\[\s*['\"`](\w+)['\"`]\s*\])", text)

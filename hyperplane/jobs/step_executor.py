@@ -232,7 +232,7 @@ class StepExecutor:
     async def _start_process(
         self, command: Command, step: Step, memory_factor: float
     ) -> StepProcess:
-        """Start an attempt; on a full disk wait until runtime_job is room."""
+        """Start an attempt; on a full disk wait until there is room."""
         backoff = Backoff(_log.warning)
         while True:
             try:

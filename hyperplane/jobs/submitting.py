@@ -235,7 +235,7 @@ def to_job_id(job: Any) -> str:
 
     Examples
     --------
-    >>> id_of("8f2c"), id_of(Submitted("8f2c", "11d0"))
+    >>> to_job_id("8f2c"), to_job_id(Submitted("8f2c", "11d0"))
     ('8f2c', '8f2c')
     """
     job_id = job[0] if isinstance(job, tuple) and job else getattr(job, "id", job)

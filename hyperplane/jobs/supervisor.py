@@ -73,9 +73,9 @@ class Supervisor:
         #: Error that prevented the end of the only job from being stored.
         self.write_error: BaseException | None = None
 
-    def receive(self, submission: dict[str, SubmissionEnvironment]) -> None:
+    def receive(self, submissions: dict[str, SubmissionEnvironment]) -> None:
         """Take the environments of submitted or resumed jobs, and poll the store."""
-        self._submissions.update(submission)
+        self._submissions.update(submissions)
         self._busy_until = time.monotonic()  # the job follows in the store
         self._wakeup.set()
 

@@ -1,4 +1,4 @@
-"""What steps may take at once: who fits, who waits for whom, and how many."""
+"""Allocation of resources to concurrent steps: fit, order and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def holding(room, demand, order, name, release):
 
 
 async def begun(room, order, *named):
-    """Steps that take what they ask for until they are told, or cancelled."""
+    """Steps that hold what they request until they are released or cancelled."""
     made = {}
     for name, demand in named:
         release = asyncio.Event()
@@ -89,7 +89,7 @@ def test_a_large_step_is_not_passed_by_small_ones_for_ever():
     ended(main())
 
 
-def test_those_who_wait_for_a_slot_hold_up_nobody_who_needs_memory():
+def test_steps_that_wait_for_a_slot_do_not_delay_steps_that_need_memory():
     async def main():
         room, order = capacity(slots=1), []
         plain, measured = room.demand(step()), room.demand(step(ram_gb=1))
@@ -104,7 +104,7 @@ def test_those_who_wait_for_a_slot_hold_up_nobody_who_needs_memory():
     ended(main())
 
 
-def test_who_gives_up_waiting_holds_up_nobody():
+def test_a_cancelled_request_delays_no_other():
     async def main():
         room, order = capacity(), []
         small, large = room.demand(step(cores=1)), room.demand(step(cores=4))

@@ -22,7 +22,7 @@ def detect_credential(text: str) -> str:
 
     Examples
     --------
-    >>> kind_of("AKIA" + "IOSFODNN7EXAMPLE"), kind_of("MY_TOKEN")
+    >>> detect_credential("AKIA" + "IOSFODNN7EXAMPLE"), detect_credential("MY_TOKEN")
     ('an AWS access key', '')
     """
     match = _FORM.search(text)

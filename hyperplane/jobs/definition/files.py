@@ -43,7 +43,7 @@ class PipelineFiles(NamedTuple):
     steps : list of dict
         For each step, its paths relative to the root.
     shared : dict
-        Paths of the shared_paths pipeline, relative to the root.
+        Paths of the whole pipeline, relative to the root.
     faults : list of Fault
         Faults; ``where`` is ``"2.path"`` for the step with index 2, or ``"requirements"``.
     warnings : tuple of str
@@ -70,7 +70,7 @@ def find_files(
     steps : sequence of mapping
         The known fields of each step.
     shared : mapping
-        ``requirements`` and ``working_dir`` of the shared_paths pipeline.
+        ``requirements`` and ``working_dir`` of the whole pipeline.
     root : path, or None
         Folder that paths are relative to; None to determine it.
     folder : Path

@@ -90,7 +90,7 @@ def normalize_key(key: str) -> str:
 
     Examples
     --------
-    >>> normal_key("Notebook output-path")
+    >>> normalize_key("Notebook output-path")
     'notebook_output_path'
     """
     return re.sub(r"[\s_\-]+", "_", key.strip().lower())

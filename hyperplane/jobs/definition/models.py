@@ -229,7 +229,7 @@ class Pipeline(Record):
             The steps. A step created without ``depends_on`` waits for the previous one.
         root : path, optional
             Folder that paths are relative to; by default the git repository of the current folder
-            if all files are files there, else the current folder.
+            if all files are found there, else the current folder.
         requirements, working_dir, job_type : str, optional
             As for :class:`Pipeline`.
 

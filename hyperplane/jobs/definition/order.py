@@ -27,9 +27,9 @@ def resolve_dependencies(
 
     Examples
     --------
-    >>> resolve(["a", "b", "c"], [None, None, None])
+    >>> resolve_dependencies(["a", "b", "c"], [None, None, None])
     ((), ('a',), ('b',))
-    >>> resolve(["a", "b", "c"], [None, [], ["a", "b"]])
+    >>> resolve_dependencies(["a", "b", "c"], [None, [], ["a", "b"]])
     ((), (), ('a', 'b'))
     """
     before: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> did_you_mean("depend_on", ["depends_on", "name"])
+    >>> suggest_names("depend_on", ["depends_on", "name"])
     'did you mean depends_on?'
     """
     if len(name) > _MAX_LENGTH:
@@ -44,7 +44,7 @@ def format_path(where: str, sequence: str) -> str:
 
     Examples
     --------
-    >>> spelled("2.depends_on.0", "tasks"), spelled("requirements", "tasks")
+    >>> format_path("2.depends_on.0", "tasks"), format_path("requirements", "tasks")
     ('tasks[2].depends_on[0]', 'requirements')
     """
     first, *rest = where.split(".")

@@ -86,7 +86,7 @@ def read_tree(text: str) -> tuple[YamlNode, list[Fault]]:
     Examples
     --------
     >>> read_tree("port: 8787")[0].values["port"]
-    Scalar(line=1, text='8787', plain=True)
+    YamlScalar(line=1, text='8787', plain=True)
     """
     try:
         return _TreeBuilder().build(yaml.parse(text, Loader=_LOADER))
@@ -178,9 +178,9 @@ def to_python(node: YamlNode, *, text: bool) -> Any:
     Examples
     --------
     >>> tree, _ = read_tree("[no, 1:30, 010, 8, 2.5, true, null]")
-    >>> content(tree, text=True)
+    >>> to_python(tree, text=True)
     ['no', '1:30', '010', '8', '2.5', 'true', None]
-    >>> content(tree, text=False)
+    >>> to_python(tree, text=False)
     ['no', '1:30', '010', 8, 2.5, True, None]
     """
     if isinstance(node, YamlList):

@@ -54,7 +54,7 @@ def attempt_job_name(command: Command) -> str:
     Examples
     --------
     >>> place = Path("/jobs/8f2c0a11-1111-4000-8000-000000000001/steps/002-Tidy up/chunk-00007")
-    >>> name_of(Command((), {}, "", place / "attempt-1"))
+    >>> attempt_job_name(Command((), {}, "", place / "attempt-1"))
     'hyperplane-8f2c0a11-1111-002-tidy-up-00007-1'
     """
     above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")

@@ -57,8 +57,8 @@ def resource_request(step: Step) -> ResourceRequest:
     Examples
     --------
     >>> from hyperplane.jobs import Resources
-    >>> needs(Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5)))
-    Needs(cores=None, memory=1500000000, gpus=0)
+    >>> resource_request(Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5)))
+    ResourceRequest(cores=None, memory=1500000000, gpus=0)
     """
     resources = step.resources
     if resources.pool is not None:

@@ -48,7 +48,7 @@ class _RetryingProgram:
 
 
 def main(pauses: str, codes: str, *words: str) -> int:
-    """Run the program with retries and return the final_codes exit code."""
+    """Run the program with retries and return the last exit code."""
     final_codes = {0, *map(int, codes.split(","))}
     program = _RetryingProgram(words)
     signal.signal(signal.SIGTERM, program.end)

@@ -61,7 +61,7 @@ def quote_word(text: str) -> str:
 
     Examples
     --------
-    >>> print(quoted("a"), quoted("it's"), quoted("two\nlines"))
+    >>> print(quote_word("a"), quote_word("it's"), quote_word("two\nlines"))
     a 'it'"'"'s' 'two'$'\n''lines'
     """
     word = shlex.quote(text)

@@ -67,7 +67,7 @@ def array_command(commands: Sequence[Command]) -> Command:
 
 
 def shared_variables(commands: Sequence[Command]) -> dict[str, str]:
-    """Return the variables that all attempts have in shared."""
+    """Return the variables that all attempts have in common."""
     return {
         name: value
         for name, value in command_environment(commands[0].environment).items()

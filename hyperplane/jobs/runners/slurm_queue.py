@@ -164,7 +164,7 @@ def _group_tasks(numbers: Iterable[str]) -> list[str]:
 
     Examples
     --------
-    >>> _together(["7", "8_0", "8_12", "9_3"])
+    >>> _group_tasks(["7", "8_0", "8_12", "9_3"])
     ['7', '8_[0,12]', '9_[3]']
     """
     tasks: dict[str, list[str]] = defaultdict(list)

@@ -94,22 +94,22 @@ class SlurmProcess:
 
     async def _report_pending(self) -> None:
         """Log why it is pending; cancel it if it can never start."""
-        number = self._job_id.read()
-        waits = self._queue.pending_status(number)
+        job_id = self._job_id.read()
+        waits = self._queue.pending_status(job_id)
         if waits is None or self.command.file(".pid").exists():
             return
         if str(waits) != self._waits:
             self._waits, self._since = str(waits), time.monotonic()
-            self._append_log(f"waiting for Slurm: job {number} is {waits}")
+            self._append_log(f"waiting for Slurm: job {job_id} is {waits}")
         elif (
             waits.never
             and not waits.reason.startswith("JobHeld")
             and time.monotonic() - self._since > NEVER_STARTS_SECONDS
         ):
-            self._append_log(f"Slurm will not start job {number}, {waits}: {waits.never}")
+            self._append_log(f"Slurm will not start job {job_id}, {waits}: {waits.never}")
             self._end_requested = True
             self.command.file(".exit").write_text(str(CONFIGURATION_ERROR))
-            await self._queue.cancel(number)
+            await self._queue.cancel(job_id)
 
     def _append_log(self, message: str) -> None:
         with self.command.file(".log").open("a") as log:
@@ -139,8 +139,8 @@ class SlurmProcess:
 
     async def _resolve_exit_code(self) -> int | None:
         """Return the exit code, and log the state if Slurm has ended the job."""
-        code, number = self.exit_code(), self._job_id.read()
-        if not number or self._end_requested or code not in (None, *_SIGNAL_CODES):
+        code, job_id = self.exit_code(), self._job_id.read()
+        if not job_id or self._end_requested or code not in (None, *_SIGNAL_CODES):
             return code
         state = await self._state()
         for _ in range(STATE_CHECKS):  # a step ended by a signal ends before its batch job
@@ -156,7 +156,7 @@ class SlurmProcess:
         log = self.command.file(".log")
         of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(read_tail(log))
         self._append_log(
-            f"\nSlurm ended job {number}{' for its memory' * bool(of_memory)}: {state}"
+            f"\nSlurm ended job {job_id}{' for its memory' * bool(of_memory)}: {state}"
         )
         # Not a signal, which would hide the line above from the reason of the attempt.
         return -signal.SIGKILL if of_memory else 1
@@ -166,14 +166,14 @@ class SlurmProcess:
         self._end_requested = True
         while not await self._in_queue() and self._job_id.may_appear():
             await asyncio.sleep(POLL_SECONDS)
-        number = self._job_id.read()
-        if not number:
+        job_id = self._job_id.read()
+        if not job_id:
             return self.exit_code()
-        heard = await self._queue.terminate(number)
+        heard = await self._queue.terminate(job_id)
         ending = asyncio.ensure_future(self.wait())
         await asyncio.wait({ending}, timeout=grace if heard else 0)
         while not ending.done():
-            await self._queue.cancel(number)
+            await self._queue.cancel(job_id)
             await asyncio.wait({ending}, timeout=CANCEL_SECONDS)
         return await ending
 
@@ -274,15 +274,15 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
 
     async def _find_submitted(self, name: str) -> str:
         """Return the id of a job submitted without a response; empty if there is none."""
-        number = None
+        job_id = None
         for _ in range(SUBMIT_CHECKS):
             await asyncio.sleep(CACHE_SECONDS)
-            if number := await self._queue.find_job_id(name):
-                return number
-        while number is None:  # Slurm does not respond, so it is unknown
+            if job_id := await self._queue.find_job_id(name):
+                return job_id
+        while job_id is None:  # Slurm does not respond, so it is unknown
             await asyncio.sleep(CANCEL_SECONDS)
-            number = await self._queue.find_job_id(name)
-        return number
+            job_id = await self._queue.find_job_id(name)
+        return job_id
 
     def reattach(self, command: Command) -> SlurmProcess:
         """Return the process of a batch job that an earlier supervisor submitted."""

@@ -1,4 +1,4 @@
-"""What may not stand in a file: each fault with its line, what was asked and what is allowed."""
+"""Faults of pipeline files: each with its line, the given value and what is allowed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pipeline:
     {}
 """
 
-#: What is put into the task, and what the fault says; True where the schema can tell as well.
+#: Text of the task, and a part of the fault's message; True if the schema detects it, too.
 IN_A_TASK = [
     ("port: 0", "tasks[0].port = 0: allowed is at least 1", True),
     ("port: 65536", "tasks[0].port = 65536: allowed is at most 65535", True),

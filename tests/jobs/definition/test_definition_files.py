@@ -1,4 +1,4 @@
-"""Where a pipeline's files are looked for, and what may not be there."""
+"""Location and checks of a pipeline's files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
 
-#: Put together here, so that no scanner takes this file for a leak.
+#: Assembled here, so that no scanner reports this file as a leak.
 SECRETS = {
     "an AWS access key": "AKIA" + "IOSFODNN7EXAMPLE",
     "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE",
@@ -144,7 +144,7 @@ def test_other_files_are_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", SECRETS)
-def test_credentials_in_a_notebook_are_told_and_never_shown(repository, kind):
+def test_credentials_in_a_notebook_are_reported_and_never_shown(repository, kind):
     secret = SECRETS[kind]
     cells = [
         {"source": ["x = 1\n"]},
@@ -161,7 +161,7 @@ def test_credentials_in_a_notebook_are_told_and_never_shown(repository, kind):
     assert not any(secret.splitlines()[0] in text for text in warnings)
 
 
-def test_credentials_in_variables_and_arguments_are_told_and_never_shown(repository):
+def test_credentials_in_variables_and_arguments_are_reported_and_never_shown(repository):
     secret = SECRETS["a GitHub token"]
     step = Step(name="a", kind="command", argv=("curl", secret), env={"TOKEN": secret})
     warnings = Pipeline.from_steps("p", [step], root=repository).warnings

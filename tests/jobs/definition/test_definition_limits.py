@@ -1,4 +1,4 @@
-"""Hostile files are refused, and soon; whatever a file holds, nothing but a RequestError comes."""
+"""Hostile files are refused quickly, and only with a RequestError."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_hostile_file_is_refused_soon(tmp_path, name):
     content, told = HOSTILE[name]
     file = tmp_path / "p.yaml"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    # Under half a second where nothing else runs; what explodes takes minutes.
+    # Under half a second on an idle machine; exponential cases take minutes.
     assert seconds_to_refuse(file, told) < 10
 
 
@@ -116,7 +116,7 @@ def outcome(file: Path) -> Pipeline | None:
             pipeline = read_pipeline(file, root=file.parent)
         if time.process_time() - begin < 1:
             return pipeline
-        # The garbage of the test itself may take its time once, a slow file takes it twice.
+        # Garbage collection of the test may take time once; a slow file takes it twice.
         assert not again, file.read_bytes()
     return None
 

@@ -1,4 +1,4 @@
-"""Steps and pipelines made in Python are checked as those of files are."""
+"""Steps and pipelines created in Python have the same checks as those of files."""
 
 from __future__ import annotations
 

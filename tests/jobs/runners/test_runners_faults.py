@@ -1,4 +1,4 @@
-"""What runners refuse, all of it at once."""
+"""Faults of jobs that runners do not support, reported together."""
 
 import pytest
 from runner_cases import command, made, typical

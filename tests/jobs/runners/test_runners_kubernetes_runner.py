@@ -1,4 +1,4 @@
-"""Steps as pods, without a Kubernetes: the manifests of attempts, options, and what pods say."""
+"""Steps as pods, without a Kubernetes: manifests of attempts, options, and staged files."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_options_are_those_of_the_engine_over_the_configuration():
     assert runners.resolve_options("kubernetes", found) == found
 
 
-def test_all_that_is_wrong_with_options_is_told_at_once():
+def test_all_that_is_wrong_with_options_is_reported_at_once():
     with pytest.raises(RequestError) as caught:
         runners.resolve_options(
             "kubernetes", {"imag": "x", "namespace": "No Name", "root": "relative"}
@@ -225,7 +225,7 @@ def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(sent.secret["data"][mount["subPath"]]))
     _, program, notebook, _ = container["command"]
-    # Without site packages, hyperplane among them: it comes to the first one that it misses.
+    # Without site packages, including hyperplane: it fails at the first missing import.
     words = [sys.executable, "-I", "-S", f"{tmp_path}/pod{program}", f"{tmp_path}/pod{notebook}"]
     done = subprocess.run(
         [*words, str(tmp_path / "o")], capture_output=True, text=True, check=False

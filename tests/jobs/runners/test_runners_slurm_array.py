@@ -1,4 +1,4 @@
-"""What is one array and what is not, the file for its tasks, and requests done together."""
+"""Attempts that form one array, the file of its tasks, and batched requests."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
     assert asked == [[0, 2, 4], [1, 3, 5], [7]]
 
 
-def test_what_goes_wrong_is_told_to_all():
+def test_what_goes_wrong_is_reported_to_all():
     async def answer(ones):
         raise OSError(f"not {ones}")
 
@@ -158,8 +158,8 @@ def test_what_goes_wrong_is_told_to_all():
     assert [str(wrong) for wrong in asyncio.run(go())] == ["not [0, 1]"] * 2
 
 
-@pytest.mark.parametrize("binding", [True, False])
-def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
+@pytest.mark.parametrize("uncancellable", [True, False])
+def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(uncancellable):
     asked, done, answered = [], [], asyncio.Event()
 
     async def answer(ones):
@@ -169,7 +169,7 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         return ones
 
     async def go():
-        batcher = RequestBatcher(answer, uncancellable=binding)
+        batcher = RequestBatcher(answer, uncancellable=uncancellable)
         early, late, stays = (asyncio.ensure_future(batcher.request(n)) for n in range(3))
         await asyncio.sleep(0)
         early.cancel()
@@ -177,14 +177,14 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         while not asked:
             await asyncio.sleep(0.01)
         late.cancel()
-        await asyncio.wait({late}, timeout=0.2 if binding else None)
-        assert (late.done(), done) == (not binding, [])
+        await asyncio.wait({late}, timeout=0.2 if uncancellable else None)
+        assert (late.done(), done) == (not uncancellable, [])
         answered.set()
         await asyncio.wait({late})
         assert (early.cancelled(), late.cancelled(), await stays) == (True, True, 2)
-        nobody = asyncio.ensure_future(batcher.request(3))
+        withdrawn = asyncio.ensure_future(batcher.request(3))
         await asyncio.sleep(0)
-        nobody.cancel()
+        withdrawn.cancel()
         await asyncio.sleep(0.2)
 
     asyncio.run(go())
