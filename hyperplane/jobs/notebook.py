@@ -206,9 +206,10 @@ def notebook_language(metadata: Mapping[str, Any]) -> str:
     --------
     >>> notebook_language({"kernelspec": {"name": "conda-root-py", "language": "python"}})
     'python'
-    >>> notebook_language({"kernelspec": {"name": "ir", "language": "R"}, "language_info": {"name": "R"}})
+    >>> r_kernel = {"name": "ir", "language": "R"}
+    >>> notebook_language({"kernelspec": r_kernel, "language_info": {"name": "R"}})
     'R'
-    >>> notebook_language({"kernelspec": {"name": "conda-root-py", "display_name": "Python [root]"}})
+    >>> notebook_language({"kernelspec": {"name": "root-py", "display_name": "Python [root]"}})
     'python'
     """
     spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}

@@ -57,7 +57,8 @@ def resource_request(step: Step) -> ResourceRequest:
     Examples
     --------
     >>> from hyperplane.jobs import Resources
-    >>> resource_request(Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5)))
+    >>> step = Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5))
+    >>> resource_request(step)
     ResourceRequest(cores=None, memory=1500000000, gpus=0)
     """
     resources = step.resources
