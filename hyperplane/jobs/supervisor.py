@@ -24,9 +24,9 @@ from hyperplane.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
 from hyperplane.jobs.adoption import can_adopt
 from hyperplane.jobs.backoff import Backoff, is_disk_full, is_retryable
-from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.home import open_store, this_machine
 from hyperplane.jobs.job_scheduler import JobScheduler
+from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import FAILED, OPEN, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.store import JobStore
@@ -68,7 +68,7 @@ class Supervisor:
         self._schedulers: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
-        self._capacity = Capacity.detect()
+        self._capacity = ResourceAllocator.detect()
         self._backoff, self._cancel_reason = Backoff(_log.warning), ""
         #: Error that prevented the end of the only job from being stored.
         self.write_error: BaseException | None = None

@@ -30,7 +30,7 @@ from scale import scaled
 from hyperplane.engines.running_system import running_system, started
 from hyperplane.jobs import JobHandle, supervisor_client
 from hyperplane.jobs.home import open_store
-from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
 
 pytestmark = pytest.mark.process
@@ -273,7 +273,7 @@ def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
 
 
 def test_a_process_that_has_its_number_elsewhere_is_not_signalled(tmp_path):
-    command = Command((), {}, "", tmp_path / "attempt-1")
+    command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         told = f"{stranger.pid} {started(stranger.pid)}"

@@ -13,7 +13,7 @@ from job_cases import LIMIT, bash, kill_supervisor, ran, submitted
 
 from hyperplane.errors import JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submission_snapshot, submit
-from hyperplane.jobs.capacity import Capacity
+from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import DONE, FAILED
 from hyperplane.jobs.submitting import new_job
 
@@ -63,7 +63,7 @@ def test_a_pool_that_only_the_submission_knows():
     assert job.wait(LIMIT) == DONE, job.job.reason
     step = submission_snapshot.load_snapshot(job.job).with_pool_resources(job.job.pipeline.steps[0])
     assert step.resources == Resources(cores=2, ram_gb=6, gpus=1)
-    assert Capacity(4, 8e9, 16).demand(step).millicores == 2000
+    assert ResourceAllocator(4, 8e9, 16).demand(step).millicores == 2000
     plain = bash("b", "true", resources=Resources(cores=1))
     assert submission_snapshot.load_snapshot(job.job).with_pool_resources(plain) is plain
 

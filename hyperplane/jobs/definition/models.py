@@ -14,7 +14,7 @@ from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition import fields
 from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_path
 from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
-from hyperplane.jobs.definition.records import Record, validate_record
+from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
 from hyperplane.jobs.definition.rules import resources_faults, step_faults
 from hyperplane.jobs.definition.wording import format_path
 from hyperplane.public_calls import check_call
@@ -23,7 +23,7 @@ from hyperplane.spec.request import Gigabytes, Seconds
 Kind = Literal["notebook", "python", "javascript", "bash", "command"]
 
 
-class Resources(Record):
+class Resources(ValidatedRecord):
     """Resources that a step needs: a pool, or cores and memory.
 
     Parameters
@@ -48,7 +48,7 @@ class Resources(Record):
         return resources_faults(values)
 
 
-class Step(Record):
+class Step(ValidatedRecord):
     """One step of a pipeline.
 
     Parameters
@@ -154,7 +154,7 @@ class Step(Record):
         return self.chunks or len(self.foreach or ())
 
 
-class Pipeline(Record):
+class Pipeline(ValidatedRecord):
     """Steps with their dependencies, created by :meth:`from_steps` or from a file.
 
     Parameters

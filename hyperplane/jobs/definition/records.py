@@ -27,7 +27,7 @@ _HIDDEN_FIELDS = {
 }
 
 
-RecordT = TypeVar("RecordT", bound="Record")
+RecordT = TypeVar("RecordT", bound="ValidatedRecord")
 
 
 def _top_field(fault: Fault) -> str:
@@ -42,7 +42,7 @@ def _arrays_to_lists(value: Any) -> Any:
     return list(value) if is_list and getattr(value, "shape", None) != () else value
 
 
-class Record(BaseModel):
+class ValidatedRecord(BaseModel):
     """A record that is validated when created and can be stored as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

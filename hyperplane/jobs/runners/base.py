@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import notebook_checks
-from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.states import Job
 
 
@@ -34,7 +34,7 @@ class Document(NamedTuple):
 class StepProcess(Protocol):
     """Process of one attempt at a step, wherever it runs."""
 
-    command: Command
+    command: AttemptCommand
 
     async def wait_until_running(self) -> None:
         """Return when it runs or has ended; until then it is queued."""
@@ -84,22 +84,22 @@ class Runner(Protocol):
         """Return the job with the folders and interpreter that its steps have."""
         ...
 
-    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
+    def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
         """Return the resources of this machine that an attempt takes."""
         ...
 
-    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
+    def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
         """Return the maximum number of concurrent chunks of a step."""
         ...
 
-    async def start(self, command: Command, step: Step, memory_factor: float) -> StepProcess:
+    async def start(self, command: AttemptCommand, step: Step, memory_factor: float) -> StepProcess:
         """Start an attempt with ``memory_factor`` times the step's memory.
 
         Raises OSError, whose message is shown to the user, if it cannot start.
         """
         ...
 
-    def reattach(self, command: Command) -> StepProcess:
+    def reattach(self, command: AttemptCommand) -> StepProcess:
         """Return the process of an attempt that an earlier supervisor started."""
         ...
 
@@ -134,12 +134,12 @@ class RemoteQueueMixin:
     #: Maximum chunks of a step in the queue, unless the step states one.
     at_once: ClassVar[int]
 
-    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
+    def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
         """Return no demand: steps run elsewhere."""
         del capacity, step, memory_factor
         return Demand()
 
-    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
+    def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
         """Return the step's limit, or that of the runner."""
         del capacity, usual
         return step.max_parallel or self.at_once

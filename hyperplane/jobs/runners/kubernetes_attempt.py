@@ -14,7 +14,7 @@ from hyperplane import config
 from hyperplane.engines.kubernetes.pods import container_of, pairs, pod_of, verbatim
 from hyperplane.errors import UnknownPool
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.rendering import grace_seconds
 from hyperplane.spec.settings import KubernetesJobSettings
 
@@ -48,13 +48,13 @@ class StagedFile(NamedTuple):
     content: bytes
 
 
-def attempt_job_name(command: Command) -> str:
+def attempt_job_name(command: AttemptCommand) -> str:
     """Return the unique, reproducible name of an attempt's Job.
 
     Examples
     --------
     >>> place = Path("/jobs/8f2c0a11-1111-4000-8000-000000000001/steps/002-Tidy up/chunk-00007")
-    >>> attempt_job_name(Command((), {}, "", place / "attempt-1"))
+    >>> attempt_job_name(AttemptCommand((), {}, "", place / "attempt-1"))
     'hyperplane-8f2c0a11-1111-002-tidy-up-00007-1'
     """
     above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
@@ -64,13 +64,13 @@ def attempt_job_name(command: Command) -> str:
     return re.sub("[^a-z0-9]+", "-", "-".join(["hyperplane", *words]).lower())
 
 
-def owning_job_id(command: Command) -> str:
+def owning_job_id(command: AttemptCommand) -> str:
     """Return the id of the job that an attempt belongs to."""
     return Path(str(command.attempt_prefix).rpartition("/steps/")[0]).name
 
 
 def build_job(
-    command: Command,
+    command: AttemptCommand,
     step: Step,
     memory_factor: float,
     settings: KubernetesJobSettings,
@@ -80,7 +80,7 @@ def build_job(
 
     Parameters
     ----------
-    command : Command
+    command : AttemptCommand
         Its command, with paths in the image.
     step : Step
         Its step, with resources in place of a pool's name.
@@ -121,7 +121,7 @@ def build_job(
 
 
 def build_secret(
-    job: Mapping[str, Any], command: Command, files: Sequence[StagedFile]
+    job: Mapping[str, Any], command: AttemptCommand, files: Sequence[StagedFile]
 ) -> dict[str, Any] | None:
     """Build the Secret with the secrets and files of an attempt; None if it has neither."""
     content_by_key = {
@@ -149,7 +149,7 @@ def build_secret(
 
 
 def _container(
-    command: Command,
+    command: AttemptCommand,
     step: Step,
     memory_factor: float,
     settings: KubernetesJobSettings,
@@ -195,7 +195,7 @@ def _volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
     return volumes
 
 
-def _node_selector(command: Command, settings: KubernetesJobSettings) -> dict[str, str]:
+def _node_selector(command: AttemptCommand, settings: KubernetesJobSettings) -> dict[str, str]:
     """Return the node labels; those with a pool placeholder only for steps that name a pool."""
     alias = ""
     with suppress(UnknownPool):  # its sizes are stored with the job

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hyperplane.errors import EngineError
 from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_watcher import JobWatcher
 from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
 
@@ -24,7 +24,7 @@ _LOG_REMOVED = b"unable to retrieve container logs"
 class AttemptFiles:
     """Files of one attempt on this machine; ``watcher`` provides the log."""
 
-    def __init__(self, command: Command, watcher: JobWatcher) -> None:
+    def __init__(self, command: AttemptCommand, watcher: JobWatcher) -> None:
         self._command, self._watcher = command, watcher
         self._following: asyncio.Task[None] | None = None
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from hyperplane.engines.kubernetes import look
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, attempt_job_name, owning_job_id
 from hyperplane.jobs.runners.kubernetes_attempt_files import AttemptFiles
 from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot, JobWatcher
@@ -41,7 +41,7 @@ class PodProcess:
 
     Parameters
     ----------
-    command : Command
+    command : AttemptCommand
         Its command.
     watcher : JobWatcher
         Source of the objects' state.
@@ -49,7 +49,9 @@ class PodProcess:
         Monotonic time at which its Job and Secret were created, if that is certain.
     """
 
-    def __init__(self, command: Command, watcher: JobWatcher, created: float | None = None) -> None:
+    def __init__(
+        self, command: AttemptCommand, watcher: JobWatcher, created: float | None = None
+    ) -> None:
         self.command, self._watcher, self._created = command, watcher, created
         self._name, self._files = attempt_job_name(command), AttemptFiles(command, watcher)
         self._began = self._last_status = time.monotonic()

@@ -25,7 +25,7 @@ from hyperplane.errors import EngineError, Fault
 from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import format_value
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.runners.kubeconfig import resolve_kubeconfig
 from hyperplane.jobs.runners.kubernetes_attempt import (
@@ -133,7 +133,7 @@ class KubernetesRunner(RemoteQueueMixin):
         moved = pipeline.model_copy(update={"root": root or FOLDER, "steps": steps})
         return replace(job, definition=moved.to_json(), folder=FOLDER, python=_PYTHON)
 
-    async def start(self, command: Command, step: Step, memory_factor: float) -> PodProcess:
+    async def start(self, command: AttemptCommand, step: Step, memory_factor: float) -> PodProcess:
         """Create the Job of an attempt, and the Secret that it owns."""
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
@@ -173,7 +173,7 @@ class KubernetesRunner(RemoteQueueMixin):
             raise
         return PodProcess(command, watcher, time.monotonic())
 
-    def reattach(self, command: Command) -> PodProcess:
+    def reattach(self, command: AttemptCommand) -> PodProcess:
         """Return the process of a Job that an earlier supervisor created."""
         return PodProcess(command, self._get_watcher())
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import secret_variables
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import slurm_task
 from hyperplane.jobs.runners.slurm_job_id import prepare_id_file
 from hyperplane.jobs.runners.slurm_submit import (
@@ -33,14 +33,14 @@ _CHUNK = re.compile(r"(.*\d\d)(\d{3})")
 ARRAY_REFUSED = "Invalid job array"
 
 
-def array_key(command: Command, step: Step, memory_factor: float) -> Hashable:
+def array_key(command: AttemptCommand, step: Step, memory_factor: float) -> Hashable:
     """Return a key shared by attempts that can form one array; None if it must be alone."""
     folder = command.attempt_prefix.parent
     chunk = _CHUNK.fullmatch(folder.name)
     # A backslash disables the placeholder for the task index.
     if chunk is None or "\\" in str(folder):
         return None
-    hidden = secret_variables(dict.fromkeys(step.secrets, ""))
+    secret_names = secret_variables(dict.fromkeys(step.secrets, ""))
     return (
         *(
             step.name,
@@ -50,23 +50,23 @@ def array_key(command: Command, step: Step, memory_factor: float) -> Hashable:
             command.attempt_prefix.name,
         ),
         # Also by secrets, which are not written to the file of differences.
-        *((name, command.environment.get(name)) for name in sorted(hidden)),
+        *((name, command.environment.get(name)) for name in sorted(secret_names)),
     )
 
 
-def task_index(command: Command) -> int:
+def task_index(command: AttemptCommand) -> int:
     """Return the task index of an attempt in its array."""
     return int(command.attempt_prefix.parent.name[-3:])
 
 
-def array_command(commands: Sequence[Command]) -> Command:
+def array_command(commands: Sequence[AttemptCommand]) -> AttemptCommand:
     """Return the command of an array, with files beside the folders of the chunks."""
     first = commands[0].attempt_prefix
-    traces = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
-    return Command((), {}, commands[0].folder, traces)
+    prefix = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
+    return AttemptCommand((), {}, commands[0].folder, prefix)
 
 
-def shared_variables(commands: Sequence[Command]) -> dict[str, str]:
+def shared_variables(commands: Sequence[AttemptCommand]) -> dict[str, str]:
     """Return the variables that all attempts have in common."""
     return {
         name: value
@@ -75,7 +75,7 @@ def shared_variables(commands: Sequence[Command]) -> dict[str, str]:
     }
 
 
-def write_tasks(path: Path, commands: Iterable[Command], shared: Mapping[str, str]) -> None:
+def write_tasks(path: Path, commands: Iterable[AttemptCommand], shared: Mapping[str, str]) -> None:
     """Write the differences between tasks to a file."""
     places, entries, offset = [], [], 0
     for command in commands:
@@ -94,8 +94,8 @@ def write_tasks(path: Path, commands: Iterable[Command], shared: Mapping[str, st
 
 
 def submit_array(
-    array: Command,
-    commands: Sequence[Command],
+    array: AttemptCommand,
+    commands: Sequence[AttemptCommand],
     step: Step,
     memory_factor: float,
     slurm_environment: Mapping[str, str],
@@ -104,9 +104,9 @@ def submit_array(
 
     Parameters
     ----------
-    array : Command
+    array : AttemptCommand
         The array, as :func:`array_command` returns it.
-    commands : sequence of Command
+    commands : sequence of AttemptCommand
         Commands of the attempts, all with the same :func:`array_key`.
     step : Step
         Their step, for its resources.

@@ -48,85 +48,85 @@ class SlurmQueue:
             RequestBatcher(self._cancel),
         )
 
-    async def contains(self, number: str) -> bool:
+    async def contains(self, job_id: str) -> bool:
         """Whether a job is pending or running."""
         await self._refresh()
         # It may have been submitted after the listing.
-        return number in self._names or is_active(await self.get_state(number))
+        return job_id in self._names or is_active(await self.get_state(job_id))
 
     async def find_job_id(self, name: str) -> str | None:
         """Return the id of a job or array by name; empty if there is none, None if unknown."""
         if not await self._refresh():
             return None
-        numbers = (number for number, found in self._names.items() if found == name)
-        return _array_id(next(numbers, ""))
+        job_ids = (job_id for job_id, found in self._names.items() if found == name)
+        return _array_id(next(job_ids, ""))
 
-    def pending_status(self, number: str) -> Told | None:
+    def pending_status(self, job_id: str) -> Told | None:
         """Return why a job was pending when last seen; None if it was not."""
-        return self._pending.get(number)
+        return self._pending.get(job_id)
 
-    async def get_state(self, number: str) -> str:
+    async def get_state(self, job_id: str) -> str:
         """Return the state of a job; empty if Slurm no longer knows it."""
-        return await self._state_batcher.request(number)
+        return await self._state_batcher.request(job_id)
 
-    async def terminate(self, number: str) -> bool:
+    async def terminate(self, job_id: str) -> bool:
         """Send SIGTERM to a job, or cancel it if pending; return whether Slurm confirmed."""
-        return await self._terminate_batcher.request(number)
+        return await self._terminate_batcher.request(job_id)
 
-    async def cancel(self, number: str) -> None:
+    async def cancel(self, job_id: str) -> None:
         """Cancel a job."""
-        await self._cancel_batcher.request(number)
+        await self._cancel_batcher.request(job_id)
 
-    async def _query_jobs(self, numbers: Iterable[str]) -> dict[str, Told] | None:
+    async def _query_jobs(self, job_ids: Iterable[str]) -> dict[str, Told] | None:
         async with self._command_slots:
-            return await ask_meanwhile(sorted(set(map(_array_id, numbers))), self._environment)
+            return await ask_meanwhile(sorted(set(map(_array_id, job_ids))), self._environment)
 
-    async def _query_states(self, numbers: list[str]) -> list[str]:
-        jobs = await self._query_jobs(numbers)
+    async def _query_states(self, job_ids: list[str]) -> list[str]:
+        jobs = await self._query_jobs(job_ids)
         if jobs is None:
-            return [NO_ANSWER_STATE for _ in numbers]
+            return [NO_ANSWER_STATE for _ in job_ids]
         arrays = set(map(_array_id, jobs))
-        unknown = {one: REMOVED_STATE for one in numbers if "_" in one and _array_id(one) in arrays}
-        return [jobs[one].state if one in jobs else unknown.get(one, "") for one in numbers]
+        unknown = {one: REMOVED_STATE for one in job_ids if "_" in one and _array_id(one) in arrays}
+        return [jobs[one].state if one in jobs else unknown.get(one, "") for one in job_ids]
 
-    async def _terminate(self, numbers: list[str]) -> list[bool]:
-        tasks = [one for one in numbers if "_" in one]
-        single = [one for one in numbers if "_" not in one]
+    async def _terminate(self, job_ids: list[str]) -> list[bool]:
+        tasks = [one for one in job_ids if "_" in one]
+        single = [one for one in job_ids if "_" not in one]
         unreached = await self._terminate_jobs(single) | await self._terminate_tasks(tasks)
-        return [one not in unreached for one in numbers]
+        return [one not in unreached for one in job_ids]
 
-    async def _terminate_jobs(self, numbers: list[str]) -> set[str]:
-        pending = await self._unreached("--state=PENDING", numbers=numbers)
-        return pending & await self._unreached("--full", "--signal=TERM", numbers=numbers)
+    async def _terminate_jobs(self, job_ids: list[str]) -> set[str]:
+        pending = await self._unreached("--state=PENDING", job_ids=job_ids)
+        return pending & await self._unreached("--full", "--signal=TERM", job_ids=job_ids)
 
-    async def _terminate_tasks(self, numbers: list[str]) -> set[str]:
+    async def _terminate_tasks(self, job_ids: list[str]) -> set[str]:
         """Terminate array tasks; return those not reached. Pending ones are cancelled.
 
         For a state filter or a signal, scancel treats the whole array as one pending task, so the
         states are queried first; tasks that start meanwhile are cancelled.
         """
-        jobs = await self._query_jobs(numbers) if numbers else {}
+        jobs = await self._query_jobs(job_ids) if job_ids else {}
         if jobs is None:
-            return set(numbers)
-        states = {one: jobs[one].state for one in numbers if one in jobs}
+            return set(job_ids)
+        states = {one: jobs[one].state for one in job_ids if one in jobs}
         waiting = [one for one, state in states.items() if state == "PENDING"]
         if waiting:
             await self._cancel(waiting)
         running = [one for one, state in states.items() if state != "PENDING" and is_active(state)]
-        return await self._unreached("--full", "--signal=TERM", numbers=running)
+        return await self._unreached("--full", "--signal=TERM", job_ids=running)
 
-    async def _cancel(self, numbers: list[str]) -> list[None]:
-        await self._run_command("scancel", *_group_tasks(numbers))
-        return [None for _ in numbers]
+    async def _cancel(self, job_ids: list[str]) -> list[None]:
+        await self._run_command("scancel", *_group_tasks(job_ids))
+        return [None for _ in job_ids]
 
-    async def _unreached(self, *options: str, numbers: list[str]) -> set[str]:
+    async def _unreached(self, *options: str, job_ids: list[str]) -> set[str]:
         """Run scancel and return the jobs that it did not reach."""
-        if not numbers:
+        if not job_ids:
             return set()
-        code, _, complaint = await self._run_command("scancel", *options, *numbers)
+        code, _, complaint = await self._run_command("scancel", *options, *job_ids)
         if not code:
             return set()
-        return set(_UNREACHED_JOB.findall(complaint)) & set(numbers) or set(numbers)
+        return set(_UNREACHED_JOB.findall(complaint)) & set(job_ids) or set(job_ids)
 
     async def _refresh(self) -> bool:
         """Query the queue if the last result is old; return whether Slurm responded."""
@@ -142,10 +142,10 @@ class SlurmQueue:
                 return False
             self._names, self._pending = {}, {}
             for line in output.splitlines():
-                number, state, rest = line.split(" ", 2)
-                reason, _, self._names[number] = rest.partition("|")
+                job_id, state, rest = line.split(" ", 2)
+                reason, _, self._names[job_id] = rest.partition("|")
                 if state == "PENDING":
-                    self._pending[number] = Told(state, reason, "")
+                    self._pending[job_id] = Told(state, reason, "")
             return True
 
     async def _run_command(self, *words: str) -> tuple[int, str, str]:
@@ -154,12 +154,12 @@ class SlurmQueue:
             return await run(words, self._environment)
 
 
-def _array_id(number: str) -> str:
+def _array_id(job_id: str) -> str:
     """Return the id of the array of a task."""
-    return number.partition("_")[0]
+    return job_id.partition("_")[0]
 
 
-def _group_tasks(numbers: Iterable[str]) -> list[str]:
+def _group_tasks(job_ids: Iterable[str]) -> list[str]:
     """Group the tasks of each array, as scancel processes them fastest.
 
     Examples
@@ -168,7 +168,7 @@ def _group_tasks(numbers: Iterable[str]) -> list[str]:
     ['7', '8_[0,12]', '9_[3]']
     """
     tasks: dict[str, list[str]] = defaultdict(list)
-    for number in numbers:
-        whole, _, task = number.partition("_")
+    for job_id in job_ids:
+        whole, _, task = job_id.partition("_")
         tasks[whole] += [task] if task else []
     return [f"{whole}_[{','.join(ones)}]" if ones else whole for whole, ones in tasks.items()]

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import read_tail
-from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
 from hyperplane.jobs.runners.request_batcher import RequestBatcher
 from hyperplane.jobs.runners.slurm_array import (
@@ -61,13 +61,13 @@ _MEMORY = re.compile("Exceeded (job|step) memory limit|oom.kill", re.I)
 
 
 #: An attempt, its step, and the factor of its memory.
-_AttemptRequest = tuple[Command, Step, float]
+_AttemptRequest = tuple[AttemptCommand, Step, float]
 
 
 class SlurmProcess:
     """One attempt as a batch job; ``queue`` is shared by all attempts of a supervisor."""
 
-    def __init__(self, command: Command, queue: SlurmQueue) -> None:
+    def __init__(self, command: AttemptCommand, queue: SlurmQueue) -> None:
         self.command, self._queue, self._job_id = command, queue, SlurmJobId(command)
         self._end_requested = False
         self._waits, self._since = "", 0.0
@@ -215,7 +215,9 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
             return ""
         return f"no {', '.join(absent)} on the PATH; submit from a machine with Slurm's commands"
 
-    async def start(self, command: Command, step: Step, memory_factor: float) -> SlurmProcess:
+    async def start(
+        self, command: AttemptCommand, step: Step, memory_factor: float
+    ) -> SlurmProcess:
         """Submit an attempt."""
         command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid", ".slurm"):
@@ -259,7 +261,9 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
             return_exceptions=True,
         )
 
-    async def _submit_and_record(self, command: Command, submission: Callable[[], str]) -> None:
+    async def _submit_and_record(
+        self, command: AttemptCommand, submission: Callable[[], str]
+    ) -> None:
         """Submit one batch job or array, and store its id."""
         job_id = SlurmJobId(command)
         try:
@@ -284,6 +288,6 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
             job_id = await self._queue.find_job_id(name)
         return job_id
 
-    def reattach(self, command: Command) -> SlurmProcess:
+    def reattach(self, command: AttemptCommand) -> SlurmProcess:
         """Return the process of a batch job that an earlier supervisor submitted."""
         return SlurmProcess(command, self._queue)

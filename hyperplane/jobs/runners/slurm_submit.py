@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 
 #: Variables of a surrounding batch job, which Slurm's commands would read as options.
 _BATCH_JOB_VARIABLES = (
@@ -33,7 +33,7 @@ class BatchJob(NamedTuple):
 
     Parameters
     ----------
-    command : Command
+    command : AttemptCommand
         The attempt or array, with name, folder and environment.
     argv : sequence of str
         Program and arguments.
@@ -43,20 +43,20 @@ class BatchJob(NamedTuple):
         Additional options of sbatch.
     """
 
-    command: Command
+    command: AttemptCommand
     argv: Sequence[str]
     log: str
     options: Sequence[str] = ()
 
 
 def submit_attempt(
-    command: Command, step: Step, memory_factor: float, slurm_environment: Mapping[str, str]
+    command: AttemptCommand, step: Step, memory_factor: float, slurm_environment: Mapping[str, str]
 ) -> str:
     """Submit an attempt with sbatch and return its job id.
 
     Parameters
     ----------
-    command : Command
+    command : AttemptCommand
         Its command.
     step : Step
         Its step, for its resources.
@@ -136,7 +136,7 @@ def _resource_options(step: Step, memory_factor: float) -> list[str]:
     return options
 
 
-def batch_job_name(command: Command) -> str:
+def batch_job_name(command: AttemptCommand) -> str:
     """Return the unique, reproducible name of an attempt's batch job."""
     above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
     return re.sub("[^A-Za-z0-9.-]+", "-", f"hyperplane-{Path(above).name}-{attempt}")

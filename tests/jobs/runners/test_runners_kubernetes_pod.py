@@ -12,7 +12,7 @@ import pytest
 
 from hyperplane.errors import EngineError
 from hyperplane.jobs.faults import MEMORY, classify_failure
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_attempt import attempt_job_name
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
 from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot
@@ -58,7 +58,7 @@ def attempt(tmp_path, *pods, jobs=None):
     """An attempt whose pods are these, and what there is."""
     place = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
     place.parent.mkdir(parents=True, exist_ok=True)
-    there = Command((), {}, "", place)
+    there = AttemptCommand((), {}, "", place)
     there.file(".log").touch()
     name = attempt_job_name(there)
     snapshot = JobSnapshot({name: {}} if jobs is None else jobs, {name: list(pods)})

@@ -19,7 +19,7 @@ from runner_cases import command, made
 from hyperplane.errors import RequestError, StartFailed
 from hyperplane.jobs import Resources, Step, calls, runners
 from hyperplane.jobs.kubernetes_manifest import dump_yaml
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_attempt import (
     StagedFile,
     attempt_job_name,
@@ -34,7 +34,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-a
 IMAGE = "registry.example/flights:1"
 PLACE = Path("/jobs/6f1d2c3b-0000-4000-8000-000000000001/steps/001-years/chunk-00002/attempt-1")
 STEP = command("years", "python", "-c", "x", resources=Resources(cores=1.5, ram_gb=2, gpus=1))
-COMMAND = Command(
+COMMAND = AttemptCommand(
     ("python", "/var/lib/hyperplane/$(HOME).py"),
     {"PATH": "/home/me/bin", "TOKEN": "s3cret"},
     "/var/lib/hyperplane",
@@ -94,7 +94,7 @@ def test_its_secret_has_what_is_hidden_and_the_files_and_belongs_to_the_job():
 def test_names_are_short_and_their_own():
     step = "001-" + "Größe x" * 9
     place = Path("/j/6f1d2c3b-0000-4000-8000-000000000001/steps") / step / "chunk-12345/attempt-10"
-    name = attempt_job_name(Command((), {}, "", place))
+    name = attempt_job_name(AttemptCommand((), {}, "", place))
     assert len(name) <= 57  # a pod adds six characters
     assert name.endswith("-12345-10")
     assert name.startswith("hyperplane-6f1d2c3b-0000-001-gr-e-x")
@@ -217,7 +217,9 @@ def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
     made = runner(image=IMAGE)
     made._watcher = sent = Creates()
     argv = ("python", "here.py", "/var/lib/hyperplane/n.ipynb", "out.ipynb")
-    attempt = Command(argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb"))
+    attempt = AttemptCommand(
+        argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb")
+    )
     asyncio.run(made.start(attempt, Step(name="n", kind="notebook", path="n.ipynb"), 1.0))
     (container,) = sent.job["spec"]["template"]["spec"]["containers"]
     for mount in container["volumeMounts"][1:]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.jobs import Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import slurm_task
 from hyperplane.jobs.runners.request_batcher import RequestBatcher
 from hyperplane.jobs.runners.slurm_array import (
@@ -33,7 +33,7 @@ NAME = st.text("ABC_", min_size=1, max_size=3)
 
 def command(chunk=0, place="/p", argv=("true",), attempt=1, folder="/work", **environment):
     traces = Path(place, "job", "steps", "000-a", f"chunk-{chunk:05d}", f"attempt-{attempt}")
-    return Command(argv, environment, folder, traces)
+    return AttemptCommand(argv, environment, folder, traces)
 
 
 @given(
@@ -96,7 +96,7 @@ def test_only_what_differs_in_nothing_but_its_chunk_is_one_array():
     assert len({first, *others}) == 8
     assert None not in others
     assert array_key(command(4, place="/a\\b"), STEP, 1.0) is None
-    alone = Command(("true",), {}, "/work", Path("/p/job/steps/000-a/attempt-1"))
+    alone = AttemptCommand(("true",), {}, "/work", Path("/p/job/steps/000-a/attempt-1"))
     assert array_key(alone, STEP, 1.0) is None
 
 

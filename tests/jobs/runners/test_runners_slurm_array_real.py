@@ -18,7 +18,7 @@ from test_jobs_killed import kill_supervisor
 from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, until  # noqa: F401
 
 from hyperplane.jobs import JobHandle
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.slurm_runner import SlurmRunner
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED
 
@@ -196,7 +196,7 @@ def test_arrays_of_more_than_a_thousand_chunks(tmp_path, calls):
     async def go():
         runner = SlurmRunner(dict(os.environ), {})
         commands = [
-            Command(
+            AttemptCommand(
                 (sys.executable, "-c", "import os; print(os.environ['N'])"),
                 {**os.environ, "N": str(n)},
                 str(tmp_path),

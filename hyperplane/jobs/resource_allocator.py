@@ -47,7 +47,7 @@ class _WaitingRequest(NamedTuple):
     granted: asyncio.Future[None]
 
 
-class Capacity:
+class ResourceAllocator:
     """Free resources shared by all jobs of a supervisor, granted in order of request.
 
     Parameters
@@ -63,7 +63,7 @@ class Capacity:
 
     Examples
     --------
-    >>> capacity = Capacity(cores=4, memory=8e9, slots=16)
+    >>> capacity = ResourceAllocator(cores=4, memory=8e9, slots=16)
     >>> step = Step(name="a", kind="command", argv=("true",), resources={"cores": 1.5})
     >>> capacity.demand(step), capacity.chunks_at_once(step)
     (Demand(millicores=1500, memory=0, slots=0, gpus=0), 2)
@@ -77,7 +77,7 @@ class Capacity:
         self._tickets = 0
 
     @classmethod
-    def detect(cls) -> Capacity:
+    def detect(cls) -> ResourceAllocator:
         """Return the capacity of this machine, or of the control group of this process."""
         slots = config.jobs().steps_at_once
         return cls(machine.cores(), machine.free_ram(), slots, max(1, _count_gpus()))

@@ -8,10 +8,10 @@ import time
 import pytest
 from job_cases import bash
 
-import hyperplane.jobs.capacity as module
+import hyperplane.jobs.resource_allocator as module
 from hyperplane import config
-from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Resources
+from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 
 
 def step(**resources):
@@ -20,7 +20,7 @@ def step(**resources):
 
 
 def capacity(cores=4, memory=8e9, slots=16, gpus=1):
-    return Capacity(cores, memory, slots, gpus)
+    return ResourceAllocator(cores, memory, slots, gpus)
 
 
 async def holding(room, demand, order, name, release):
@@ -174,9 +174,9 @@ def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
         (tmp_path / name).touch()
     monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path)
-    assert Capacity.detect().demand(step(gpus=8)).gpus == 3
+    assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 3
     monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path / "none")
-    assert Capacity.detect().demand(step(gpus=8)).gpus == 1
+    assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 1
 
 
 def test_as_many_chunks_begin_as_fit():
