@@ -99,7 +99,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: hyperplane.bag.read_records("deep.jsonl").compute(), "no records",
     ),
     "read_pipeline of nested lists": (
-        lambda: hyperplane.jobs.read_pipeline("deep.yaml"), "inside each other",
+        lambda: hyperplane.jobs.read_pipeline("deep.yaml"), "nested lists",
     ),
     "load of a zero byte": (lambda: hyperplane.load("file:///x\0"), "url = 'file"),
     "save to http": (lambda: hyperplane.save(FRAME, NOWHERE), "writable"),

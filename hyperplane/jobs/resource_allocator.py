@@ -47,7 +47,7 @@ class _WaitingRequest(NamedTuple):
     granted: asyncio.Future[None]
 
 
-class Capacity:
+class ResourceAllocator:
     """Free resources shared by all jobs of a supervisor, granted in order of request.
 
     Parameters
@@ -63,7 +63,7 @@ class Capacity:
 
     Examples
     --------
-    >>> capacity = Capacity(cores=4, memory=8e9, slots=16)
+    >>> capacity = ResourceAllocator(cores=4, memory=8e9, slots=16)
     >>> step = Step(name="a", kind="command", argv=("true",), resources={"cores": 1.5})
     >>> capacity.demand(step), capacity.chunks_at_once(step)
     (Demand(millicores=1500, memory=0, slots=0, gpus=0), 2)
@@ -77,7 +77,7 @@ class Capacity:
         self._tickets = 0
 
     @classmethod
-    def detect(cls) -> Capacity:
+    def detect(cls) -> ResourceAllocator:
         """Return the capacity of this machine, or of the control group of this process."""
         slots = config.jobs().steps_at_once
         return cls(machine.cores(), machine.free_ram(), slots, max(1, _count_gpus()))
@@ -87,10 +87,10 @@ class Capacity:
 
         ``memory_factor`` is by how much its memory has grown after running out of memory.
         """
-        asked = step.resources
-        cores, gigabytes, gpus = asked.cores, asked.ram_gb, asked.gpus
-        if asked.pool is not None:
-            pool = config.get_pool(asked.pool)
+        resources = step.resources
+        cores, gigabytes, gpus = resources.cores, resources.ram_gb, resources.gpus
+        if resources.pool is not None:
+            pool = config.get_pool(resources.pool)
             cores = pool.allocatable_cores if cores is None else cores
             gigabytes = pool.allocatable_ram_gb if gigabytes is None else gigabytes
             gpus = gpus or pool.gpus

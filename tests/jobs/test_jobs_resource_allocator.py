@@ -1,4 +1,4 @@
-"""What steps may take at once: who fits, who waits for whom, and how many."""
+"""Allocation of resources to concurrent steps: fit, order and limits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 import pytest
 from job_cases import bash
 
-import hyperplane.jobs.capacity as module
+import hyperplane.jobs.resource_allocator as module
 from hyperplane import config
-from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Resources
+from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 
 
 def step(**resources):
@@ -20,7 +20,7 @@ def step(**resources):
 
 
 def capacity(cores=4, memory=8e9, slots=16, gpus=1):
-    return Capacity(cores, memory, slots, gpus)
+    return ResourceAllocator(cores, memory, slots, gpus)
 
 
 async def holding(room, demand, order, name, release):
@@ -30,7 +30,7 @@ async def holding(room, demand, order, name, release):
 
 
 async def begun(room, order, *named):
-    """Steps that take what they ask for until they are told, or cancelled."""
+    """Steps that hold what they request until they are released or cancelled."""
     made = {}
     for name, demand in named:
         release = asyncio.Event()
@@ -89,7 +89,7 @@ def test_a_large_step_is_not_passed_by_small_ones_for_ever():
     ended(main())
 
 
-def test_those_who_wait_for_a_slot_hold_up_nobody_who_needs_memory():
+def test_steps_that_wait_for_a_slot_do_not_delay_steps_that_need_memory():
     async def main():
         room, order = capacity(slots=1), []
         plain, measured = room.demand(step()), room.demand(step(ram_gb=1))
@@ -104,7 +104,7 @@ def test_those_who_wait_for_a_slot_hold_up_nobody_who_needs_memory():
     ended(main())
 
 
-def test_who_gives_up_waiting_holds_up_nobody():
+def test_a_cancelled_request_delays_no_other():
     async def main():
         room, order = capacity(), []
         small, large = room.demand(step(cores=1)), room.demand(step(cores=4))
@@ -174,9 +174,9 @@ def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
         (tmp_path / name).touch()
     monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path)
-    assert Capacity.detect().demand(step(gpus=8)).gpus == 3
+    assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 3
     monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path / "none")
-    assert Capacity.detect().demand(step(gpus=8)).gpus == 1
+    assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 1
 
 
 def test_as_many_chunks_begin_as_fit():
