@@ -82,7 +82,7 @@ def _compute_in_one_thread():
     import pyarrow
 
     pyarrow.set_cpu_count(1)
-    # Not for the programs that tests start: workers of a cluster get a number of their own.
+    # Not for the programs that tests start: each worker of a cluster sets its own number.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POLARS_MAX_THREADS", "1")
         import polars

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def restore_config_after(client: Client, lent_to: str = "") -> None:
+def restore_config_after(client: Client, settings_key: str = "") -> None:
     """Make the last client to close restore the configuration before the first one opened.
 
-    Other clients of the program may open before and after this one. ``lent_to`` is the key of the
+    Other clients of the program may open before and after this one. ``settings_key`` is the key of the
     settings that hold only while this client is open.
     """
     _share_saved_config()
-    _restore_on_close(client, lent_to)
+    _restore_on_close(client, settings_key)
 
 
-def _restore_on_close(client: Client, lent_to: str = "") -> None:
+def _restore_on_close(client: Client, settings_key: str = "") -> None:
     """Make a client restore the configuration that the oldest client saved when it closes."""
     from distributed.client import _current_client
 
@@ -35,7 +35,7 @@ def _restore_on_close(client: Client, lent_to: str = "") -> None:
 
     async def _close(fast: bool = False) -> Any:
         _share_saved_config()  # for clients that have opened since
-        restore_client_settings(lent_to)
+        restore_client_settings(settings_key)
         this = cast("Client", reference())
         # Within ``with client:`` Dask considers that client open and restores nothing. Clients
         # opened inside the block close in this context even after its end.

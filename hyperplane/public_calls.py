@@ -70,7 +70,7 @@ def check_call(target: Any = None, *, outcome: str = "") -> Any:
     Traceback (most recent call last):
     ...
     hyperplane.errors.UnknownArgument: 1 fault in the request:
-      1. widht=1: unknown argument of area; did you mean width? allowed is one of width, height
+      1. widht=1: unknown argument of area; did you mean width? expected one of width, height
     """
     if target is None:
         return functools.partial(_wrap, outcome=outcome)

@@ -1,4 +1,4 @@
-"""The lines that a start prints: documented ones where there are pods, true ones elsewhere."""
+"""Lines that a start prints: the documented ones for engines with pods, others for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls that tests of bad values make are right without them, and of every public function."""
+"""The calls of the tests of bad values are valid, and cover every public function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hyperplane.errors import EngineError, JobFailed
 __all__ = ["good_files", "nothing_starts"]
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
-#: What good calls end with where nothing may be started, or the job has failed.
+#: Errors of valid calls where nothing can be started, or the job has failed.
 ENDS = {
     **dict.fromkeys(
         ("initialize_cluster", "quickstart", "quickstart_dask", "start", "SizingAdvice.start"),
@@ -31,13 +31,13 @@ ENDS = {
     **dict.fromkeys(("get_cluster", "get_dask_cluster"), (EngineError, "no cluster 'x'")),
     "JobHandle.result": (JobFailed, "failed: test"),
 }
-#: What is public and gets nothing from its callers.
+#: Public names that take no arguments from callers.
 WITHOUT_ARGUMENTS = (
     "hyperplane.pools", "hyperplane.utils.is_jhub", "hyperplane.utils.SlackHelper",
     "hyperplane.notebook_common.get_current_job_output",
     "hyperplane.notebook_common.get_previous_job_runs",
 )  # fmt: skip
-#: What this package makes, and its callers read.
+#: Objects that the package creates and callers only read.
 MADE_HERE = (
     "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Shard", "hyperplane.SizingAdvice",
     "hyperplane.errors.UnknownName",
@@ -46,14 +46,14 @@ MADE_HERE = (
     "hyperplane.jobs.Submitted", "hyperplane.storage.CleanupReport",
     "hyperplane.storage.SaveResult", "hyperplane.errors.check",
 )  # fmt: skip
-#: Modules that stand for something else: programs, what is not provided, and the configuration,
-#: which no page of reference names.
+#: Modules without functions to check: programs, modules that are not provided, the configuration,
+#: which is not on a reference page.
 OTHERS = {"hyperplane.cli", "hyperplane.config", "hyperplane.hyper_nlp", "hyperplane.ray_common"}
 
 
 @pytest.mark.usefixtures("nothing_starts")
 def test_good_calls_are_answered() -> None:
-    # Else every value is refused, whatever it is, and the tests of bad values show nothing.
+    # Otherwise every value would be refused, and the tests of bad values would show nothing.
     for name, call in ALL.items():
         if name in ENDS:
             kind, words = ENDS[name]
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_call_is_seen() -> None:
 
 
 def public_modules() -> Iterator[ModuleType]:
-    """The modules below hyperplane that say what is public, other than those of programs."""
+    """Modules of hyperplane with __all__, except those of programs."""
     yield hyperplane
     for found in pkgutil.iter_modules(hyperplane.__path__, "hyperplane."):
         if found.name not in OTHERS:
@@ -89,7 +89,7 @@ def public_modules() -> Iterator[ModuleType]:
 
 
 def public_names() -> Iterator[str]:
-    """The functions and classes of public modules and of the pages of reference."""
+    """Functions and classes of public modules and of the reference pages."""
     for module in public_modules():
         yield from (f"{module.__name__}.{name}" for name in module.__all__)
     for page in REFERENCE.glob("*.md"):
@@ -107,7 +107,7 @@ def of_name(name: str) -> Any:
 
 
 def public_callables() -> Iterator[tuple[str, Any]]:
-    """Functions, classes, and the methods of these that take arguments."""
+    """Functions, classes, and methods with arguments."""
     for name in dict.fromkeys(public_names()):
         found = of_name(name)
         if inspect.isfunction(found):
@@ -123,7 +123,7 @@ def public_callables() -> Iterator[tuple[str, Any]]:
 
 
 def untried() -> list[str]:
-    """Names of what no call of these tests tries."""
+    """Names of public callables that no test calls."""
     tried = [call.public for call in ALL.values()]
     tried += map(of_name, (*WITHOUT_ARGUMENTS, *MADE_HERE))
     known = {getattr(each, "__func__", each) for each in tried}

@@ -1,4 +1,4 @@
-"""Clusters, sizes and shards with bad values: an error of this package soon, or a right answer."""
+"""Clusters, sizes and shards with bad values: a prompt hyperplane error or a correct result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad values for collection helpers: a prompt error of this package, or a correct result."""
+"""Collection helpers with bad values: a prompt hyperplane error or a correct result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving, loading, and reading with bad values fails soon with a hyperplane error, or works."""
+"""Saving, loading and reading with bad values: a prompt hyperplane error or a correct result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad values that once ended in another library's error, in a long wait, or in silence."""
+"""Bad values that once caused an error of another library, a long wait, or no error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hyperplane.jobs.home import open_store
 
 HUGE = 10**400
 FRAME = pd.DataFrame({"a": [1, 2], "b": [1, 2], "t": pd.to_datetime(["2020", "2021"])})
-#: Nothing listens on port 9 of this machine.
+#: A port of this machine without a listener.
 NOWHERE = "http://127.0.0.1:9/x.csv"
 
 
@@ -70,7 +70,7 @@ def pool(**values: Any) -> hyperplane.PoolSpec:
 
 
 def in_jobs(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a function with a store of jobs in the current folder."""
+    """Call a function with the job store in the current folder."""
     with dask.config.set({"hyperplane.jobs.home": str(Path("jobs").absolute())}):
         return function(*arguments, **named)
 
@@ -80,12 +80,12 @@ def looks(**options: Any) -> Any:
 
 
 def zarrs() -> str:
-    """A folder that is no Zarr group, with one in it."""
+    """A folder that is not a Zarr group but contains one."""
     da.zeros((4,), chunks=2).to_zarr("folder/x.zarr")
     return "folder"
 
 
-#: What is called -> what its error says. Several of one kind stand for their relatives.
+#: Description -> call and a part of its message. Each call represents several similar ones.
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "submit(None)": (lambda: hyperplane.jobs.submit(None), "path = 'None'"),
     "read_pipeline(3)": (lambda: hyperplane.jobs.read_pipeline(3), "path = '3'"),
@@ -226,7 +226,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: hyperplane.jobs.Resources(cores=np.True_), "cores = np.True_",
     ),
     "coords of a number": (
-        lambda: hyperplane.array.open_zarr_many("x", coords=1), "coords = 1: allowed is one of",
+        lambda: hyperplane.array.open_zarr_many("x", coords=1), "coords = 1: expected one of",
     ),
     "requirements of bytes": (
         lambda: hyperplane.jobs.Pipeline.from_steps("p", [step()], requirements=b"1"),
@@ -237,7 +237,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "WorkerSpec": (lambda: hyperplane.WorkerSpec("1", None, 1, 1), "nprocs = '1'"),
 }  # fmt: skip
 
-#: Arguments that are one of some words, or one of some columns, given an array or a table.
+#: Arguments that are one of a set of words or columns, given an array or a dataframe.
 WORDS: list[tuple[Callable[..., Any], dict[str, Any], tuple[str, ...]]] = [
     (hyperplane.dataframe.drop_duplicates, {"df": frame}, ("keep",)),
     (hyperplane.dataframe.sort_values, {"df": frame, "by": "a"}, ("na_position", "by")),
@@ -274,7 +274,7 @@ def test_arrays_and_tables_are_no_words(value: Any) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_errors_are_ours_and_come_soon(name: str) -> None:
-    # Within five seconds on a machine that does nothing else; here the limit of a test holds.
+    # Takes less than five seconds on an idle machine; the timeout of the test applies.
     call, said = CALLS[name]
     with pytest.raises(HyperplaneError) as caught:
         call()

@@ -1,4 +1,4 @@
-"""Jobs and state machines with bad values: an error of this package soon, or a right answer."""
+"""Jobs and state machines with bad values: a prompt hyperplane error or a correct result."""
 
 from __future__ import annotations
 

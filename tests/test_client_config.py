@@ -1,4 +1,4 @@
-"""In whatever order clients and clusters close, Dask's configuration is as it was before."""
+"""Dask's configuration is restored in whatever order clients and clusters close."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_other_ways_to_close(before: dict[str, Any], how: str, own: str | None) 
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[LocalCluster]:
-    """A cluster that is none of ours, with clients of both kinds."""
+    """A cluster of plain Dask, with clients of Dask and of hyperplane."""
     with LocalCluster(
         n_workers=0, processes=False, dashboard_address=None, scheduler_kwargs={"dashboard": False}
     ) as cluster:
@@ -134,7 +134,7 @@ def test_a_client_of_dask_that_opens_last_and_closes_last(plain: LocalCluster) -
 
 
 def test_a_client_of_dask_that_closes_last_within_ours(plain: LocalCluster) -> None:
-    """So it is closed, too, when the cluster of both is closed within the block."""
+    """The client is also closed when the cluster of both is closed within the block."""
     ours = Client(plain)
     restore_config_after(ours)
     with ours:
@@ -155,5 +155,5 @@ def test_clients_that_close_while_one_is_current(plain: LocalCluster, how: str) 
         assert dask.config.get("scheduler") == "dask.distributed"
         second.close()
         assert "scheduler" not in dask.config.config
-    if how == "as_current":  # which puts back, at its end, what was in force where it began
+    if how == "as_current":  # restores at its end the configuration of its start
         assert dask.config.config.pop("scheduler") == "dask.distributed"

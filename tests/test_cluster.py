@@ -1,4 +1,4 @@
-"""initialize_cluster as published programs use it: its lines, names and returns."""
+"""initialize_cluster as in published programs: printed lines, names and results."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_three_documented_names_are_one(name: str) -> None:
 
 
 def test_a_published_program_runs_unchanged() -> None:
-    """Every parameter that is documented or was seen, and the next lines of those programs."""
+    """All documented parameters, and the next lines of published programs."""
     client, cluster = nc.initialize_cluster(
         nprocs=5,
         nthreads=3,
@@ -171,7 +171,7 @@ def test_arguments_beside_advice_win() -> None:
 
 
 def free_port() -> int:
-    """A port that nothing has, and that the system gives to no process that asks for any."""
+    """A free port outside the range of ephemeral ports."""
     while True:
         port = random.SystemRandom().randrange(20_000, 30_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -196,7 +196,7 @@ def test_every_fault_at_once_and_nothing_starts(capsys: pytest.CaptureFixture[st
 
 
 def test_restart_waits_for_a_slow_worker(tmp_path: Any) -> None:
-    """Plain Dask was seen to time out here: it gives a worker up that needs more than 15 s."""
+    """Plain Dask times out: it gives up a worker that needs more than 15 s."""
     slow = tmp_path / "slow.py"
     slow.write_text(
         "import pathlib, time\n"
@@ -206,7 +206,7 @@ def test_restart_waits_for_a_slow_worker(tmp_path: Any) -> None:
     )
     settings = {
         "distributed.worker.preload": [str(slow)],
-        # Dask's default, scaled down from 15 s as the start is from 40 s: ours goes before it.
+        # Dask's default, scaled down from 15 s as the start from 40 s; hyperplane overrides it.
         "hyperplane.engines.local.lost_worker_timeout": "60s",
     }
     with dask.config.set(settings):

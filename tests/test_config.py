@@ -1,4 +1,4 @@
-"""Typed views of the configuration, the three ways to override it, and what is said of faults.
+"""Typed views of the configuration, the three ways to override it, and its faults.
 
 What a file or a variable does is tried in a new process, because Dask reads both as it is
 imported.
@@ -56,7 +56,7 @@ print(json.dumps({
 
 @pytest.fixture
 def in_new_process(tmp_path):
-    """Read the configuration in a new process, with files and variables as given."""
+    """Read the configuration in a new process with these files and variables."""
     folder = tmp_path / "dask"
 
     def show(*operations, files=None, **variables):
@@ -134,7 +134,7 @@ class TestPools:
         assert nearest in error.faults[0].advice
 
     @pytest.mark.parametrize("asked", ["zzz", "", None, 1616])
-    def test_a_name_like_no_other_is_unknown_all_the_same(self, asked):
+    def test_a_name_unlike_any_other_is_unknown(self, asked):
         with pytest.raises(UnknownPool) as caught:
             config.get_pool(asked)
         assert caught.value.name == str(asked)
@@ -171,7 +171,7 @@ class TestSetInThePythonProcess:
         assert settings.reserve_fraction == 0.2
         assert settings.single_process_cores == 3
 
-    def test_settings_of_an_engine_that_nobody_configured_are_its_defaults(self):
+    def test_settings_of_an_engine_without_a_section_are_its_defaults(self):
         assert config.engine_settings("elsewhere", EngineSettings) == EngineSettings()
 
     def test_auto_engines(self):
@@ -201,7 +201,7 @@ def _the_fault(view):
 
 
 class TestFaults:
-    """What was set from Python; files and variables are below."""
+    """Faults of values set in Python; those of files and variables are below."""
 
     @pytest.mark.parametrize(
         ("key", "view"),
@@ -472,7 +472,7 @@ class TestFiles:
         file = str(in_new_process.folder / "site.yaml")
         assert {source for source, *_ in shown["faults"]} == {file}
         assert shown["pools"].startswith("5 faults in the configuration:\n")
-        assert f"{file}: hyperplane.pools.pool_1_1 = 11: allowed is a mapping" in shown["pools"]
+        assert f"{file}: hyperplane.pools.pool_1_1 = 11: expected a mapping" in shown["pools"]
 
     @pytest.mark.process
     def test_of_several_files_the_one_in_force_is_named(self, in_new_process):

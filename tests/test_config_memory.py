@@ -1,4 +1,4 @@
-"""The freeze policy written in Dask's own keys holds, or a line names the one that does."""
+"""Memory thresholds in Dask's keys apply, or a note names the value that overrides them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ print(json.dumps([plan.memory.to_dict(), plan.notes, plan.alerts]))
 def _planned(
     folder: Path, files: dict[str, str], *words: str, **variables: str
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Policy, notes and alerts of a plan in a new process with a configuration of its own."""
+    """Policy, notes and alerts of a plan in a new process with a separate configuration."""
     for name, text in files.items():
         (folder / name).write_text(text)
     environ = {key: value for key, value in os.environ.items() if not key.startswith("DASK_")}
@@ -70,8 +70,8 @@ def test_a_file_of_dask_holds(tmp_path: Path, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.process
-def test_what_a_site_says_of_hyperplane_wins_and_is_told(tmp_path: Path) -> None:
-    # The same number as is shipped, and said all the same.
+def test_hyperplane_thresholds_take_precedence_and_are_noted(tmp_path: Path) -> None:
+    # Set by the user, although equal to the default.
     ours = "hyperplane: {memory: {target: 0.60, pause: 0.9}}"
     policy, notes, alerts = _planned(
         tmp_path,
@@ -96,7 +96,7 @@ def test_what_dask_ships_is_nobodys_wish(tmp_path: Path) -> None:
     assert not any("memory" in note for note in [*notes, *alerts])
 
 
-def test_an_argument_wins_over_both_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_takes_precedence_and_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     with dask.config.set({f"{OF_DASK}.pause": 0.85, f"{OURS}.target": 0.5}):
         plan = hyperplane.plan_cluster(**SMALL, memory=MemoryPolicy(pause=0.9))
         partly = hyperplane.plan_cluster(**SMALL, memory={"pause": 0.9})
@@ -142,7 +142,7 @@ def test_a_policy_of_one_key_each(dask_values, our_values, in_dask, in_ours) -> 
     of_dask = {n: v for n, v in zip(NAMES, dask_values, strict=True) if n in in_dask}
     ours = {n: v for n, v in zip(NAMES, our_values, strict=True) if n in in_ours}
     expected = {**MemoryPolicy().to_dict(), **of_dask, **ours}
-    # What is equal to the shipped value cannot be told from it.
+    # A value equal to the default cannot be distinguished from it.
     shipped = MemoryPolicy().to_dict()
     assume(all(value != shipped[name] for name, value in ours.items()))
     settings = {f"{OF_DASK}.{name}": value for name, value in of_dask.items()}

@@ -1,4 +1,4 @@
-"""Names in the configuration that there are not: each comes with those that there are."""
+"""Unknown names in the configuration: each fault lists the known ones."""
 
 from importlib.metadata import EntryPoint
 

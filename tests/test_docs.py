@@ -1,4 +1,4 @@
-"""The documentation says what is: its examples run, its links lead somewhere, its lists are whole.
+"""The documentation is correct: examples run, links resolve, and lists are complete.
 
 The examples themselves are collected from the pages by ``conftest.py``.
 """
@@ -25,7 +25,7 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})(?P<info>.*)$", re.MULTILINE)
 EXCUSE = re.compile(r'<!-- skip: next "(?P<reason>[^"]{5,})" -->\n+\Z')
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-#: Blocks that are no code: output of something, and pictures of text.
+#: Blocks that are not code: output and text diagrams.
 OUTPUT = "text"
 
 
@@ -51,7 +51,7 @@ def test_every_code_block_runs_or_says_why_not(page):
     document = Document.parse(str(page), *PAGE_PARSERS)
     regions = [(example.region.start, example.region.end) for example in document.examples()]
     for position, info in fences(text):
-        # A directive such as {literalinclude} is for Sphinx, which fails by itself.
+        # Directives such as {literalinclude} are checked by Sphinx.
         if info == OUTPUT or info.startswith("{"):
             continue
         line = text.count("\n", 0, position) + 1
@@ -80,7 +80,7 @@ def test_relative_links_lead_somewhere(page):
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page, as GitHub and Sphinx make them from headings, and named ones."""
+    """Anchors of a page: those that GitHub and Sphinx create from headings, and named ones."""
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}

@@ -1,4 +1,4 @@
-"""Errors: what they say, what they carry and that they travel."""
+"""Errors: messages, attributes and pickling."""
 
 import copy
 import pickle
@@ -42,7 +42,7 @@ PAUSE = Fault("memory.pause", "7", "a fraction", "say 0.8", source="/etc/dask/si
 UNKNOWN = UnknownName("nproc", "2", "one of nprocs", "did you mean nprocs?", function="f")
 PROCS = Fault("nprocs", "0", "at least 1")
 
-# Each error with its fields and with the built-in exception that one would expect.
+# Each error with its attributes and its built-in base class.
 EXAMPLES = [
     (HyperplaneError("no"), {}, Exception),
     (RequestError([PROCS, PAUSE]), {"faults": (PROCS, PAUSE)}, ValueError),
@@ -68,7 +68,7 @@ EXAMPLES = [
     (ReadError("gs://a/b.csv", "it is cut off"), {"url": "gs://a/b.csv"}, OSError),
     (StorageError("gs://a/b", "no space"), {"url": "gs://a/b"}, OSError),
     (OutputExists("gs://a/b", "something"), {"url": "gs://a/b"}, FileExistsError),
-    (OutputConflict("gs://a/b", "somebody"), {"url": "gs://a/b"}, StorageError),
+    (OutputConflict("gs://a/b", "conflict"), {"url": "gs://a/b"}, StorageError),
     (
         BadLines("3 of 4 lines", "a.jsonl", 17, 3, 4),
         {"file": "a.jsonl", "line": 17, "bad": 3, "lines": 4},
@@ -160,8 +160,8 @@ class _Strange(RequestError):
 
 
 def test_a_fault_says_what_was_asked_what_is_allowed_and_what_to_do():
-    assert str(PROCS) == "nprocs = 0: allowed is at least 1"
-    assert str(PAUSE) == ("/etc/dask/site.yaml: memory.pause = 7: allowed is a fraction; say 0.8")
+    assert str(PROCS) == "nprocs = 0: expected at least 1"
+    assert str(PAUSE) == ("/etc/dask/site.yaml: memory.pause = 7: expected a fraction; say 0.8")
 
 
 @pytest.mark.parametrize(
@@ -181,10 +181,10 @@ def test_all_faults_are_shown_and_numbered(kind, title, count, words):
 
 
 def test_an_unknown_name_says_the_nearest_and_all():
-    told = "nproc=2: unknown argument of f; did you mean nprocs? allowed is one of nprocs"
+    told = "nproc=2: unknown argument of f; did you mean nprocs? expected one of nprocs"
     assert str(UNKNOWN) == told
     assert str(UnknownName("a", "2", "no argument", function="f")) == (
-        "a=2: unknown argument of f; allowed is no argument"
+        "a=2: unknown argument of f; expected no argument"
     )
 
 
@@ -208,7 +208,7 @@ def test_braces_in_a_fault_are_left_alone():
 
 def test_an_unknown_pool_names_those_there_are_and_the_nearest():
     message = str(UnknownPool("16-17", ["16_16", "32_32"], ["16_16", "8_16"]))
-    assert "pool = '16-17': allowed is one of 16_16, 32_32" in message
+    assert "pool = '16-17': expected one of 16_16, 32_32" in message
     assert message.endswith("did you mean 16_16 or 8_16?")
     assert "did you mean" not in str(UnknownPool("x", ["16_16"], []))
 

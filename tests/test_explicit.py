@@ -1,4 +1,4 @@
-"""What a caller gives stays; what a caller leaves open is laid out for the machine."""
+"""Arguments that the caller passes are kept; omitted ones are chosen for the machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class NotStarted(Exception):
-    """The call came as far as starting its plan."""
+    """Raised when a call would start its plan."""
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ class TestOnTwoCores:
             ({"num_workers": 3, "nprocs": 5, "nthreads": 3, "ram_gb_per_proc": 2.4}, (1, 2, 2.4)),
             ({"num_workers": 1, "nprocs": 1, "nthreads": 2}, (1, 2, 0.7)),
             ({"num_workers": 2, "nprocs": 1, "nthreads": 1}, (2, 1, 0.7)),
-            # Memory: that of a process is what each one gets, unless one alone is too much.
+            # Each process keeps the given memory, unless one process exceeds the machine.
             ({"num_workers": 1, "nprocs": 2, "ram_gb_per_proc": 16}, (1, 1, 16)),
             ({"num_workers": 1, "nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 10}, (2, 1, 10)),
             ({"num_workers": 1, "nprocs": 2, "ram_gb_per_proc": 90}, (1, 1, 22.5)),
@@ -167,7 +167,7 @@ def test_beside_advice_the_pool_fills_in_the_rest_of_a_layout(machine, arguments
 
 
 def test_the_layout_of_advice_may_change(machine):
-    """5 x 3 is what a pool has room for, and nothing that the caller asked for."""
+    """The layout 5 x 3 comes from the pool, not from the caller."""
     machine(8, 20)
     plan = hyperplane.plan_cluster(hyperplane.size_cluster("100GB", "groupby"))
     assert (plan.dask_workers, plan.worker.nthreads) == (4, 2)

@@ -1,4 +1,4 @@
-"""Dask takes no frame for another one."""
+"""Different frames have different tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dask.base import tokenize
 import hyperplane  # noqa: F401 - from here on, Dask's tokens tell them apart
 
 ONE = pd.DataFrame({"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]})
-#: The same values, in other columns.
+#: The same values in different columns.
 OTHERS = {
     "other columns": pd.DataFrame({"a": [1, 2], "b": [3.0, 4.0], "c": [5, 6]}),
     "other order": ONE[["a", "c", "b"]].set_axis(ONE.columns, axis=1),

@@ -1,4 +1,4 @@
-"""What ``import hyperplane`` brings, and what it leaves for later."""
+"""Public names of ``import hyperplane``, and imports on first use."""
 
 import ast
 import importlib
@@ -121,7 +121,7 @@ def test_the_tab_key_offers_public_names_only(name, jedi):
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", ["errors", "notebook_common", "utils"])
-def test_other_public_modules_need_no_import_of_their_own(name):
+def test_other_public_modules_need_no_separate_import(name):
     code = f"import hyperplane, json; print(json.dumps(hyperplane.{name}.__name__))"
     assert _in_new_process(code) == f"hyperplane.{name}"
 

@@ -1,4 +1,4 @@
-"""The table of layers in the documentation is what the imports really are."""
+"""The table of layers in the documentation matches the imports."""
 
 import ast
 import functools
@@ -38,7 +38,7 @@ ROWS = _rows()
 
 @functools.cache
 def _holders(module):
-    """The rows and names of the table that a module belongs to; a package holds its modules."""
+    """Rows and names of the table that contain a module; a package contains its modules."""
     return [
         (row, name)
         for row, names in ROWS.items()
@@ -53,7 +53,7 @@ def _row(module):
 
 
 def _is_bare(file):
-    """Whether a file holds nothing but a docstring, as the ``__init__`` of a mere folder."""
+    """Whether a file has only a docstring, such as the ``__init__`` of a plain folder."""
     return all(
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         for node in ast.parse(file.read_text(encoding="utf-8")).body
@@ -61,7 +61,7 @@ def _is_bare(file):
 
 
 class _Imports(ast.NodeVisitor):
-    """All modules of the package that a module imports, wherever in it, but not for types only."""
+    """Collects the modules of the package that a module imports, except for type checking."""
 
     def __init__(self):
         self.found, self.by_name = set(), set()

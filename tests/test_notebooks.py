@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom, and what it shows is what running it gave."""
+"""Every notebook runs from top to bottom, and its stored outputs are up to date."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def code_cells(notebook: Any) -> list[Any]:
 
 
 def kinds(cell: Any) -> set[str]:
-    """What a cell put out: streams, results, and the types of their data."""
+    """Outputs of a cell: streams, results, and the types of their data."""
     found = set()
     for output in cell.outputs:
         found.add(output.get("name") or output.output_type)
         found.update(output.get("data", {}))
-    # What is worth a warning differs from machine to machine.
+    # Warnings differ between machines.
     return found - {"stderr"}
 
 

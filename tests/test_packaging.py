@@ -1,4 +1,4 @@
-"""The packages that are built hold what the code needs, under the names that it is known by."""
+"""The built packages contain all files and the documented import names."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         "hyperplane_gpu/__init__.py"
     ]
     modules = {str(file.relative_to(ROOT)) for file in (ROOT / "hyperplane").rglob("*.py")}
-    modules.remove("hyperplane/hyperplane_gpu.py")  # which is the other package
+    modules.remove("hyperplane/hyperplane_gpu.py")  # the other package
     assert modules <= set(wheel.namelist())
     assert "hyperplane/py.typed" in wheel.namelist()
 
@@ -83,7 +83,7 @@ def test_the_name_of_gpu_images_is_the_same_module(kind, tmp_path):
     site = tmp_path / "site"
     with zipfile.ZipFile(built(kind, tmp_path)) as opened:
         opened.extractall(site)
-    # As site-packages do it: first their own folder, then what its .pth files name.
+    # As in site-packages: first the folder, then the entries of its .pth files.
     paths = [str(site)]
     for file in site.glob("*.pth"):
         paths += [line for line in file.read_text().splitlines() if Path(line).is_dir()]

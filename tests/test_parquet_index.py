@@ -1,4 +1,4 @@
-"""Frames of Dask of Parquet files whose named index pandas has stored as a range."""
+"""Dask dataframes of Parquet files with a named RangeIndex."""
 
 import dask.dataframe as dd
 import numpy as np
@@ -29,7 +29,7 @@ def lost(file):
 
 
 def test_dask_cannot_compute_them(lost):
-    # When this passes with a release of Dask, hyperplane.parquet_index has no purpose any more.
+    # When this passes with a release of Dask, hyperplane.parquet_index can be removed.
     with pytest.raises(KeyError, match="not in index"):
         lost.compute()
 

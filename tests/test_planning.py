@@ -1,4 +1,4 @@
-"""From a request to a plan, without starting anything."""
+"""Planning of clusters, without starting them."""
 
 import json
 import re
@@ -34,7 +34,7 @@ GPU_POOL = PoolSpec(
 
 
 class CloudEngine:
-    """An engine with as many nodes of any kind as one likes, GPUs too."""
+    """An engine with unlimited nodes of any type."""
 
     name = "cloud"
     unsupported = frozenset()
@@ -68,7 +68,7 @@ def _other_engines(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    """A machine of 8 cores and 30 GB to give away."""
+    """A machine with 8 cores and 30 GB available."""
     capacity = MachineCapacity(8, 30 * 10**9)
     monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: capacity)
     monkeypatch.setattr(CudaEngine, "available", lambda self: Availability(False, "no GPU here"))
@@ -76,7 +76,7 @@ def machine(monkeypatch):
 
 
 def _plan(*args, **arguments):
-    """A plan that is not cut to a machine."""
+    """A plan that is not reduced to a machine."""
     return hyperplane.plan_cluster(*args, **{"engine": "cloud", **arguments})
 
 
@@ -159,7 +159,7 @@ class TestPool:
             ({}, "16_16"),
             ({"nprocs": 5, "nthreads": 3, "ram_gb_per_proc": 2.4}, "16_16"),
             ({"ram_gb_per_proc": 110 / 15}, "16_128"),
-            # Rounded to bytes, three of these are one byte more than there is.
+            # Rounded to bytes, three of these exceed the memory by one byte.
             ({"nprocs": 3, "nthreads": 5, "ram_gb_per_proc": 110 / 3}, "16_128"),
             ({"nprocs": 1, "cores_per_worker": 1, "ram_gb_per_proc": 0.5}, "4_32"),
             ({"nprocs": 28, "cores_per_worker": 28}, "32_32"),
@@ -168,7 +168,7 @@ class TestPool:
     def test_is_the_closest_one_when_none_is_named(self, arguments, pool):
         plan = _plan(**arguments)
         assert plan.pool.name == pool
-        # The layout is what was asked.
+        # The layout is the requested one.
         assert plan.worker == plan.request.worker
 
     def test_that_is_large_enough_is_needed_by_an_engine_with_nodes(self):
@@ -245,7 +245,7 @@ class TestEngine:
         assert fault.advice == f"did you mean {nearest}?"
 
     def test_local_has_no_gpus(self):
-        with pytest.raises(EngineUnavailable, match="cuda: "):  # which auto takes then
+        with pytest.raises(EngineUnavailable, match="cuda: "):  # the one that auto selects
             hyperplane.plan_cluster(ngpus=2)
         for arguments in ({"engine": "local"}, {"local_mode": True}):
             [fault] = _refused(ngpus=2, **arguments).faults
@@ -390,7 +390,7 @@ class TestFaults:
 
 
 class TestPlan:
-    def test_has_a_name_of_its_own_unless_one_is_given(self):
+    def test_has_a_unique_name_unless_one_is_given(self):
         uuid4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
         names = {hyperplane.plan_cluster().name for _ in range(3)}
         assert len(names) == 3

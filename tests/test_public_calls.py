@@ -1,4 +1,4 @@
-"""Misspelt arguments of public functions, and what errors of the request say was not done."""
+"""Misspelled arguments of public functions, and the outcome in messages of RequestError."""
 
 import asyncio
 import inspect
@@ -17,13 +17,13 @@ import hyperplane.jobs
 from hyperplane import public_calls
 from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 
-#: A name that is no argument of any function, and like none.
+#: A name that is unlike any argument of any function.
 STRANGE = "zqx"
 MODULES = [
     hyperplane,
     *(getattr(hyperplane, name) for name in (*hyperplane._MODULES, *hyperplane._OTHER_MODULES)),
 ]
-#: What users only get from calls, or raise themselves.
+#: Classes that users do not create.
 RESULTS = {
     "Attempt", "ClusterPlan", "Event", "Machine", "CleanupReport", "Job", "SaveResult",
     "SizingAdvice", "Submitted",
@@ -38,7 +38,7 @@ def _is_result(target):
 
 
 def _public():
-    """Name -> what users call: functions, classes, and methods of these."""
+    """Name -> public function, class or method."""
     found = {}
     for module in MODULES:
         for name in dir(module):
@@ -62,7 +62,7 @@ def _methods(name, target):
 
 
 def _documented():
-    """The functions and classes on the pages of the reference."""
+    """Functions and classes on the reference pages."""
     for page in sorted(REFERENCE.glob("*.md")):
         module = ""
         for kind, name in re.findall(
@@ -82,7 +82,7 @@ PUBLIC |= {
     for name, target in _documented()
     if id(target) not in _KNOWN and not _is_result(target)
 }
-#: What a call needs before the function looks at the other arguments by itself.
+#: Arguments that a call needs before the function checks the other arguments.
 NEEDED = {
     "hyperplane.load": {"url": "x.csv"},
     "hyperplane.save": {"obj": pd.DataFrame({"a": [1]}), "url": "x.csv"},
@@ -150,7 +150,7 @@ def test_a_slip_in_any_argument_names_the_right_one(name):
 def test_signature_and_docstring_are_those_of_the_function(name):
     target = PUBLIC[name]
     assert inspect.getdoc(target)
-    # Of a class method the function, which has the class as its first argument.
+    # The function of a class method, whose first argument is the class.
     inner = inspect.unwrap(getattr(target, "__func__", target))
     inner = inner.__get__(object()) if inspect.ismethod(target) else inner
     assert inspect.signature(target) == inspect.signature(inner)
@@ -185,7 +185,7 @@ def test_public_functions_and_records_pickle():
     assert hyperplane.Shard(1, 2)._replace(idx=0) == hyperplane.Shard(idx=0, n=2)
 
 
-def test_a_step_is_told_its_fields():
+def test_a_step_lists_its_fields():
     with pytest.raises(UnknownArgument, match=r"depends_no.*did you mean depends_on\?"):
         hyperplane.jobs.Step(name="a", kind="command", argv=("ls",), depends_no=())
 
@@ -240,7 +240,7 @@ def test_a_value_that_cannot_be_printed_is_shown_by_its_type():
 @pytest.mark.parametrize(
     "value", [10**5000, "é" * 500, None, float("nan")], ids=["large", "long", "None", "nan"]
 )
-def test_any_value_can_be_told(value):
+def test_any_value_can_be_shown(value):
     with pytest.raises(UnknownArgument, match=r"^1 fault.*\n.*poool=") as caught:
         hyperplane.fit_workers("16_16", poool=value)
     assert len(str(caught.value)) < 300

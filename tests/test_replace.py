@@ -1,4 +1,4 @@
-"""Memory of open clusters is not given twice; a cell that runs again can replace its cluster."""
+"""Memory of open clusters is not allocated twice; a cell can replace its earlier cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestPromised:
         [(0, 2.25), (4, 5.1), (21, 20.4), (30, 20.4)],
     )
     def test_what_is_left_beside_an_open_cluster(self, monkeypatch, used, left):
-        # 25 GB are free, and 21 GB were given to a cluster that uses some of them.
+        # 25 GB are free, and 21 GB are allocated to a cluster that uses a part of them.
         monkeypatch.setattr(promised_memory, "_memory_used_by", lambda pid: used * GB)
         given = promised_memory.unpromised_memory(25 * GB, 0.9, [_record(21)])
         assert given == pytest.approx(left * GB)
@@ -104,7 +104,7 @@ class TestPromised:
 
 
 class Fake:
-    """A client or cluster that can be closed."""
+    """Stand-in for a client or cluster that can be closed."""
 
     def __init__(self) -> None:
         self.status = SimpleNamespace(name="running")
@@ -116,7 +116,7 @@ class Fake:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[StartedCluster]:
-    """The pairs that initialize_cluster has returned, none of which is a cluster."""
+    """The stand-in pairs that initialize_cluster has returned."""
     found: list[Any] = []
 
     def start(plan: hyperplane.ClusterPlan) -> Any:
@@ -131,7 +131,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[StartedCluster]:
 
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Pretend to be in an execution of a cell."""
+    """Simulate the execution of a notebook cell."""
 
     def run(cell: str | None, turn: int) -> None:
         header = {"metadata": {"cellId": cell} if cell else {}}
@@ -212,7 +212,7 @@ class TestReplace:
 
     @pytest.mark.parametrize("value", [1, "yes", None])
     def test_it_is_a_flag(self, started, value):
-        with pytest.raises(RequestError, match=r"replace = .*: allowed is True or False"):
+        with pytest.raises(RequestError, match=r"replace = .*: expected True or False"):
             hyperplane.initialize_cluster(**SMALL, replace=value)
         assert started == []
 

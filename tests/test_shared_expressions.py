@@ -1,4 +1,4 @@
-"""Equal expressions of Dask in several threads."""
+"""Equal Dask expressions in several threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import hyperplane  # noqa: F401 - from here on, Dask looks again
 
 
 class Vanishing(weakref.WeakValueDictionary):
-    """Expressions of which another thread drops the last use just after one was found."""
+    """Cache in which another thread drops the last reference between test and lookup."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class One(SingletonExpr):
 def test_an_expression_that_vanishes_as_it_is_taken_is_made_again():
     One._instances = Vanishing(2)
     held = One(1)
-    with pytest.raises(KeyError):  # what Dask does alone
+    with pytest.raises(KeyError):  # Dask without the workaround
         SingletonExpr.__new__.__wrapped__(One, 1)
     held = One(1)
     again = One(1)
@@ -43,7 +43,7 @@ def test_an_expression_that_vanishes_as_it_is_taken_is_made_again():
 
 
 class Lost(dict):
-    """Expressions that are always there, and are never found."""
+    """Cache whose lookups always fail."""
 
     def __contains__(self, name: object) -> bool:
         return True

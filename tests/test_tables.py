@@ -1,4 +1,4 @@
-"""Labelled rows for terminals and notebooks."""
+"""Labeled rows for terminals and notebooks."""
 
 from html.parser import HTMLParser
 

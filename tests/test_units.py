@@ -1,4 +1,4 @@
-"""Memory as text, gigabytes and bytes."""
+"""Conversion of memory sizes and durations."""
 
 import numpy as np
 import pytest
@@ -209,7 +209,7 @@ def test_times_have_the_usual_units_with_and_without_a_space(text, unit, seconds
     written = text.format(unit)
     assert parse_seconds(written) == pytest.approx(2 * seconds)
     assert in_seconds(written) == (parse_seconds(written) if unit else written)
-    # What is handed to Dask is read there as the same time.
+    # Dask reads the text as the same duration.
     assert parse_timedelta(as_dask_writes(written).strip()) == pytest.approx(2 * seconds)
 
 

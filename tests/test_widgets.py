@@ -1,4 +1,4 @@
-"""What Dask draws with ipywidgets in a notebook, which the extra ``notebook`` brings."""
+"""Dask's ipywidgets in notebooks, which the extra ``notebook`` installs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS = [
     "    num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5\n"
     ")",
     "futures = client.map(abs, range(20))\nshown = progress(futures)\nshown",
-    # The scheduler tells the bar while the kernel is between cells, or waits as here.
+    # The scheduler updates the bar between cells, or while the kernel waits as here.
     "import asyncio\n"
     "while not getattr(shown, 'bars', None) or shown.bars['abs'].value < 1:\n"
     "    await asyncio.sleep(0.1)\n"

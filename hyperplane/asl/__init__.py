@@ -1,1 +1,1 @@
-"""Amazon States Language machines: read, checked and run on this machine, with no cloud."""
+"""Reader, checker and local runner of Amazon States Language machines."""

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a machine, before it runs."""
+"""Static checks of a state machine."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ _CLAUSES: dict[str, Callable[[ProblemCollector, Any, JsonLocation], None]] = {
 
 @check_call
 def check_machine(document: Mapping[str, Any]) -> list[Fault]:
-    """Everything that is wrong with a machine.
+    """Find all faults of a state machine.
 
     Parameters
     ----------
     document : mapping
-        The machine, as JSON reads it.
+        The machine as parsed JSON.
 
     Returns
     -------
     list of Fault
-        State by state; empty when nothing is wrong. States that nothing leads to
-        and names that are there twice are faults too, though such a machine could run.
+        Faults in the order of the states; empty if there are none. Unreachable states and
+        duplicate names are faults, although such a machine could run.
 
     Examples
     --------
     >>> machine = {"StartAt": "A", "States": {"A": {"Type": "Pass", "Next": "B"}}}
     >>> for fault in check_machine(machine):
     ...     print(fault)
-    States.A.Next = "B": allowed is the name of a state beside it
-    States = no state that ends it: allowed is one with "End": true, or of type Succeed or Fail
+    States.A.Next = "B": expected the name of a state at the same level
+    States = no terminal state: expected one with "End": true, or of type Succeed or Fail
     """
     try:
         copy = copy_json_to_depth(document, MAX_DEPTH)
@@ -62,14 +62,14 @@ def check_machine(document: Mapping[str, Any]) -> list[Fault]:
 
 
 def find_faults(document: Any) -> list[Problem]:
-    """The faults of a machine with their places."""
+    """Find the problems of a machine with their locations."""
     checker = _Checker()
     if not checker.collector.check_object(document, ()):
         return checker.collector.problems
     if document.get("QueryLanguage", "JSONPath") != "JSONPath":
-        checker.language(document["QueryLanguage"], ("QueryLanguage",))
+        checker.report_language(document["QueryLanguage"], ("QueryLanguage",))
         return checker.collector.problems
-    checker.machine(document, (), fields.MACHINE)
+    checker.check_machine(document, (), fields.MACHINE)
     return checker.collector.problems
 
 
@@ -78,125 +78,129 @@ class _Checker:
         self.collector = ProblemCollector()
         self.names: dict[str, JsonLocation] = {}
 
-    def language(self, asked: Any, place: JsonLocation) -> None:
-        advice = "machines of JSONata cannot be run here; write it with paths"
-        self.collector.add(place, format_value(asked), '"JSONPath"', advice)
+    def report_language(self, asked: Any, location: JsonLocation) -> None:
+        advice = "JSONata is not supported; use JSONPath"
+        self.collector.add(location, format_value(asked), '"JSONPath"', advice)
 
-    def machine(self, machine: Any, place: JsonLocation, known: fields.Fields) -> None:
-        """A machine, a branch or a processor: all three hold states."""
-        if not self.collector.check_object(machine, place):
+    def check_machine(self, machine: Any, location: JsonLocation, known: fields.Fields) -> None:
+        """Check a machine, a branch or a processor, which all contain states."""
+        if not self.collector.check_object(machine, location):
             return
-        self.collector.check_fields(machine, place, known)
-        self.collector.check_required(machine, place, ["StartAt", "States"])
+        self.collector.check_fields(machine, location, known)
+        self.collector.check_required(machine, location, ["StartAt", "States"])
         config = machine.get("ProcessorConfig")
         if isinstance(config, dict):
             self.collector.check_fields(
-                config, (*place, "ProcessorConfig"), fields.PROCESSOR_CONFIG
+                config, (*location, "ProcessorConfig"), fields.PROCESSOR_CONFIG
             )
         states = machine.get("States")
         if not isinstance(states, dict):
             return
-        self.name_all(states, (*place, "States"))
+        self.check_names(states, (*location, "States"))
         for name, state in states.items():
-            self.state(state, (*place, "States", name))
-        self.graph(machine, states, place)
+            self.check_state(state, (*location, "States", name))
+        self.check_graph(machine, states, location)
 
-    def name_all(self, states: dict[str, Any], place: JsonLocation) -> None:
+    def check_names(self, states: dict[str, Any], location: JsonLocation) -> None:
         for name in states:
             if not 1 <= len(name) <= LONGEST_NAME:
                 asked = f"{len(name)} characters"
                 self.collector.add(
-                    (*place, name), asked, f"a name of 1 to {LONGEST_NAME} characters"
+                    (*location, name), asked, f"a name of 1 to {LONGEST_NAME} characters"
                 )
             if name in self.names:
-                allowed = "a name that is there once in the whole machine"
-                self.collector.add((*place, name), format_value(name), allowed, doubt=True)
-            self.names.setdefault(name, place)
+                allowed = "a name that is unique in the whole machine"
+                self.collector.add((*location, name), format_value(name), allowed, doubt=True)
+            self.names.setdefault(name, location)
 
-    def state(self, state: Any, place: JsonLocation) -> None:
-        if not self.collector.check_object(state, place):
+    def check_state(self, state: Any, location: JsonLocation) -> None:
+        if not self.collector.check_object(state, location):
             return
         kind = state.get("Type")
         if not isinstance(kind, str) or kind not in fields.STATES:
             asked = format_value(kind) if "Type" in state else "nothing"
-            self.collector.add((*place, "Type"), asked, f"one of {', '.join(fields.STATES)}")
+            self.collector.add((*location, "Type"), asked, f"one of {', '.join(fields.STATES)}")
             return
         if state.get("QueryLanguage", "JSONPath") != "JSONPath":
-            self.language(state["QueryLanguage"], (*place, "QueryLanguage"))
+            self.report_language(state["QueryLanguage"], (*location, "QueryLanguage"))
             return
-        self.collector.check_fields(state, place, fields.STATES[kind])
-        self.collector.check_required(state, place, fields.NEEDED.get(kind, ()))
+        self.collector.check_fields(state, location, fields.STATES[kind])
+        self.collector.check_required(state, location, fields.NEEDED.get(kind, ()))
         for group in fields.EXACTLY_ONE.get(kind, ()):
-            self.collector.check_exactly_one(state, place, group)
+            self.collector.check_exactly_one(state, location, group)
         for group in fields.AT_MOST_ONE.get(kind, ()):
-            self.collector.check_at_most_one(state, place, group)
+            self.collector.check_at_most_one(state, location, group)
         for name, check in _CLAUSES.items():
             if name in state and name in fields.STATES[kind]:
-                check(self.collector, state[name], (*place, name))
-        self.ways_out(state, place)
-        self.special(state, place)
+                check(self.collector, state[name], (*location, name))
+        self.check_transition(state, location)
+        self.check_type_rules(state, location)
 
-    def ways_out(self, state: dict[str, Any], place: JsonLocation) -> None:
+    def check_transition(self, state: dict[str, Any], location: JsonLocation) -> None:
         if "Next" not in fields.STATES[state["Type"]]:
             return
         if state.get("End") is True:
-            self.collector.check_at_most_one(state, place, ("Next", "End"))
+            self.collector.check_at_most_one(state, location, ("Next", "End"))
         elif "Next" not in state:
-            self.collector.add((*place, "Next"), "nothing", 'the next state, or "End": true')
+            self.collector.add((*location, "Next"), "nothing", 'the next state, or "End": true')
 
-    def special(self, state: dict[str, Any], place: JsonLocation) -> None:
-        """What holds for one type of state only."""
+    def check_type_rules(self, state: dict[str, Any], location: JsonLocation) -> None:
+        """Check the rules that apply to one type of state only."""
         kind = state["Type"]
         if kind == "Task":
             beat, limit = state.get("HeartbeatSeconds"), state.get("TimeoutSeconds")
             if type(beat) is int and type(limit) is int and beat >= limit:
-                inside = (*place, "HeartbeatSeconds")
+                inside = (*location, "HeartbeatSeconds")
                 self.collector.add(inside, f"{beat}", f"less than TimeoutSeconds, which is {limit}")
         elif kind == "Parallel" and "Branches" in state:
             for inside, branch in self.collector.read_objects(
-                state["Branches"], (*place, "Branches")
+                state["Branches"], (*location, "Branches")
             ):
-                self.machine(branch, inside, fields.BRANCH)
+                self.check_machine(branch, inside, fields.BRANCH)
         elif kind == "Map":
             for name in ("ItemProcessor", "Iterator"):
                 if name in state:
                     known = fields.PROCESSOR if name == "ItemProcessor" else fields.BRANCH
-                    self.machine(state[name], (*place, name), known)
-            self.distributed(state, place)
+                    self.check_machine(state[name], (*location, name), known)
+            self.check_distributed_fields(state, location)
 
-    def distributed(self, state: dict[str, Any], place: JsonLocation) -> None:
+    def check_distributed_fields(self, state: dict[str, Any], location: JsonLocation) -> None:
         if mode_of(state) == "DISTRIBUTED":
             return
         for name in fields.DISTRIBUTED:
             if name in state:
-                allowed = 'nothing, unless the ProcessorConfig says "Mode": "DISTRIBUTED"'
-                self.collector.add((*place, name), format_value(state[name]), allowed)
+                allowed = 'no such field, unless ProcessorConfig has "Mode": "DISTRIBUTED"'
+                self.collector.add((*location, name), format_value(state[name]), allowed)
 
-    def graph(self, machine: dict[str, Any], states: dict[str, Any], place: JsonLocation) -> None:
-        """Where states lead to, and whether anything leads to each and out of them."""
+    def check_graph(
+        self, machine: dict[str, Any], states: dict[str, Any], location: JsonLocation
+    ) -> None:
+        """Check the targets of transitions, terminal states and unreachable states."""
         start = machine.get("StartAt")
         if isinstance(start, str) and start not in states:
             self.collector.add(
-                (*place, "StartAt"), format_value(start), "the name of a state in States"
+                (*location, "StartAt"), format_value(start), "the name of a state in States"
             )
         for name, state in states.items():
             for inside, target in targets(state):
                 if target not in states:
-                    where = (*place, "States", name, *inside)
-                    self.collector.add(where, format_value(target), "the name of a state beside it")
-        inside = (*place, "States")
+                    where = (*location, "States", name, *inside)
+                    self.collector.add(
+                        where, format_value(target), "the name of a state at the same level"
+                    )
+        inside = (*location, "States")
         if not any(_ends(state) for state in states.values()):
             allowed = 'one with "End": true, or of type Succeed or Fail'
-            self.collector.add(inside, "no state that ends it", allowed)
+            self.collector.add(inside, "no terminal state", allowed)
         reached = _reached(states, start if isinstance(start, str) else "")
         for name in states:
             if name not in reached:
-                allowed = "a state that StartAt leads to, by way of others or at once"
+                allowed = "a state that is reachable from StartAt"
                 self.collector.add((*inside, name), "unreachable", allowed, doubt=True)
 
 
 def mode_of(state: Mapping[str, Any]) -> str:
-    """``INLINE`` or ``DISTRIBUTED``."""
+    """Mode of a Map: ``INLINE`` or ``DISTRIBUTED``."""
     config: Any = state.get("ItemProcessor")
     config = config.get("ProcessorConfig") if isinstance(config, dict) else None
     return str(config.get("Mode", "INLINE")) if isinstance(config, dict) else "INLINE"
@@ -209,7 +213,7 @@ def _ends(state: Any) -> bool:
 
 
 def _reached(states: dict[str, Any], start: str) -> set[str]:
-    """The states that one can come to."""
+    """Names of the states reachable from ``start``."""
     reached, todo = {start}, [start]
     while todo:
         state = states.get(todo.pop())
@@ -220,7 +224,7 @@ def _reached(states: dict[str, Any], start: str) -> set[str]:
 
 
 def targets(state: Any) -> Iterator[tuple[JsonLocation, str]]:
-    """The names of states that a state leads to, and where it says so."""
+    """Yield the targets of a state's transitions, with their locations in the state."""
     if not isinstance(state, dict):
         return
     for name in ("Next", "Default"):

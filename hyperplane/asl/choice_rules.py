@@ -1,4 +1,4 @@
-"""The rules of a Choice state."""
+"""Evaluation of the rules of a Choice state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "LessThanEquals": operator.le,
     "GreaterThanEquals": operator.ge,
 }
-#: Makes of a value what is compared, or None when it is of another type.
+#: Type in the name of a comparison -> conversion of a value; None for values of another type.
 _COMPARABLE: dict[str, Callable[[Any], Any]] = {
     "String": lambda value: value if isinstance(value, str) else None,
     "Numeric": lambda value: value if is_number(value) else None,
@@ -39,28 +39,14 @@ _OTHER_RULE_FIELDS = ("Variable", "Next", "Comment")
 
 
 def matches_rule(rule: dict[str, Any], data: Any, context: Any) -> bool:
-    """Whether a rule holds for an input.
+    """Whether a rule matches; ``data`` and ``context`` are the values of ``$`` and ``$$``.
 
-    Parameters
-    ----------
-    rule : dict
-        Of a machine without faults.
-    data, context : JSON
-        What ``$`` and ``$$`` stand for.
-
-    Returns
-    -------
-    bool
-        Values of another type than the comparison is for make it false.
-
-    Raises
-    ------
-    StateError
-        ``States.Runtime``: a path finds nothing, and the comparison is not ``IsPresent``.
+    False for values of another type than that of the comparison. A path without a value raises
+    ``States.Runtime``, except in ``IsPresent``.
 
     Examples
     --------
-    >>> holds({"Variable": "$.n", "NumericLessThan": 3}, {"n": 2}, {})
+    >>> matches_rule({"Variable": "$.n", "NumericLessThan": 3}, {"n": 2}, {})
     True
     """
     if "Variable" not in rule:
@@ -102,33 +88,20 @@ def _value_at_path(text: str, data: Any, context: Any) -> Any:
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
-    r"""Whether a text fits a pattern of ``StringMatches``.
+    r"""Whether a text matches a pattern of ``StringMatches``.
 
-    Parameters
-    ----------
-    pattern : str
-        ``*`` stands for any characters, or none; ``\*`` and ``\\`` for themselves.
-    text : str
-        What is compared.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    StateError
-        ``States.Runtime``: a backslash before another character.
+    ``*`` matches any characters, ``\*`` and ``\\`` are literals. A backslash before another
+    character raises ``States.Runtime``.
 
     Examples
     --------
-    >>> matches("log-*.txt", "log-2026.txt"), matches(r"5\*", "5 stars")
+    >>> matches_pattern("log-*.txt", "log-2026.txt"), matches_pattern(r"5\*", "5 stars")
     (True, False)
     """
     parts = [""]
     for piece in _PIECE.finditer(pattern):
         if piece.group(3):
-            raise StateError(RUNTIME, rf"a backslash in {pattern!r} stands before neither * nor \ ")
+            raise StateError(RUNTIME, rf"a backslash in {pattern!r} is not followed by * or \ ")
         if piece.group(2):
             parts.append("")
         else:
@@ -140,7 +113,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
         return False
     position, end = len(first), len(text) - len(last)
     for part in middle:
-        # The earliest place leaves the most to the others, so no second try is needed.
+        # The earliest match leaves the most text to later parts, so no backtracking is needed.
         found = text.find(part, position, end)
         if found < 0:
             return False

@@ -1,4 +1,4 @@
-"""The parts of states: rules of a Choice, Retry, Catch, and those of a distributed Map."""
+"""Checks of nested fields: Choices, Retry, Catch, templates, ItemReader and ItemBatcher."""
 
 from __future__ import annotations
 
@@ -12,50 +12,52 @@ from hyperplane.asl.problems import ProblemCollector, format_value
 ALL = "States.ALL"
 
 
-def check_rules(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
-    """The ``Choices`` of a Choice state."""
-    for inside, rule in collector.read_objects(value, place):
+def check_rules(collector: ProblemCollector, value: Any, location: JsonLocation) -> None:
+    """Check the ``Choices`` of a Choice state."""
+    for inside, rule in collector.read_objects(value, location):
         _rule(collector, rule, inside, top=True)
 
 
 def _rule(
-    collector: ProblemCollector, rule: dict[str, Any], place: JsonLocation, *, top: bool
+    collector: ProblemCollector, rule: dict[str, Any], location: JsonLocation, *, top: bool
 ) -> None:
     known: fields.Fields = {"Comment": TEXT}
     if top:
         known["Next"] = TEXT
-        collector.check_required(rule, place, ["Next"])
+        collector.check_required(rule, location, ["Next"])
     connectives = [name for name in fields.CONNECTIVES if name in rule]
     if connectives and "Variable" not in rule:
-        collector.check_fields(rule, place, {**known, **dict.fromkeys(connectives, fields.NESTED)})
-        collector.check_at_most_one(rule, place, fields.CONNECTIVES)
+        collector.check_fields(
+            rule, location, {**known, **dict.fromkeys(connectives, fields.NESTED)}
+        )
+        collector.check_at_most_one(rule, location, fields.CONNECTIVES)
         for name in connectives:
-            _connective(collector, rule[name], (*place, name))
+            _connective(collector, rule[name], (*location, name))
         return
     known |= {"Variable": PATH, **fields.COMPARATORS}
-    collector.check_fields(rule, place, known)
-    collector.check_required(rule, place, ["Variable"])
+    collector.check_fields(rule, location, known)
+    collector.check_required(rule, location, ["Variable"])
     comparators = [name for name in rule if name in fields.COMPARATORS]
     if len(comparators) != 1:
         asked = " and ".join(comparators) or "no comparison"
-        collector.add(place, asked, "one comparison, such as StringEquals or IsPresent")
+        collector.add(location, asked, "one comparison, such as StringEquals or IsPresent")
 
 
-def _connective(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
-    if place[-1] == "Not":
-        if collector.check_object(value, place):
-            _rule(collector, value, place, top=False)
+def _connective(collector: ProblemCollector, value: Any, location: JsonLocation) -> None:
+    if location[-1] == "Not":
+        if collector.check_object(value, location):
+            _rule(collector, value, location, top=False)
         return
-    for inside, rule in collector.read_objects(value, place):
+    for inside, rule in collector.read_objects(value, location):
         _rule(collector, rule, inside, top=False)
 
 
-def check_clauses(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
-    """A ``Retry`` or a ``Catch``."""
-    if value == []:  # allowed, and as good as none
+def check_clauses(collector: ProblemCollector, value: Any, location: JsonLocation) -> None:
+    """Check a ``Retry`` or a ``Catch``."""
+    if value == []:  # allowed; has no effect
         return
-    clauses = collector.read_objects(value, place)
-    catching = place[-1] == "Catch"
+    clauses = collector.read_objects(value, location)
+    catching = location[-1] == "Catch"
     for inside, clause in clauses:
         collector.check_fields(clause, inside, fields.CATCHER if catching else fields.RETRIER)
         collector.check_required(clause, inside, ["ErrorEquals", *(["Next"] if catching else [])])
@@ -64,33 +66,33 @@ def check_clauses(collector: ProblemCollector, value: Any, place: JsonLocation) 
             _errors(collector, clause["ErrorEquals"], (*inside, "ErrorEquals"), last)
 
 
-def _errors(collector: ProblemCollector, names: Any, place: JsonLocation, last: bool) -> None:
+def _errors(collector: ProblemCollector, names: Any, location: JsonLocation, last: bool) -> None:
     if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
-        collector.add(place, format_value(names), "a list of at least one error name")
+        collector.add(location, format_value(names), "a list of at least one error name")
     elif ALL in names and (len(names) > 1 or not last):
-        collector.add(place, format_value(names), f"{ALL} alone, in the last entry")
+        collector.add(location, format_value(names), f"{ALL} alone, in the last entry")
 
 
-def check_template(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
-    """A payload template."""
-    if not collector.check_object(value, place):
+def check_template(collector: ProblemCollector, value: Any, location: JsonLocation) -> None:
+    """Check a payload template."""
+    if not collector.check_object(value, location):
         return
     for inside, asked, why in templates.find_template_errors(value):
         collector.add(
-            (*place, *inside), format_value(asked), "a path or an intrinsic function", why
+            (*location, *inside), format_value(asked), "a path or an intrinsic function", why
         )
 
 
-def check_reader(collector: ProblemCollector, reader: Any, place: JsonLocation) -> None:
-    """The ``ItemReader`` of a Map."""
-    if not collector.check_object(reader, place):
+def check_reader(collector: ProblemCollector, reader: Any, location: JsonLocation) -> None:
+    """Check the ``ItemReader`` of a Map."""
+    if not collector.check_object(reader, location):
         return
-    collector.check_fields(reader, place, fields.READER)
-    collector.check_required(reader, place, ["Resource"])
+    collector.check_fields(reader, location, fields.READER)
+    collector.check_required(reader, location, ["Resource"])
     if "Parameters" in reader:
-        check_template(collector, reader["Parameters"], (*place, "Parameters"))
+        check_template(collector, reader["Parameters"], (*location, "Parameters"))
     config = reader.get("ReaderConfig", {})
-    inside = (*place, "ReaderConfig")
+    inside = (*location, "ReaderConfig")
     if not isinstance(config, dict):
         return
     collector.check_fields(config, inside, fields.READER_CONFIG)
@@ -98,37 +100,39 @@ def check_reader(collector: ProblemCollector, reader: Any, place: JsonLocation) 
     _headers(collector, config, inside)
 
 
-def _headers(collector: ProblemCollector, config: dict[str, Any], place: JsonLocation) -> None:
+def _headers(collector: ProblemCollector, config: dict[str, Any], location: JsonLocation) -> None:
     if config.get("InputType") != "CSV":
         for name in ("CSVHeaderLocation", "CSVHeaders", "CSVDelimiter"):
             if name in config:
                 collector.add(
-                    (*place, name), format_value(config[name]), 'nothing, unless InputType is "CSV"'
+                    (*location, name),
+                    format_value(config[name]),
+                    'no such field, unless InputType is "CSV"',
                 )
         return
-    collector.check_required(config, place, ["CSVHeaderLocation"])
+    collector.check_required(config, location, ["CSVHeaderLocation"])
     headers = config.get("CSVHeaders")
     given = config.get("CSVHeaderLocation") == "GIVEN"
     fits = isinstance(headers, list) and headers and all(isinstance(one, str) for one in headers)
     if given and not fits:
-        collector.add((*place, "CSVHeaders"), format_value(headers), "a list of names of columns")
+        collector.add((*location, "CSVHeaders"), format_value(headers), "a list of column names")
     if not given and headers is not None:
         collector.add(
-            (*place, "CSVHeaders"),
+            (*location, "CSVHeaders"),
             format_value(headers),
-            'nothing, unless CSVHeaderLocation is "GIVEN"',
+            'no such field, unless CSVHeaderLocation is "GIVEN"',
         )
 
 
-def check_batcher(collector: ProblemCollector, batcher: Any, place: JsonLocation) -> None:
-    """The ``ItemBatcher`` of a Map."""
-    if not collector.check_object(batcher, place):
+def check_batcher(collector: ProblemCollector, batcher: Any, location: JsonLocation) -> None:
+    """Check the ``ItemBatcher`` of a Map."""
+    if not collector.check_object(batcher, location):
         return
-    collector.check_fields(batcher, place, fields.BATCHER)
+    collector.check_fields(batcher, location, fields.BATCHER)
     sizes = [name for name in fields.BATCHER if name != "BatchInput"]
     if not any(name in batcher for name in sizes):
-        collector.add(place, "no size", f"one of {', '.join(sizes)}")
+        collector.add(location, "no size", f"one of {', '.join(sizes)}")
     for name in ("MaxItemsPerBatch", "MaxInputBytesPerBatch"):
-        collector.check_at_most_one(batcher, place, (name, f"{name}Path"))
+        collector.check_at_most_one(batcher, location, (name, f"{name}Path"))
     if "BatchInput" in batcher:
-        check_template(collector, batcher["BatchInput"], (*place, "BatchInput"))
+        check_template(collector, batcher["BatchInput"], (*location, "BatchInput"))

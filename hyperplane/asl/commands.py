@@ -1,4 +1,4 @@
-"""Tasks that are programs, and functions of Python, with a limit of time."""
+"""Tasks of a machine: programs and Python functions, with a time limit."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from hyperplane.asl.json_values import copy_json, parse_json
 from hyperplane.errors import Fault, RequestError
 from hyperplane.public_calls import check_call
 
-#: Seconds for a program to end by itself when it is asked to.
+#: Seconds between SIGTERM and SIGKILL.
 GRACE = 2.0
-#: Characters of what a program said that go into the cause of its failure.
+#: Characters of a program's standard error that the cause of its failure contains.
 _TAIL = 2000
 
 
 @check_call
 @dataclass(frozen=True)
 class Command:
-    """A program as a task: its input as JSON on stdin, its output as JSON on stdout.
+    """A program as a task that reads JSON from stdin and writes JSON to stdout.
 
     Parameters
     ----------
     argv : sequence of str
-        The program and its arguments. No shell reads them.
+        The program and its arguments, which are not interpreted by a shell.
 
     Raises
     ------
     RequestError
-        It is no list of texts, or has no program.
+        When ``argv`` is not a list of strings, or is empty.
 
     Examples
     --------
@@ -52,14 +52,14 @@ class Command:
         given: object = self.argv
         parts = given if isinstance(given, (list, tuple)) else ()
         if not (parts and parts[0] and all(isinstance(part, str) for part in parts)):
-            advice = "a whole command line is not read: give each argument by itself"
-            asked = "something else" if parts else repr(given)[:80]
-            raise RequestError([Fault("argv", asked, "a list of texts, a program first", advice)])
+            advice = "a command line is not split: pass each argument as an item"
+            asked = "a list of other items" if parts else repr(given)[:80]
+            raise RequestError([Fault("argv", asked, "a list of strings, first a program", advice)])
         object.__setattr__(self, "argv", tuple(parts))
 
 
 def run_command(command: Command, payload: Any, limit: float | None, scope: ExecutionScope) -> Any:
-    """Run a program to its end, or end its whole process group."""
+    """Run a program; on a timeout or an error, end its process group."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the caller names the program
             list(command.argv),
@@ -73,7 +73,7 @@ def run_command(command: Command, payload: Any, limit: float | None, scope: Exec
         raise StateError("States.TaskFailed", why) from None
     try:
         with scope.on_stop(lambda: _terminate(process)):
-            out, said = process.communicate(json.dumps(payload).encode(), limit)
+            out, log = process.communicate(json.dumps(payload).encode(), limit)
     except subprocess.TimeoutExpired:
         _terminate(process)
         process.communicate()
@@ -84,18 +84,18 @@ def run_command(command: Command, payload: Any, limit: float | None, scope: Exec
         raise
     scope.check()
     if process.returncode:
-        tail = said.decode(errors="replace").strip()[-_TAIL:]
-        cause = f"{command.argv[0]} ended with status {process.returncode}"
+        tail = log.decode(errors="replace").strip()[-_TAIL:]
+        cause = f"{command.argv[0]} ended with exit status {process.returncode}"
         raise StateError("States.TaskFailed", f"{cause}: {tail}" if tail else cause)
     try:
         return parse_json(out) if out.strip() else None
     except ValueError as error:
-        why = f"what {command.argv[0]} wrote to stdout is no JSON: {error}"
+        why = f"{command.argv[0]} wrote invalid JSON to stdout: {error}"
         raise StateError("States.TaskFailed", why) from None
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:
-    """Ask the group to end, and see to it a little later; nobody waits here."""
+    """Send SIGTERM to the process group, and SIGKILL later from a timer thread."""
     _signal(process, signal.SIGTERM)
     timer = threading.Timer(GRACE, _signal, [process, signal.SIGKILL])
     timer.daemon = True
@@ -103,7 +103,7 @@ def _terminate(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    # The group lives as long as any of its members, and keeps its number for so long.
+    # The group id is not reused while a member of the group lives.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
@@ -115,32 +115,32 @@ def run_function(
     scope: ExecutionScope,
     variables: Context,
 ) -> Any:
-    """Call a function in a thread of its own, and wait for it no longer than one may.
+    """Call a function in a separate thread and wait for it until the time limit.
 
-    A thread cannot be ended: one that takes too long goes on, and its result is dropped.
+    A thread cannot be ended: after a timeout it continues, and its result is dropped.
     """
     done = threading.Event()
-    box: dict[str, Any] = {}
+    outcome: dict[str, Any] = {}
 
     def work() -> None:
         try:
-            box["result"] = variables.run(function, payload)
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its failure
-            box["error"] = error
+            outcome["result"] = variables.run(function, payload)
+        except BaseException as error:  # noqa: BLE001 - any exception is a failure of the task
+            outcome["error"] = error
         finally:
             done.set()
 
     threading.Thread(target=work, name="task", daemon=True).start()
     with scope.on_stop(done.set):
         done.wait(limit)
-    if "error" in box:
-        error = box.pop("error")
+    if "error" in outcome:
+        error = outcome.pop("error")
         raise StateError(type(error).__name__, str(error)) from error
-    if "result" in box:
+    if "result" in outcome:
         try:
-            return copy_json(box.pop("result"))
+            return copy_json(outcome.pop("result"))
         except ValueError as error:
-            why = f"what the task returned, {error}"
+            why = f"the task returned an invalid value: {error}"
             raise StateError("States.TaskFailed", why) from None
     if scope.stopped:
         raise BranchStopped
@@ -148,4 +148,4 @@ def run_function(
 
 
 def _too_long(limit: float | None) -> StateError:
-    return StateError("States.Timeout", f"the task took longer than {limit or 0:g} s")
+    return StateError("States.Timeout", f"the task exceeded its time limit of {limit or 0:g} s")

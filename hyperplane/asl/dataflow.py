@@ -1,4 +1,4 @@
-"""How data goes through a state: from its input to the work, and from there to its output."""
+"""Input and output processing of states: paths, selectors and numeric fields."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hyperplane.asl.templates import fill_template
 
 
 def select_path(state: dict[str, Any], name: str, data: Any, context: Any) -> Any:
-    """What ``InputPath``, ``OutputPath`` or ``ItemsPath`` selects; ``null`` selects ``{}``."""
+    """Apply ``InputPath``, ``OutputPath`` or ``ItemsPath``; ``null`` selects ``{}``."""
     text = state.get(name, "$")
     return {} if text is None else follow_path(text, data, context, name)
 
 
 def follow_path(text: str, data: Any, context: Any, name: str) -> Any:
-    """What a path in a field leads to; ``States.Runtime`` when it leads nowhere."""
+    """Return the value at the path of a field; raise ``States.Runtime`` if there is none."""
     path = cached_path(text)
     try:
         return find_value(path, context if path.context else data)
@@ -27,27 +27,13 @@ def follow_path(text: str, data: Any, context: Any, name: str) -> Any:
 
 
 def build_output(state: dict[str, Any], data: Any, result: Any, context: Any) -> Any:
-    """The output of a state.
+    """Apply ``ResultSelector``, ``ResultPath`` and ``OutputPath`` to the result of a state.
 
-    Parameters
-    ----------
-    state : dict
-        The state.
-    data : JSON
-        Its input, as it came.
-    result : JSON
-        What its work made.
-    context : JSON
-        The context object.
-
-    Returns
-    -------
-    JSON
-        After ``ResultSelector``, ``ResultPath`` and ``OutputPath``.
+    ``data`` is the unprocessed input of the state.
 
     Examples
     --------
-    >>> finished({"ResultPath": "$.sum"}, {"a": 1, "b": 2}, 3, {})
+    >>> build_output({"ResultPath": "$.sum"}, {"a": 1, "b": 2}, 3, {})
     {'a': 1, 'b': 2, 'sum': 3}
     """
     if "ResultSelector" in state:
@@ -56,7 +42,7 @@ def build_output(state: dict[str, Any], data: Any, result: Any, context: Any) ->
 
 
 def apply_result_path(clause: dict[str, Any], data: Any, result: Any) -> Any:
-    """A result in the input, where ``ResultPath`` says."""
+    """Insert a result into the input at ``ResultPath``."""
     text = clause.get("ResultPath", "$")
     if text is None:
         return data
@@ -69,22 +55,22 @@ def apply_result_path(clause: dict[str, Any], data: Any, result: Any) -> Any:
 def read_whole_number(
     holder: dict[str, Any], name: str, data: Any, context: Any, least: int = 0
 ) -> int | None:
-    """A whole number that a field gives, or the path in the field beside it; None for neither."""
+    """Read an integer from a field or from its ``...Path`` field; None if both are missing."""
     value = _read_field_or_path(holder, name, data, context)
     if value is None:
         return None
     if type(value) is not int or value < least:
-        raise StateError(RUNTIME, f"{name}Path leads to {value!r}, no whole number from {least}")
+        raise StateError(RUNTIME, f"{name}Path is {value!r}, not a whole number from {least}")
     return value
 
 
 def read_percentage(holder: dict[str, Any], name: str, data: Any, context: Any) -> float | None:
-    """A percentage, as :func:`whole` finds it."""
+    """Read a percentage from a field or from its ``...Path`` field; None if both are missing."""
     value = _read_field_or_path(holder, name, data, context)
     if value is None:
         return None
     if not is_number(value) or not 0 <= value <= 100:
-        raise StateError(RUNTIME, f"{name}Path leads to {value!r}, no number from 0 to 100")
+        raise StateError(RUNTIME, f"{name}Path is {value!r}, not a number from 0 to 100")
     return float(value)
 
 
@@ -95,5 +81,5 @@ def _read_field_or_path(holder: dict[str, Any], name: str, data: Any, context: A
         return None
     value = follow_path(holder[f"{name}Path"], data, context, f"{name}Path")
     if value is None:
-        raise StateError(RUNTIME, f"{name}Path leads to null")
+        raise StateError(RUNTIME, f"{name}Path is null")
     return value

@@ -1,4 +1,4 @@
-"""How a machine fails: one error for callers, three for what happens inside a run."""
+"""Errors of executions: MachineFailed for callers, and three internal ones."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from hyperplane.errors import HyperplaneError
 
 
 class MachineFailed(HyperplaneError, RuntimeError):
-    """A state machine ended in a failure that nothing in it caught.
+    """A state machine failed with an error that no Catch of it handles.
 
     Attributes
     ----------
     error : str
-        The error name, as ``"States.Timeout"``, the ``Error`` of a Fail state, or the name of
-        the exception class of a Python task. ``"Cancelled"`` when the caller ended the run.
+        The error name, such as ``"States.Timeout"``, the ``Error`` of a Fail state, or the name of
+        the exception class of a Python task. ``"Cancelled"`` if the caller ended the execution.
     cause : str
-        What happened, for the reader; may be empty.
+        Description of the error; may be empty.
     state : str
-        The state that failed, as ``"Fan[0].Fetch"``; empty where it is the run as a whole.
+        The state that failed, such as ``"Fan[0].Fetch"``; empty if the whole execution failed.
     """
 
     def __init__(self, error: str, cause: str, state: str) -> None:
@@ -29,7 +29,7 @@ class MachineFailed(HyperplaneError, RuntimeError):
 
 
 class StateError(Exception):
-    """A state failed; a Retry or a Catch may name the error."""
+    """A state failed; Retry and Catch handle the error by its name."""
 
     def __init__(self, name: str, cause: str) -> None:
         super().__init__(f"{name}: {cause}")
@@ -39,7 +39,7 @@ class StateError(Exception):
 
 
 class ExecutionStopped(Exception):
-    """The whole run is over, whatever the states would catch."""
+    """The whole execution ends with an error that no state can catch."""
 
     def __init__(self, name: str, cause: str) -> None:
         super().__init__(f"{name}: {cause}")
@@ -48,4 +48,4 @@ class ExecutionStopped(Exception):
 
 
 class BranchStopped(Exception):
-    """A part of the run is to end because another part has failed."""
+    """A branch is stopped because another branch failed or the execution was cancelled."""

@@ -1,4 +1,4 @@
-"""What happens in a run, as it happens."""
+"""Events of an execution."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a state.
+    """An event of a state.
 
-    A state that is stopped, because another branch failed or the run is over, has no last event.
+    A state that is stopped, because another branch failed or the execution ended, has no final
+    event.
 
     Parameters
     ----------
     kind : str
-        ``entered``, then ``succeeded``, ``caught`` (it failed, and a Catch goes on elsewhere) or
-        ``failed``; between them ``retried`` for each new attempt.
+        ``entered``, then ``retried`` before each further attempt, and finally ``succeeded``,
+        ``caught`` (a Catch handles the error) or ``failed``.
     path : tuple of str and int
-        Where: names of states, and numbers of branches or items, as ``("Fan", 0, "Fetch")``.
+        Names of states and numbers of branches or items, such as ``("Fan", 0, "Fetch")``.
     at : datetime
-        When, in UTC.
+        Time of the event in UTC.
     error, cause : str
-        Why it failed; empty else.
+        Name and description of the error; empty without one.
     attempt : int
-        Which attempt comes now, from 1.
+        Number of the next attempt, from 1.
     wait : float
-        Seconds until then.
+        Seconds until the next attempt.
     """
 
     kind: Literal["entered", "succeeded", "retried", "caught", "failed"]

@@ -1,4 +1,4 @@
-"""What all states of a run share: its tasks, its clock, its end."""
+"""State shared by all states of an execution: tasks, clock, events and deadline."""
 
 from __future__ import annotations
 
@@ -19,22 +19,16 @@ from hyperplane.asl.json_values import copy_json
 from hyperplane.asl.retry_catch import TIMEOUT
 from hyperplane.asl.task_registry import Task, TaskRegistry
 
-#: Seconds between two looks at whether to go on, while all slots for tasks are taken.
+#: Seconds between checks for a stop while all task slots are in use.
 _POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class ExecutionFrame:
-    """Where in the run: the branch, and what the context object holds there.
+    """Position in an execution: scope, path and context object of a branch.
 
-    Parameters
-    ----------
-    scope : Scope
-        What ends together.
-    path : tuple
-        Names of states and numbers of branches, from the top.
-    context : dict
-        The context object without ``State``.
+    ``path`` has the names of states and numbers of branches from the top. ``context`` is the
+    context object without ``State``.
     """
 
     scope: ExecutionScope
@@ -42,7 +36,7 @@ class ExecutionFrame:
     context: dict[str, Any]
 
     def inner(self, scope: ExecutionScope, *path: str | int, **context: Any) -> ExecutionFrame:
-        """The frame of a branch."""
+        """Return the frame of a nested branch."""
         return replace(
             self, scope=scope, path=(*self.path, *path), context={**self.context, **context}
         )
@@ -53,26 +47,12 @@ StateRunner = Callable[["Execution", dict[str, Any], Any, ExecutionFrame], Any]
 
 @dataclass
 class Execution:
-    """One run of a machine.
+    """One execution of a machine.
 
-    Parameters
-    ----------
-    tasks : Tasks
-        What the machine calls.
-    now : callable
-        The time in UTC.
-    sleep : callable or None
-        Waits; None for a wait that ends as soon as the run does.
-    on_event : callable or None
-        Gets every event; one at a time.
-    max_workers : int
-        How many tasks work at once.
-    variables : contextvars.Context
-        Those of the caller, for tasks that are functions.
-    walk : callable
-        Goes through the states of a machine, a branch or a processor.
-    deadline : datetime or None
-        When the whole run is over.
+    ``now`` returns the time in UTC. ``sleep`` is None for a wait that ends when the execution
+    stops. ``on_event`` receives one event at a time. ``max_workers`` limits the tasks that run
+    concurrently. ``variables`` are the context variables of the caller, for Python tasks.
+    ``run_states`` runs the states of a machine, a branch or a processor.
     """
 
     tasks: TaskRegistry
@@ -96,7 +76,7 @@ class Execution:
         attempt: int = 1,
         wait: float = 0.0,
     ) -> None:
-        """Tell the caller what happens."""
+        """Pass an event to the caller."""
         if self.on_event is None:
             return
         name, cause = (error.name, error.cause) if error else ("", "")
@@ -104,19 +84,19 @@ class Execution:
             self.on_event(Event(kind, path, self.now(), name, cause, attempt, wait))
 
     def check(self, scope: ExecutionScope) -> None:
-        """Raise what ends the run, if anything does."""
+        """Raise if the scope is stopped or the deadline has passed."""
         scope.check()
         if self.deadline is not None and self.now() >= self.deadline:
-            raise ExecutionStopped(TIMEOUT, "the machine took longer than its TimeoutSeconds")
+            raise ExecutionStopped(TIMEOUT, "the machine exceeded its TimeoutSeconds")
 
     def seconds_left(self) -> float | None:
-        """Seconds until the run is over, at least 0; None when nothing limits it."""
+        """Seconds until the deadline, at least 0; None without a deadline."""
         if self.deadline is None:
             return None
         return max(0.0, (self.deadline - self.now()).total_seconds())
 
     def wait(self, seconds: float, scope: ExecutionScope) -> None:
-        """Wait, but not beyond the end of the run."""
+        """Wait, at most until the deadline."""
         self.check(scope)
         left = self.seconds_left()
         seconds = seconds if left is None else min(seconds, left)
@@ -129,14 +109,14 @@ class Execution:
     def call_task(
         self, task: Task, payload: Any, limit: float | None, scope: ExecutionScope
     ) -> Any:
-        """Run a task to its end, its limit of time or the end of the run."""
+        """Run a task until it ends, its time limit or the deadline."""
         with self._slot(scope):
             left = self.seconds_left()
             shortest = min((one for one in (limit, left) if one is not None), default=None)
             try:
                 if isinstance(task, Command):
                     return run_command(task, payload, shortest, scope)
-                # A function may change what it gets; branches share their input.
+                # Copied because a function may change its input, which branches share.
                 copy = copy_json(payload)
                 return run_function(task, copy, shortest, scope, self.variables.copy())
             except StateError as error:

@@ -1,4 +1,4 @@
-"""Parts of a run that end together: when one branch fails, the others stop."""
+"""Scopes of an execution: when one branch fails, the others of the scope are stopped."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ T = TypeVar("T")
 
 
 class ExecutionScope:
-    """A part of a run, and the parts in it; stopping it stops those."""
+    """A part of an execution; stopping it also stops the scopes inside it."""
 
     def __init__(self, parent: ExecutionScope | None = None) -> None:
-        # One lock for all: what is added while something stops is stopped too.
+        # All scopes share one lock, so that a callback added during a stop is called too.
         self._lock: threading.RLock = parent._lock if parent else threading.RLock()
         self._event = threading.Event()
         self._callbacks: dict[object, Callable[[], object]] = {}
 
     @property
     def stopped(self) -> bool:
-        """Whether this part is to end."""
+        """Whether the scope was stopped."""
         return self._event.is_set()
 
     def stop(self) -> None:
-        """Say so to everything in it."""
+        """Stop the scope and all scopes inside it."""
         with self._lock:
             if self._event.is_set():
                 return
@@ -37,18 +37,18 @@ class ExecutionScope:
                 callback()
 
     def check(self) -> None:
-        """Raise :class:`Stopped` if this part is to end."""
+        """Raise :class:`BranchStopped` if the scope was stopped."""
         if self.stopped:
             raise BranchStopped
 
     def wait(self, seconds: float) -> None:
-        """Wait, or raise :class:`Stopped` as soon as this part is to end."""
+        """Wait; raise :class:`BranchStopped` as soon as the scope is stopped."""
         self._event.wait(seconds)
         self.check()
 
     @contextmanager
     def on_stop(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Have something called, once and quickly, when this part stops."""
+        """Call a function, which must not block, once when the scope is stopped."""
         key = object()
         with self._lock:
             self._callbacks[key] = callback
@@ -62,7 +62,7 @@ class ExecutionScope:
 
     @contextmanager
     def inner(self) -> Iterator[ExecutionScope]:
-        """A part of this part."""
+        """Create a scope inside this one."""
         scope = ExecutionScope(self)
         with self.on_stop(scope.stop):
             yield scope
@@ -71,22 +71,10 @@ class ExecutionScope:
 def run_concurrently(
     scope: ExecutionScope, jobs: Sequence[Callable[[ExecutionScope], T]], limit: int
 ) -> list[T]:
-    """Do several things at once; when one fails, the others stop.
+    """Run functions in at most ``limit`` threads; return their results in order.
 
-    Parameters
-    ----------
-    scope : Scope
-        What they are part of.
-    jobs : sequence of callable
-        Each gets the scope it works in.
-    limit : int
-        How many threads work at once.
-
-    Returns
-    -------
-    list
-        What the jobs return, in their order. The first failure is raised instead, once all
-        the others have ended.
+    Each function receives a scope inside ``scope``. When one fails, the others are stopped, and
+    the first error is raised after all have ended.
     """
     if not jobs:
         return []
@@ -99,7 +87,7 @@ def run_concurrently(
                 if error is not None and (first is None or isinstance(first, BranchStopped)):
                     first = error
                     _stop_all(inner, futures)
-        except BaseException:  # an interrupt from the keyboard, above all
+        except BaseException:  # such as KeyboardInterrupt
             _stop_all(inner, futures)
             raise
     if first is not None:
@@ -108,7 +96,7 @@ def run_concurrently(
 
 
 def _run_or_stop(job: Callable[[ExecutionScope], T], scope: ExecutionScope) -> T:
-    """One of the jobs; its thread stops the others itself, before it takes up the next."""
+    """Run one function; on an error, stop the scope before the thread takes another one."""
     try:
         scope.check()
         return job(scope)

@@ -1,4 +1,4 @@
-"""Parallel and Map: states that hold other states and run them at once."""
+"""Handlers of Parallel and Map states, which run nested states concurrently."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hyperplane.asl.execution_scope import ExecutionScope, run_concurrently
 from hyperplane.asl.items import make_batches, read_items
 from hyperplane.asl.state_handlers import StateResult, next_state
 from hyperplane.asl.templates import fill_template
+from hyperplane.units import plural
 
 EXCEEDED = "States.ExceedToleratedFailureThreshold"
 
@@ -23,7 +24,7 @@ EXCEEDED = "States.ExceedToleratedFailureThreshold"
 def run_parallel(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Parallel: every branch with the same input, at once; the list of their outputs."""
+    """Run the branches of a Parallel state with the same input; return their outputs."""
     payload = select_path(state, "InputPath", data, context)
     if "Parameters" in state:
         payload = fill_template(state["Parameters"], payload, context)
@@ -51,7 +52,7 @@ def _run_branch(
 def run_map(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Map: the same states for every item; the list of their outputs, in order."""
+    """Run the states of a Map for each item; return their outputs in order."""
     source = select_path(state, "InputPath", data, context)
     payloads = _item_payloads(
         state, read_items(execution, state, source, context, frame), source, context
@@ -93,7 +94,7 @@ def _run_item(
 def _item_payloads(
     state: dict[str, Any], items: list[Any], source: Any, context: dict[str, Any]
 ) -> list[tuple[Any, Any]]:
-    """Each item, and what the states for it get as their input."""
+    """Return each item and the input of the states that process it."""
     selector = state.get("ItemSelector", state.get("Parameters"))
     if selector is None:
         return [(item, item) for item in items]
@@ -105,7 +106,7 @@ def _item_payloads(
 
 
 class _ToleratedFailures:
-    """Counts the items that failed, until they are too many; says in their place why they did."""
+    """Counts failed items and replaces their output by a report, up to the tolerated number."""
 
     def __init__(self, state: dict[str, Any], total: int, data: Any, context: Any) -> None:
         count = read_whole_number(state, "ToleratedFailureCount", data, context)
@@ -131,7 +132,10 @@ class _ToleratedFailures:
                         "Cause": error.cause,
                         "Input": json.dumps(payload, separators=(",", ":"), ensure_ascii=False),
                     }
-            cause = f"{self._failed} failed, and {self._limit} may; item {number} with {error.name}"
+            cause = (
+                f"{plural(self._failed, 'item')} failed, {self._limit} tolerated; "
+                f"item {number} failed with {error.name}"
+            )
             tolerated = StateError(EXCEEDED, f"{cause}: {error.cause}" if error.cause else cause)
             tolerated.state = error.state
             raise tolerated from error

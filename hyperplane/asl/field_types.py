@@ -1,4 +1,4 @@
-"""What may stand in the fields of a machine."""
+"""Types of the fields of a machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hyperplane.asl import templates
 from hyperplane.asl.paths import JsonPath, PathSyntax, parse_path
 from hyperplane.asl.timestamps import parse_timestamp
 
-#: One more than the longest time and the most attempts that the language allows.
+#: Limit of seconds and attempts in the language; values must be lower.
 EXCLUSIVE_MAXIMUM = 99_999_999
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
@@ -20,15 +20,10 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class FieldType:
-    """What may stand in a field.
+    """Description of the values that a field may have, and a check of a value.
 
-    Parameters
-    ----------
-    allowed : str
-        In words.
-    wrong : callable
-        Says for a value why it may not stand there; empty text for "it may", ``"-"`` for "it
-        may not, and ``allowed`` says it all".
+    The check returns the reason why a value is invalid, ``"-"`` if ``allowed`` is reason enough,
+    and an empty text for a valid value.
     """
 
     allowed: str
@@ -40,7 +35,7 @@ def _unless(test: Callable[[Any], bool]) -> Callable[[Any], str]:
 
 
 def whole_number(low: int, high: int = EXCLUSIVE_MAXIMUM - 1) -> FieldType:
-    """A whole number between two, both included."""
+    """Type of integers from ``low`` to ``high``, both included."""
     return FieldType(
         f"a whole number from {low} to {high}",
         _unless(lambda value: type(value) is int and low <= value <= high),
@@ -48,7 +43,7 @@ def whole_number(low: int, high: int = EXCLUSIVE_MAXIMUM - 1) -> FieldType:
 
 
 def number(low: float, high: float | None = None) -> FieldType:
-    """A number of at least ``low``, and at most ``high``."""
+    """Type of numbers from ``low`` to ``high``, both included."""
     return FieldType(
         f"a number of at least {low:g}" + (f" and at most {high:g}" if high is not None else ""),
         _unless(
@@ -58,12 +53,12 @@ def number(low: float, high: float | None = None) -> FieldType:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number of JSON, which true and false are not."""
+    """Whether a value is a JSON number, but not true or false."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def one_of(*names: str) -> FieldType:
-    """One of some texts."""
+    """Type of texts from a list."""
     return FieldType(
         " or ".join(f'"{name}"' for name in names), _unless(lambda value: value in names)
     )
@@ -82,7 +77,7 @@ def _is_reference(path: JsonPath) -> bool:
     return path.reference and not path.context
 
 
-_NO_REFERENCE = "it is a path, and no reference path: names and [0] only, from $"
+_NO_REFERENCE = "a reference path starts with $ and contains only names and indexes such as [0]"
 
 TEXT = FieldType("text", _unless(lambda value: isinstance(value, str)))
 BOOLEAN = FieldType("true or false", _unless(lambda value: isinstance(value, bool)))
@@ -115,13 +110,13 @@ NULLABLE_REFERENCE = FieldType(
     'a reference path such as "$.orders[0]", or null',
     lambda value: "" if value is None else REFERENCE.problem_with(value),
 )
-#: Where one value is compared with another, which may be of the context object.
+#: Path of the second value of a comparison, which may be in the context object.
 COMPARED = FieldType(
     'a reference path such as "$.limit" or "$$.State.Name"',
     lambda value: _path(value, lambda path: path.reference, _NO_REFERENCE),
 )
 ERROR_TEXT = FieldType(
-    "a reference path, or an intrinsic that makes a text",
+    "a reference path, or an intrinsic function that returns a text",
     lambda value: (
         REFERENCE.problem_with(value)
         if not isinstance(value, str) or value.startswith("$")

@@ -1,4 +1,4 @@
-"""Which fields there are, and what may stand in them."""
+"""Fields of machines and states, and the types of their values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hyperplane.asl.field_types import (
 
 Fields = dict[str, FieldType]
 
-#: Fields whose value other rules look into; here they are only known.
+#: Type of fields whose values other checks validate.
 NESTED = ANYTHING
 
 MACHINE: Fields = {
@@ -71,16 +71,16 @@ STATES: dict[str, Fields] = {
         "ToleratedFailurePercentage": number(0, 100), "ToleratedFailurePercentagePath": REFERENCE,
     },
 }  # fmt: skip
-#: Fields that must be there.
+#: Required fields.
 NEEDED: dict[str, tuple[str, ...]] = {
     "Task": ("Resource",), "Choice": ("Choices",), "Parallel": ("Branches",),
 }  # fmt: skip
-#: Of each group exactly one.
+#: Groups of fields of which exactly one is required.
 EXACTLY_ONE: dict[str, tuple[tuple[str, ...], ...]] = {
     "Wait": (("Seconds", "SecondsPath", "Timestamp", "TimestampPath"),),
     "Map": (("ItemProcessor", "Iterator"),),
 }
-#: Of each group one or none.
+#: Groups of fields that exclude each other.
 AT_MOST_ONE: dict[str, tuple[tuple[str, ...], ...]] = {
     "Task": (
         ("TimeoutSeconds", "TimeoutSecondsPath"), ("HeartbeatSeconds", "HeartbeatSecondsPath"),
@@ -92,7 +92,7 @@ AT_MOST_ONE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("ToleratedFailurePercentage", "ToleratedFailurePercentagePath"),
     ),
 }  # fmt: skip
-#: Fields of a Map whose processor says ``"Mode": "DISTRIBUTED"``.
+#: Fields that only a Map with ``"Mode": "DISTRIBUTED"`` may have.
 DISTRIBUTED = (
     "ItemReader", "ItemBatcher", "ResultWriter", "Label", "ToleratedFailureCount",
     "ToleratedFailureCountPath", "ToleratedFailurePercentage", "ToleratedFailurePercentagePath",
@@ -132,11 +132,11 @@ BATCHER: Fields = {
     "MaxItemsPerBatch": whole_number(1), "MaxItemsPerBatchPath": REFERENCE, "BatchInput": NESTED,
     "MaxInputBytesPerBatch": whole_number(1), "MaxInputBytesPerBatchPath": REFERENCE,
 }  # fmt: skip
-#: Fields of the other query language, and of variables, which this runner does not know.
+#: Fields of JSONata and of variables, which this runner does not support, and replacements.
 UNSUPPORTED_FIELDS = {
-    "Assign": "variables are not supported; carry the value in the state's output",
-    "Arguments": "that is of JSONata; write Parameters",
-    "Output": "that is of JSONata; write ResultSelector and ResultPath",
-    "Items": "that is of JSONata; write ItemsPath",
-    "Condition": "that is of JSONata; write Variable and a comparison",
+    "Assign": "variables are not supported; pass the value in the state's output",
+    "Arguments": "a field of JSONata, which is not supported; use Parameters",
+    "Output": "a field of JSONata, which is not supported; use ResultSelector and ResultPath",
+    "Items": "a field of JSONata, which is not supported; use ItemsPath",
+    "Condition": "a field of JSONata, which is not supported; use Variable and a comparison",
 }

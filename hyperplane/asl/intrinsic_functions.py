@@ -1,4 +1,4 @@
-"""What each intrinsic function does with its arguments; a ``ValueError`` says what is wrong."""
+"""Implementations of the intrinsic functions; invalid arguments raise ValueError."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PIECE = re.compile(r"\\(.)|\{\}|[^\\{}]+", re.DOTALL)
 
 
 def split_template(template: str, values: int) -> list[str | None]:
-    r"""The parts of a template of ``States.Format``; None stands for a place to fill.
+    r"""Split a template of ``States.Format``; None marks a placeholder.
 
     Examples
     --------
-    >>> pieces(r"{} is \{\}", 1)
+    >>> split_template(r"{} is \{\}", 1)
     [None, ' is ', '{', '}']
     """
     found: list[str | None] = []
@@ -47,7 +47,7 @@ def split_template(template: str, values: int) -> list[str | None]:
         found.append(None if piece.group() == "{}" else piece.group(1) or piece.group())
         position = piece.end()
     if found.count(None) != values:
-        raise ValueError(f"{found.count(None)} places {{}} for {values} values")
+        raise ValueError(f"the template has {found.count(None)} {{}} for {values} values")
     return found
 
 
@@ -57,7 +57,7 @@ def _format(template: Any, *values: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A value as the language writes it into a text: objects are not written as JSON there."""
+    """Format a value as ``States.Format`` does, which does not write objects as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def _require_array(value: Any, what: str = "the first argument") -> list[Any]:
 
 
 def _require_integer(value: Any, what: str) -> int:
-    """A number, rounded to the nearest whole one as the language does."""
+    """Return a number rounded to the nearest integer, as the language specifies."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{what} is {_json_type(value)}, not a number")
     return value if isinstance(value, int) else math.floor(value + 0.5)
@@ -146,7 +146,7 @@ def _array_unique(array: Any) -> list[Any]:
 
 
 def _equality_key(value: Any) -> str:
-    """A text that is the same for values that are the same, so that many are told apart fast."""
+    """Text that is equal for equal values, for fast comparison of many values."""
     if isinstance(value, list):
         return "[" + ",".join(map(_equality_key, value)) + "]"
     if isinstance(value, dict):
@@ -193,10 +193,10 @@ def _hash_text(text: Any, algorithm: Any) -> str:
 
 def _json_merge(first: Any, second: Any, deep: Any) -> Any:
     if deep is not False:
-        raise ValueError("the third argument is false; objects are merged one level deep only")
+        raise ValueError("the third argument must be false: deep merges are not supported")
     for value in (first, second):
         if not isinstance(value, dict):
-            raise ValueError(f"{_json_type(value)} cannot be merged; objects can")
+            raise ValueError(f"{_json_type(value)} cannot be merged; expected an object")
     return {**first, **second}
 
 
@@ -213,7 +213,7 @@ def _math_add(first: Any, second: Any) -> int:
 
 
 def _string_split(text: Any, marks: Any) -> list[str]:
-    """Each character of ``marks`` parts the text; empty parts are left out."""
+    """Split a text at each character of ``marks``, without empty parts."""
     whole, at = _require_text(text, "the text"), _require_text(marks, "the splitter")
     if not at:
         return [whole] if whole else []
@@ -241,7 +241,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "UUID": lambda: str(uuid.uuid4()),
 }
 
-#: Least and most arguments; None for no limit.
+#: Minimum and maximum number of arguments; None for no limit.
 COUNTS: dict[str, tuple[int, int | None]] = {
     "Format": (1, None), "StringToJson": (1, 1), "JsonToString": (1, 1), "Array": (0, None),
     "ArrayPartition": (2, 2), "ArrayContains": (2, 2), "ArrayRange": (3, 3),

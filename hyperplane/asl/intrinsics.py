@@ -1,4 +1,4 @@
-"""Intrinsic functions, ``States.Format('{}', $.x)``: read, and worked out."""
+"""Parser and evaluation of intrinsic functions such as ``States.Format('{}', $.x)``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hyperplane.asl.errors import StateError
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
 from hyperplane.asl.paths import JsonPath, PathSyntax
 
-#: Functions in one expression; the language says 10.
+#: Maximum number of function calls in one expression, as the language specifies.
 MAX_CALLS = 10
 
 _CALL = re.compile(r"States\.([A-Za-z0-9]+)\(")
@@ -25,48 +25,36 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 class IntrinsicSyntax(ValueError):
-    """An expression that cannot be read; the message says where and why."""
+    """An invalid expression; the message has the position and the reason."""
 
 
 @dataclass(frozen=True)
 class TextLiteral:
-    """A text between quotes; ``raw`` still has its backslashes, which States.Format needs."""
+    """A quoted text; ``raw`` keeps the backslashes, which States.Format needs."""
 
     raw: str
 
 
 @dataclass(frozen=True)
 class JsonLiteral:
-    """A number, ``true``, ``false`` or ``null``."""
+    """A literal number, ``true``, ``false`` or ``null``."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """A function and its arguments: texts, numbers, paths and further calls."""
+    """A call of an intrinsic function with its arguments."""
 
     name: str
     arguments: tuple[TextLiteral | JsonLiteral | JsonPath | FunctionCall, ...]
 
 
 def parse_intrinsic(text: str) -> FunctionCall:
-    """Read an expression and check what can be checked without data.
+    """Parse an expression such as ``States.Array($.a, 'b', 3)``.
 
-    Parameters
-    ----------
-    text : str
-        As ``States.Array($.a, 'b', 3)``. Texts stand between single quotes; in them a backslash
-        stands before ``'``, ``{``, ``}`` and a backslash that are to be taken as they are.
-
-    Returns
-    -------
-    Call
-
-    Raises
-    ------
-    IntrinsicSyntax
-        A ``ValueError``: not an expression, no such function, too few or too many arguments.
+    Texts are in single quotes; a backslash escapes ``'``, ``{``, ``}`` and a backslash. Raises
+    IntrinsicSyntax for invalid syntax, unknown functions and a wrong number of arguments.
 
     Examples
     --------
@@ -82,7 +70,7 @@ def parse_intrinsic(text: str) -> FunctionCall:
 
 
 class _IntrinsicParser:
-    """Goes through the text once, from left to right."""
+    """Recursive-descent parser of one expression."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -92,7 +80,7 @@ class _IntrinsicParser:
     def unexpected(self, allowed: str) -> IntrinsicSyntax:
         at = self.position
         found = repr(self.text[at]) if at < len(self.text) else "the end"
-        return IntrinsicSyntax(f"{found} at character {at + 1}, where {allowed} may stand")
+        return IntrinsicSyntax(f"{found} at character {at + 1}, expected {allowed}")
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self.text, self.position)
@@ -106,7 +94,7 @@ class _IntrinsicParser:
             raise self.unexpected("an intrinsic function such as States.Format(...)")
         name = found.group(1)
         if name not in intrinsic_functions.FUNCTIONS:
-            raise IntrinsicSyntax(f"there is no function States.{name}")
+            raise IntrinsicSyntax(f"unknown function States.{name}")
         self.calls += 1
         if self.calls > MAX_CALLS:
             raise IntrinsicSyntax(f"more than {MAX_CALLS} functions in one expression")
@@ -124,7 +112,7 @@ class _IntrinsicParser:
             return
         template = arguments[0]
         if isinstance(template, JsonLiteral):
-            raise IntrinsicSyntax("the first argument of States.Format is a text")
+            raise IntrinsicSyntax("the first argument of States.Format must be a text")
         if isinstance(template, TextLiteral):
             try:
                 intrinsic_functions.split_template(template.raw, len(arguments) - 1)
@@ -156,7 +144,7 @@ class _IntrinsicParser:
                 if escape.group(1) not in "'{}\\":
                     raise IntrinsicSyntax(
                         f"{escape.group()!r} after character {at + 1}: "
-                        r"a backslash may stand before ', {, } and \ only"
+                        "a backslash may only precede ', {, } or a backslash"
                     )
             return TextLiteral(text.group(1))
         if word := self.match(_WORD):
@@ -170,7 +158,7 @@ class _IntrinsicParser:
         raise self.unexpected("a path, a text between ' ', a number or a function")
 
     def path(self) -> JsonPath:
-        """A path ends at a comma, a bracket or a blank that does not belong to it."""
+        """Parse a path, which ends at a comma, bracket or blank outside its own brackets."""
         start, depth, quote = self.position, 0, ""
         while self.position < len(self.text):
             char = self.text[self.position]
@@ -193,29 +181,14 @@ class _IntrinsicParser:
             raise IntrinsicSyntax(f"{self.text[start : self.position]}: {error}") from None
 
 
-#: A Map works the same expression out for each item.
+#: Cached, because a Map evaluates the same expression for each item.
 cached_intrinsic = lru_cache(maxsize=4096)(parse_intrinsic)
 
 
 def evaluate(call: FunctionCall, data: Any, context: Any) -> Any:
-    """Work an expression out.
+    """Evaluate an expression; ``data`` and ``context`` are the values of ``$`` and ``$$``.
 
-    Parameters
-    ----------
-    call : Call
-        What :func:`parse_intrinsic` returns.
-    data, context : JSON
-        What ``$`` and ``$$`` stand for.
-
-    Returns
-    -------
-    JSON
-
-    Raises
-    ------
-    StateError
-        ``States.IntrinsicFailure``: a path that finds nothing, or an argument that the function
-        does not take.
+    Raises ``States.IntrinsicFailure`` for a path without a value or an invalid argument.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The items of a Map: from its input or from a file, one by one or in batches."""
+"""Items of a Map state: from its input or from a file, singly or in batches."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB":
 
 @check_call
 def object_reader(root: str) -> Callable[[Any], str]:
-    """A task that reads objects of a store from files, for ``ItemReader``.
+    """Create a task for ``ItemReader`` that reads objects from files.
 
     Parameters
     ----------
     root : str
-        A folder, or an fsspec URL of one, with a folder for each bucket.
+        Path or fsspec URL of a folder that has a folder for each bucket.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def object_reader(root: str) -> Callable[[Any], str]:
     Raises
     ------
     RequestError
-        When ``root`` is no text.
+        When ``root`` is not a string.
 
     Examples
     --------
@@ -55,15 +55,15 @@ def object_reader(root: str) -> Callable[[Any], str]:
     """
     given: Any = root
     if not isinstance(given, str) or not given.strip() or "\0" in given:
-        check([Fault("root", ascii(given)[:80], "a folder, or an fsspec URL of one, as text")])
+        check([Fault("root", ascii(given)[:80], "the path or fsspec URL of a folder")])
 
     def read(parameters: Any) -> str:
         names = [parameters.get(name) for name in ("Bucket", "Key")]
         if not all(isinstance(name, str) and name for name in names):
-            raise ValueError(f"Bucket and Key are {names[0]!r} and {names[1]!r}, no names")
+            raise ValueError(f"Bucket and Key are {names[0]!r} and {names[1]!r}, not names")
         path = "/".join(names)
         if ".." in path.split("/") or path.startswith("/"):
-            raise ValueError(f"{path} leads out of the folder of the objects")
+            raise ValueError(f"{path} is outside the folder of the objects")
         url = f"{root}/{path}"
         store = resolve_location(url).store
         try:
@@ -81,12 +81,12 @@ def object_reader(root: str) -> Callable[[Any], str]:
 def read_items(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> list[Any]:
-    """The items, as ``ItemReader`` or ``ItemsPath`` give them."""
+    """Return the items of ``ItemReader`` or ``ItemsPath``."""
     if "ItemReader" in state:
         return _call_reader(execution, state["ItemReader"], data, context, frame)
     items = select_path(state, "ItemsPath", data, context)
     if not isinstance(items, list):
-        raise StateError(RUNTIME, f"ItemsPath leads to {type(items).__name__}, not to an array")
+        raise StateError(RUNTIME, f"ItemsPath is {type(items).__name__}, not an array")
     return items
 
 
@@ -102,30 +102,16 @@ def _call_reader(
         found = execution.call_task(task, parameters, None, frame.scope)
         items = parse_items(found, config) if isinstance(found, str) else found
         if not isinstance(items, list):
-            raise ValueError(f"the reader returned {type(items).__name__}, no array")
+            raise ValueError(f"the reader returned {type(items).__name__}, not an array")
     except (StateError, ValueError) as error:
         raise StateError("States.ItemReaderFailed", str(error)) from error
     return items[: read_whole_number(config, "MaxItems", data, context, least=1)]
 
 
 def parse_items(text: str, config: dict[str, Any]) -> list[Any]:
-    r"""The items in a text.
+    r"""Parse the items in the text of a file; ``config`` is the ``ReaderConfig``.
 
-    Parameters
-    ----------
-    text : str
-        Of a file.
-    config : dict
-        The ``ReaderConfig``; JSON without one.
-
-    Returns
-    -------
-    list
-
-    Raises
-    ------
-    ValueError
-        The text is not what the configuration says.
+    Raises ValueError if the text does not have the configured format.
 
     Examples
     --------
@@ -140,7 +126,7 @@ def parse_items(text: str, config: dict[str, Any]) -> list[Any]:
         return _parse_csv(text, config)
     items = parse_json(text)
     if not isinstance(items, list):
-        raise ValueError(f"the file holds {type(items).__name__}, no array")
+        raise ValueError(f"the file contains {type(items).__name__}, not an array")
     return items
 
 
@@ -150,7 +136,7 @@ def _parse_csv(text: str, config: dict[str, Any]) -> list[Any]:
     try:
         rows = [row for row in reader if row]
     except csv.Error as error:
-        raise ValueError(f"line {reader.line_num} is no CSV: {error}") from None
+        raise ValueError(f"line {reader.line_num} is not CSV: {error}") from None
     headers = config.get("CSVHeaders")
     if headers is None:
         headers, rows = (rows[0], rows[1:]) if rows else ([], [])
@@ -163,9 +149,9 @@ def _parse_csv(text: str, config: dict[str, Any]) -> list[Any]:
 def make_batches(
     batcher: dict[str, Any], payloads: list[Any], data: Any, context: Any
 ) -> list[dict[str, Any]]:
-    """Items in batches, each with the ``BatchInput``."""
-    most = read_whole_number(batcher, "MaxItemsPerBatch", data, context, least=1)
-    largest = read_whole_number(batcher, "MaxInputBytesPerBatch", data, context, least=1)
+    """Group items into batches, each with the ``BatchInput``."""
+    max_items = read_whole_number(batcher, "MaxItemsPerBatch", data, context, least=1)
+    max_bytes = read_whole_number(batcher, "MaxInputBytesPerBatch", data, context, least=1)
     base: dict[str, Any] = {}
     if "BatchInput" in batcher:
         base["BatchInput"] = fill_template(batcher["BatchInput"], data, context)
@@ -173,11 +159,11 @@ def make_batches(
     found: list[dict[str, Any]] = []
     for payload in payloads:
         more = _json_size(payload) + 1  # the comma
-        if largest is not None and empty + more - 1 > largest:
-            cause = f"an item makes a batch of {empty + more - 1} bytes, more than {largest}"
+        if max_bytes is not None and empty + more - 1 > max_bytes:
+            cause = f"a batch of one item has {empty + more - 1} bytes, more than {max_bytes}"
             raise StateError("States.DataLimitExceeded", cause)
-        full = bool(found) and len(found[-1]["Items"]) == most
-        if not found or full or (largest is not None and size + more - 1 > largest):
+        full = bool(found) and len(found[-1]["Items"]) == max_items
+        if not found or full or (max_bytes is not None and size + more - 1 > max_bytes):
             found.append({**base, "Items": []})
             size = empty
         found[-1]["Items"].append(payload)

@@ -1,4 +1,4 @@
-"""The text of a machine as JSON, with the line of every value, and all that is wrong with it."""
+"""JSON parser that records the line of each value and duplicate fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from hyperplane.asl.json_values import parse_finite, reject_constant
 
-#: Levels of objects and lists in each other.
+#: Maximum nesting of objects and lists.
 MAX_DEPTH = 32
 
 JsonLocation = tuple[str | int, ...]
@@ -20,25 +20,18 @@ _DECODER = json.JSONDecoder(parse_constant=reject_constant, parse_float=parse_fi
 
 
 class JsonSyntaxError(ValueError):
-    """The text stops being JSON at a line."""
+    """The text is not valid JSON; ``line`` is the line of the error."""
 
-    def __init__(self, line: int, wrong: str) -> None:
-        super().__init__(wrong)
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
         self.line = line
 
 
 @dataclass
 class JsonDocument:
-    """JSON and where its parts stand.
+    """Parsed JSON with the line of each location, and the duplicate fields with their lines.
 
-    Parameters
-    ----------
-    value : JSON
-        What the text says; of fields that are there twice, the last.
-    lines : dict
-        Place of a value to its line, from 1.
-    twice : list
-        Places of fields that are there already.
+    Of duplicate fields, ``value`` has the last one.
     """
 
     value: Any = None
@@ -47,42 +40,28 @@ class JsonDocument:
 
 
 def parse_with_lines(text: str) -> JsonDocument:
-    r"""Read JSON text and remember the lines.
-
-    Parameters
-    ----------
-    text : str
-        All of it.
-
-    Returns
-    -------
-    Scanned
-
-    Raises
-    ------
-    NotJson
-        A ``ValueError`` with ``.line``: not JSON, or deeper than 32 levels.
+    r"""Parse JSON text; raise JsonSyntaxError if it is invalid or nested too deeply.
 
     Examples
     --------
-    >>> scan('{"a":\n [1, 2]}').lines[("a", 1)]
+    >>> parse_with_lines('{"a":\n [1, 2]}').lines[("a", 1)]
     2
     """
     parser = _JsonParser(text)
-    parser.found.value = parser.parse_value((), parser.skip_blanks(0))
+    parser.document.value = parser.parse_value((), parser.skip_blanks(0))
     end = parser.skip_blanks(parser.position)
     if end != len(text):
-        raise parser.error(end, "something after the end of the JSON")
-    return parser.found
+        raise parser.error(end, "text after the end of the JSON document")
+    return parser.document
 
 
 class _JsonParser:
-    """A recursive reader: the depth limit keeps it far from Python's own."""
+    """Recursive-descent parser; MAX_DEPTH keeps it below Python's recursion limit."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        self.found = JsonDocument()
+        self.document = JsonDocument()
         self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def line_at(self, position: int) -> int:
@@ -97,21 +76,23 @@ class _JsonParser:
 
     def expect(self, position: int, char: str, what: str) -> int:
         if not self.text.startswith(char, position):
-            raise self.error(position, f"{self.show_character(position)} where {what} may stand")
+            raise self.error(position, f"{self.show_character(position)}, expected {what}")
         return self.skip_blanks(position + 1)
 
     def show_character(self, position: int) -> str:
         return repr(self.text[position]) if position < len(self.text) else "the end of the text"
 
-    def parse_value(self, place: JsonLocation, position: int) -> Any:
-        self.found.lines[place] = self.line_at(position)
+    def parse_value(self, location: JsonLocation, position: int) -> Any:
+        self.document.lines[location] = self.line_at(position)
         start = self.text[position : position + 1]
         if start and start in "{[":
-            if len(place) >= MAX_DEPTH:
+            if len(location) >= MAX_DEPTH:
                 raise self.error(position, f"nested deeper than {MAX_DEPTH} levels")
             inner = self.skip_blanks(position + 1)
             return (
-                self.parse_object(place, inner) if start == "{" else self.parse_list(place, inner)
+                self.parse_object(location, inner)
+                if start == "{"
+                else self.parse_list(location, inner)
             )
         return self.parse_scalar(position)
 
@@ -124,32 +105,32 @@ class _JsonParser:
             raise self.error(position, str(error)) from None
         return value
 
-    def parse_object(self, place: JsonLocation, position: int) -> dict[str, Any]:
+    def parse_object(self, location: JsonLocation, position: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         while not self.text.startswith("}", position):
             if found:
                 position = self.expect(position, ",", "a comma or }")
             if not self.text.startswith('"', position):
                 raise self.error(
-                    position, f"{self.show_character(position)} where a name may stand"
+                    position, f"{self.show_character(position)}, expected a name in quotes"
                 )
             start = position
             name = self.parse_scalar(position)
-            inside = (*place, name)
+            inside = (*location, name)
             if name in found:
-                self.found.duplicates.append((inside, self.line_at(start)))
+                self.document.duplicates.append((inside, self.line_at(start)))
             position = self.expect(self.skip_blanks(self.position), ":", "a colon")
             found[name] = self.parse_value(inside, position)
             position = self.skip_blanks(self.position)
         self.position = position + 1
         return found
 
-    def parse_list(self, place: JsonLocation, position: int) -> list[Any]:
+    def parse_list(self, location: JsonLocation, position: int) -> list[Any]:
         found: list[Any] = []
         while not self.text.startswith("]", position):
             if found:
                 position = self.expect(position, ",", "a comma or ]")
-            found.append(self.parse_value((*place, len(found)), position))
+            found.append(self.parse_value((*location, len(found)), position))
             position = self.skip_blanks(self.position)
         self.position = position + 1
         return found

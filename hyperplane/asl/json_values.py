@@ -1,4 +1,4 @@
-"""JSON values, strictly: what is not JSON is refused, and nobody shares a list with a task."""
+"""Strict parsing and copying of JSON values."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from typing import Any
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Read JSON text.
-
-    Raises
-    ------
-    ValueError
-        It is not JSON: NaN and numbers without end are not, and neither is what nests too deep.
+    """Parse JSON text; raise ValueError for invalid JSON, NaN, infinity and deep nesting.
 
     Examples
     --------
@@ -23,20 +18,20 @@ def parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_constant=reject_constant, parse_float=parse_finite)
     except RecursionError:
-        raise ValueError("the JSON nests too deep") from None
+        raise ValueError("the JSON is nested too deeply") from None
     except UnicodeDecodeError:
         raise ValueError("the text is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error}") from None
+        raise ValueError(f"invalid JSON: {error}") from None
 
 
 def reject_constant(name: str) -> Any:
-    """Refuse ``NaN`` and ``Infinity``, which Python's reader would take."""
+    """Refuse ``NaN`` and ``Infinity``, which Python's decoder accepts."""
     raise ValueError(f"{name} is not JSON")
 
 
 def parse_finite(digits: str) -> float:
-    """A number, unless it is too large to be one."""
+    """Parse a float; refuse numbers that overflow to infinity."""
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"{digits[:20]} is too large a number")
@@ -44,16 +39,11 @@ def parse_finite(digits: str) -> float:
 
 
 def copy_json(value: Any) -> Any:
-    """A copy of a value, as JSON would carry it.
-
-    Raises
-    ------
-    ValueError
-        It cannot be written as JSON.
+    """Copy a value as JSON would represent it; raise ValueError if it cannot.
 
     Examples
     --------
-    >>> plain({"a": (1, 2)})
+    >>> copy_json({"a": (1, 2)})
     {'a': [1, 2]}
     """
     try:
@@ -63,16 +53,11 @@ def copy_json(value: Any) -> Any:
 
 
 def copy_json_to_depth(value: Any, deepest: int) -> Any:
-    """A copy as :func:`plain` makes it, of a value with few levels of objects and lists.
-
-    Raises
-    ------
-    ValueError
-        It cannot be written as JSON, or has more than ``deepest`` levels.
+    """Copy a value like :func:`copy_json`; raise ValueError beyond ``deepest`` levels.
 
     Examples
     --------
-    >>> shallow({"a": [1]}, 2)
+    >>> copy_json_to_depth({"a": [1]}, 2)
     {'a': [1]}
     """
     copy = copy_json(value)

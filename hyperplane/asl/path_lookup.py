@@ -1,4 +1,4 @@
-"""What a path finds in JSON, and where a result goes."""
+"""Lookup and insertion of values at paths in JSON."""
 
 from __future__ import annotations
 
@@ -8,54 +8,39 @@ from typing import Any
 
 from hyperplane.asl.paths import Condition, JsonPath, Operand, PathStep, parse_path
 
-#: Stands for what a path in a filter does not find.
+#: Value of a path in a filter that has no match.
 _MISSING = object()
 
 
 class PathNotFound(LookupError):
-    """A path leads nowhere in this JSON."""
+    """A path has no value in a JSON document."""
 
 
-#: Reading a path again and again, for each item of a Map, would take longer than following it.
+#: Cached, because parsing a path for each item of a Map would take longer than the lookup.
 cached_path = lru_cache(maxsize=4096)(parse_path)
 
 
 def find_value(path: JsonPath, root: Any) -> Any:
-    """Follow a path.
+    """Return the value of a definite path, or the list of all matches of any other path.
 
-    Parameters
-    ----------
-    path : Path
-        What :func:`hyperplane.asl.paths.parse_path` returns.
-    root : JSON
-        Where it starts.
-
-    Returns
-    -------
-    JSON
-        The value, for a definite path; for others a list of all that match, perhaps empty.
-
-    Raises
-    ------
-    NotFound
-        A ``LookupError``: a definite part of the path leads nowhere.
+    Raises PathNotFound if a definite part of the path has no value.
 
     Examples
     --------
-    >>> find(parse_path("$.a[?(@.n > 1)].n"), {"a": [{"n": 1}, {"n": 2}, {"n": 3}]})
+    >>> find_value(parse_path("$.a[?(@.n > 1)].n"), {"a": [{"n": 1}, {"n": 2}, {"n": 3}]})
     [2, 3]
     """
     nodes, definite = [root], True
     for number, step in enumerate(path.steps):
         if definite and not step.deep and not _is_applicable(step, nodes[0]):
-            raise PathNotFound(f"{path.text} finds nothing: step {number + 1} does not apply")
+            raise PathNotFound(f"{path.text} has no value: step {number + 1} does not apply")
         nodes = [found for node in nodes for found in _matches(step, node, root)]
         definite = definite and step.kind in ("name", "index") and not step.deep
     return nodes[0] if definite else nodes
 
 
 def _is_applicable(step: PathStep, node: Any) -> bool:
-    """Whether a step fits what a definite path has led to so far."""
+    """Whether a step can be applied to the value of the definite path before it."""
     if step.kind == "name":
         return isinstance(node, dict) and step.value in node
     if step.kind == "index":
@@ -84,7 +69,7 @@ def _children(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
             yield node[value]
         elif kind == "all":
             yield from node.values()
-        # An object is filtered as a whole, not member by member.
+        # json-path applies a filter to an object, not to its members.
         elif kind == "filter" and _matches_condition(value, node, root):
             yield node
     elif isinstance(node, list):
@@ -140,7 +125,7 @@ def json_equal(left: Any, right: Any) -> bool:
 
     Examples
     --------
-    >>> same({"a": [1]}, {"a": [1.0]}), same(True, 1)
+    >>> json_equal({"a": [1]}, {"a": [1.0]}), json_equal(True, 1)
     (True, False)
     """
     if isinstance(left, bool) or isinstance(right, bool):
@@ -155,27 +140,14 @@ def json_equal(left: Any, right: Any) -> bool:
 
 
 def put_value(path: JsonPath, root: Any, value: Any) -> Any:
-    """A copy of ``root`` with a value at a reference path; nothing given is changed.
+    """Return a copy of ``root`` with a value at a reference path.
 
-    Parameters
-    ----------
-    path : Path
-        A reference path. Objects on its way that are not there are made.
-    root, value : JSON
-        What to copy, and what to put into it.
-
-    Returns
-    -------
-    JSON
-
-    Raises
-    ------
-    NotFound
-        A ``LookupError``: something on the way is neither an object nor a list of that length.
+    Missing objects on the path are created. Raises PathNotFound if a value on the path is neither
+    an object nor a list that is long enough.
 
     Examples
     --------
-    >>> put(parse_path("$.a.b"), {"x": 1}, 2)
+    >>> put_value(parse_path("$.a.b"), {"x": 1}, 2)
     {'x': 1, 'a': {'b': 2}}
     """
     top: list[Any] = [root]
@@ -189,7 +161,7 @@ def put_value(path: JsonPath, root: Any, value: Any) -> Any:
         elif step.kind == "index" and isinstance(inner, list) and step.value < len(inner):
             inner = list(inner)
         else:
-            raise PathNotFound(f"{path.text} cannot be put there: step {number + 1} does not apply")
+            raise PathNotFound(f"{path.text} cannot be set: step {number + 1} does not apply")
         holder[key] = inner
         holder, key = inner, step.value
     holder[key] = value

@@ -1,8 +1,8 @@
-"""JSONPath as States Language machines write it: text to steps.
+"""Parser of JSONPath in the dialect of the States Language.
 
-The language means the dialect of the Java library json-path, which differs from RFC 9535 in
-whether a path is definite (one value) or not (a list of values) and in what a filter is applied
-to. What the two would answer differently and is rare is refused: unions of names, functions.
+The language uses the dialect of the Java library json-path, which differs from RFC 9535 in whether
+a path is definite (one value) or not (a list of values), and in what a filter is applied to. Rare
+features with different results in the two, unions of names and functions, are refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-#: How deep filters and their parentheses may nest.
+#: Maximum nesting of filters and parentheses.
 MAX_DEPTH = 16
 
 StepKind = Literal["name", "index", "indices", "slice", "all", "filter"]
@@ -29,12 +29,12 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 class PathSyntax(ValueError):
-    """A path that cannot be read; the message says where and what may stand there."""
+    """An invalid path; the message has the position and what is expected there."""
 
 
 @dataclass(frozen=True)
 class PathStep:
-    """One step of a path; ``deep`` is that of two dots, which also looks below."""
+    """One step of a path; ``deep`` is set after two dots, which search all levels below."""
 
     kind: StepKind
     value: Any = None
@@ -43,7 +43,7 @@ class PathStep:
 
 @dataclass(frozen=True)
 class Operand:
-    """A side of a comparison in a filter: a literal, or steps from ``@`` or from ``$``."""
+    """An operand of a comparison in a filter: a literal, or steps from ``@`` or ``$``."""
 
     start: Literal["literal", "@", "$"]
     value: Any
@@ -59,17 +59,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A path that was read.
-
-    Parameters
-    ----------
-    text : str
-        As it is written.
-    context : bool
-        Whether it starts at the context object, as ``$$.Execution.Id`` does.
-    steps : tuple of Step
-        From the root down.
-    """
+    """A parsed path; ``context`` is set for paths in the context object, from ``$$``."""
 
     text: str
     context: bool
@@ -77,33 +67,21 @@ class JsonPath:
 
     @property
     def definite(self) -> bool:
-        """Whether it leads to one value, rather than to a list of all that match."""
+        """Whether the path has one value instead of a list of matches."""
         return all(step.kind in ("name", "index") and not step.deep for step in self.steps)
 
     @property
     def reference(self) -> bool:
-        """Whether it is a reference path: names and indexes from the front only."""
+        """Whether the path is a reference path: only names and non-negative indexes."""
         return self.definite and all(step.kind == "name" or step.value >= 0 for step in self.steps)
 
 
 def parse_path(text: str) -> JsonPath:
-    """Read a path.
+    """Parse a path.
 
-    Parameters
-    ----------
-    text : str
-        ``$``, or ``$$`` for the context object, and steps: ``.name``, ``['name']``, ``[0]``,
-        ``[-1]``, ``[0,2]``, ``[1:3]``, ``[*]``, ``..name`` and ``[?(@.price < 10)]``. A
-        backslash before any character of ``.name`` takes it as it is.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    PathSyntax
-        A ``ValueError`` that says what is wrong, and where.
+    A path is ``$``, or ``$$`` for the context object, and steps: ``.name``, ``['name']``, ``[0]``,
+    ``[-1]``, ``[0,2]``, ``[1:3]``, ``[*]``, ``..name`` and ``[?(@.price < 10)]``. In ``.name``, a
+    backslash escapes any character. Raises PathSyntax for an invalid path.
 
     Examples
     --------
@@ -123,11 +101,11 @@ def parse_path(text: str) -> JsonPath:
 
 def _unexpected_text(text: str, position: int, allowed: str) -> PathSyntax:
     found = repr(text[position]) if position < len(text) else "the end"
-    return PathSyntax(f"{found} at character {position + 1}, where {allowed} may stand")
+    return PathSyntax(f"{found} at character {position + 1}, expected {allowed}")
 
 
 def _parse_steps(text: str, position: int, depth: int) -> tuple[tuple[PathStep, ...], int]:
-    """All steps from a position on, and where they end."""
+    """Parse all steps from a position; return them and their end."""
     steps = []
     while position < len(text) and text[position] in ".[":
         step, position = _parse_step(text, position, depth)
@@ -147,8 +125,8 @@ def _parse_step(text: str, position: int, depth: int) -> tuple[PathStep, int]:
         raise _unexpected_text(text, position, "a name or *")
     if text.startswith("(", found.end()):
         raise PathSyntax(
-            f"{found.group()}() at character {position + 1}: functions of paths are not "
-            "supported; an intrinsic such as States.ArrayLength does the same"
+            f"{found.group()}() at character {position + 1}: functions in paths are not "
+            "supported; use an intrinsic function such as States.ArrayLength"
         )
     return PathStep("name", _ESCAPED.sub(r"\1", found.group()), deep), found.end()
 
@@ -158,14 +136,14 @@ def _parse_bracket(text: str, position: int, deep: bool, depth: int) -> tuple[Pa
     step, end = _parse_bracket_content(text, inside, depth)
     end = _skip_blanks(text, end)
     if step.kind == "name" and text.startswith(",", end):
-        raise PathSyntax("several names in one bracket are not supported; use a field for each")
+        raise PathSyntax("several names in one bracket are not supported; use one path for each")
     if not text.startswith("]", end):
         raise _unexpected_text(text, end, "]")
     return PathStep(step.kind, step.value, deep), end + 1
 
 
 def _parse_bracket_content(text: str, position: int, depth: int) -> tuple[PathStep, int]:
-    """What stands between brackets."""
+    """Parse the content of brackets."""
     if found := _QUOTED.match(text, position):
         return PathStep("name", _unescape(found)), found.end()
     if text.startswith("*", position):

@@ -1,4 +1,4 @@
-"""Machines from files: read within limits, checked, and every fault with its line."""
+"""Reader of state machines from files, with limits and with the line of each fault."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ from hyperplane.asl.problems import Problem
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 
-#: Bytes of a file.
+#: Maximum size of a file in bytes.
 MAX_FILE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine without faults, or with doubts that were allowed.
+    """A checked state machine.
 
     Parameters
     ----------
     name : str
-        Name of the file without its endings; ``"machine"`` for a mapping.
+        Name of the file without suffixes; ``"machine"`` for a mapping.
     document : dict
-        The machine as JSON.
+        The machine as parsed JSON.
     doubts : tuple of Fault
-        States that nothing leads to and names that are there twice, where ``lenient`` let them
-        pass.
+        Unreachable states and duplicate names, which ``lenient=True`` accepts.
     """
 
     name: str
@@ -49,15 +48,14 @@ class Machine:
 def read_machine(
     source: str | os.PathLike[str] | Mapping[str, Any], *, lenient: bool = False
 ) -> Machine:
-    """Read a machine and check all of it.
+    """Read and check a state machine.
 
     Parameters
     ----------
     source : path or mapping
         A JSON file of at most 1 MiB and 32 levels, in UTF-8; or the machine as a mapping.
     lenient : bool
-        Let machines pass whose only faults are states that nothing leads to and names that are
-        there twice; ``Machine.doubts`` has them.
+        Accept unreachable states and duplicate names, and list them in ``Machine.doubts``.
 
     Returns
     -------
@@ -66,7 +64,7 @@ def read_machine(
     Raises
     ------
     RequestError
-        With all faults at once, each with its place in the machine, and its line in the file.
+        With all faults, each with its location in the machine and its line in the file.
 
     Examples
     --------
@@ -82,27 +80,27 @@ def read_machine(
     else:
         raise RequestError([Fault("machine", type(source).__name__, "a path or a mapping")])
     found = [
-        *(Problem(place, "a field that is there twice", "each field once") for place, _ in
+        *(Problem(location, "a duplicate field", "each field once") for location, _ in
           scanned.duplicates),
         *find_faults(scanned.value),
     ]  # fmt: skip
     lines = {**scanned.lines, **dict(scanned.duplicates)}
-    found.sort(key=lambda one: _line(one.place, lines))
-    faults = [(one, one.to_fault(_source(file, one.place, lines))) for one in found]
+    found.sort(key=lambda one: _line(one.location, lines))
+    faults = [(one, one.to_fault(_source(file, one.location, lines))) for one in found]
     check(fault for one, fault in faults if not (lenient and one.doubt))
     doubts = tuple(fault for _, fault in faults)
     return Machine(name or "machine", scanned.value, doubts)
 
 
-def _source(file: str, place: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:
-    """The file and line of a place, or of what would hold it."""
-    return f"{file}:{_line(place, lines)}" if file else ""
+def _source(file: str, location: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:
+    """File and line of a location, or of the nearest parent that exists."""
+    return f"{file}:{_line(location, lines)}" if file else ""
 
 
-def _line(place: JsonLocation, lines: Mapping[JsonLocation, int]) -> int:
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)
+def _line(location: JsonLocation, lines: Mapping[JsonLocation, int]) -> int:
+    while location and location not in lines:
+        location = location[:-1]
+    return lines.get(location, 1)
 
 
 def _parse_mapping(source: Mapping[str, Any]) -> JsonDocument:
@@ -126,7 +124,7 @@ def _parse_file(path: Path) -> JsonDocument:
         return parse_with_lines(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        fault = Fault("machine", "bytes that are no UTF-8", "UTF-8", source=f"{shown}:{line}")
+        fault = Fault("machine", "bytes that are not UTF-8", "UTF-8", source=f"{shown}:{line}")
         raise RequestError([fault]) from None
     except JsonSyntaxError as error:
         fault = Fault("machine", str(error), "JSON", source=f"{shown}:{error.line}")

@@ -1,4 +1,4 @@
-"""Retry and Catch: which clause an error fits, and how long to wait."""
+"""Retry and Catch: selection of a clause for an error, and the delay before a retry."""
 
 from __future__ import annotations
 
@@ -13,22 +13,15 @@ TIMEOUT = "States.Timeout"
 
 
 def matches_error(names: list[str], error: StateError, *, branches: bool) -> bool:
-    """Whether a clause names an error.
+    """Whether the ``ErrorEquals`` of a clause matches an error.
 
-    Parameters
-    ----------
-    names : list of str
-        Its ``ErrorEquals``.
-    error : StateError
-        What happened.
-    branches : bool
-        Whether it happened in a branch of this state, which is ``States.BranchFailed`` too.
+    ``branches`` is whether the error occurred in a branch, which ``States.BranchFailed`` matches.
 
     Examples
     --------
-    >>> matches(["States.TaskFailed"], StateError("OSError", ""), branches=False)
+    >>> matches_error(["States.TaskFailed"], StateError("OSError", ""), branches=False)
     True
-    >>> matches(["States.TaskFailed"], StateError("States.Timeout", ""), branches=False)
+    >>> matches_error(["States.TaskFailed"], StateError("States.Timeout", ""), branches=False)
     False
     """
     if error.name in names:
@@ -43,7 +36,7 @@ def matches_error(names: list[str], error: StateError, *, branches: bool) -> boo
 
 
 class RetryCounter:
-    """The attempts of one state, from when it is entered until it is left."""
+    """Counts the retries of one visit to a state."""
 
     def __init__(self, retriers: list[dict[str, Any]]) -> None:
         self._retriers = retriers
@@ -51,7 +44,7 @@ class RetryCounter:
         self.count = 0
 
     def next_delay(self, error: StateError, *, branches: bool) -> float | None:
-        """Seconds until the next attempt; None when there is none."""
+        """Seconds until the next attempt; None if the error is not retried."""
         if error.name == RUNTIME:
             return None
         for number, retrier in enumerate(self._retriers):
@@ -81,6 +74,6 @@ def _backoff_seconds(retrier: dict[str, Any], used: int) -> float:
 def find_catcher(
     catchers: list[dict[str, Any]], error: StateError, *, branches: bool
 ) -> dict[str, Any] | None:
-    """The first clause of a Catch that names an error."""
+    """First clause of a Catch that matches an error; None if none does."""
     fits = (one for one in catchers if matches_error(one["ErrorEquals"], error, branches=branches))
     return next(fits, None)

@@ -1,4 +1,4 @@
-"""Run a machine on this machine."""
+"""Execution of a state machine in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
 CANCELLED = "Cancelled"
-#: Seconds between two looks at whether the caller has cancelled.
+#: Seconds between checks of the caller's cancel event.
 _POLL_SECONDS = 0.05
 
 Handler = Callable[
@@ -63,29 +63,29 @@ def run_machine(
     on_event: Callable[[Event], object] | None = None,
     cancel: threading.Event | None = None,
 ) -> Any:
-    """Run a machine to its end.
+    """Run a state machine to its end.
 
     Parameters
     ----------
     machine : Machine
-        What :func:`hyperplane.asl.reading.read_machine` returns.
+        Result of :func:`hyperplane.asl.reading.read_machine`.
     input : JSON
-        The input of the execution.
+        Input of the execution.
     tasks : mapping of str to callable or Command
-        What the machine calls: under a ``Resource``, or the name of the function or activity in
-        its ARN, a Python function of the input, or a
-        :class:`hyperplane.asl.commands.Command`.
+        Tasks by ``Resource``, or by the name of the function or activity in its ARN: Python
+        functions of the input, or :class:`hyperplane.asl.commands.Command`.
     sleep : callable, optional
-        Waits some seconds, for Wait states and between attempts. By default a wait that ends as
-        soon as the run is cancelled or the branch is stopped.
+        Function that waits a number of seconds, for Wait states and retries. The default wait ends
+        when the execution is cancelled or the branch is stopped.
     now : callable, optional
-        The time, as an aware ``datetime``.
+        Function that returns the time as an aware ``datetime``.
     max_workers : int, optional
-        How many tasks work at once; by default 4 more than there are processors, at most 32.
+        Maximum number of concurrent tasks; by default the number of processors + 4, at most 32.
     on_event : callable, optional
-        Gets each :class:`hyperplane.asl.events.Event`, one at a time, from several threads.
+        Function that receives each :class:`hyperplane.asl.events.Event`. Calls come from several
+        threads, one at a time.
     cancel : threading.Event, optional
-        Set it to end the run.
+        Set the event to cancel the execution.
 
     Returns
     -------
@@ -95,16 +95,16 @@ def run_machine(
     Raises
     ------
     RequestError
-        Before anything runs: arguments that cannot be, resources without a task, and fields
-        that this runner does not carry out.
+        Before the start, for invalid arguments, resources without a task and fields that are not
+        supported.
     MachineFailed
-        A state failed and nothing caught it, the machine took longer than its
-        ``TimeoutSeconds``, or the run was cancelled.
+        When a state fails and no Catch handles the error, the machine exceeds its
+        ``TimeoutSeconds``, or the execution is cancelled.
 
     Notes
     -----
-    A function that takes too long, or whose branch is stopped, cannot be ended: it goes on in
-    its thread and its result is dropped. The process group of a Command is ended.
+    A Python function that exceeds its time limit, or whose branch is stopped, cannot be ended: it
+    continues in its thread, and its result is dropped. The process group of a Command is ended.
 
     Examples
     --------
@@ -116,11 +116,11 @@ def run_machine(
     """
     workers = min(32, (os.cpu_count() or 1) + 4) if max_workers is None else max_workers
     check(_argument_faults(machine, input, tasks, workers))
-    known = TaskRegistry(tasks)
-    check(find_run_faults(machine.document, known))
+    registry = TaskRegistry(tasks)
+    check(find_run_faults(machine.document, registry))
     data = copy_json(input)
     execution = Execution(
-        known, now, sleep, on_event, workers, contextvars.copy_context(), run_states
+        registry, now, sleep, on_event, workers, contextvars.copy_context(), run_states
     )
     started = now()
     seconds = machine.document.get("TimeoutSeconds")
@@ -136,14 +136,14 @@ def run_machine(
         except ExecutionStopped as error:
             raise MachineFailed(error.name, error.cause, "") from None
         except BranchStopped:
-            raise MachineFailed(CANCELLED, "the run was cancelled", "") from None
+            raise MachineFailed(CANCELLED, "the execution was cancelled", "") from None
 
 
 def _argument_faults(
     machine: object, data: Any, tasks: object, max_workers: object
 ) -> Iterator[Fault]:
     if not isinstance(machine, Machine):
-        yield Fault("machine", type(machine).__name__, "what read_machine returns")
+        yield Fault("machine", type(machine).__name__, "a Machine, from read_machine(...)")
     try:
         copy_json(data)
     except ValueError as error:
@@ -168,7 +168,7 @@ def _context(machine: Machine, data: Any, started: dt.datetime) -> dict[str, Any
 
 @contextmanager
 def _watch_cancel(cancel: threading.Event | None, scope: ExecutionScope) -> Iterator[None]:
-    """Stop everything as soon as the caller says so, and whatever ends the run."""
+    """Stop a scope when the caller sets the cancel event, and at the end of the block."""
     over = threading.Event()
 
     def watch() -> None:
@@ -192,7 +192,7 @@ def _watch_cancel(cancel: threading.Event | None, scope: ExecutionScope) -> Iter
 def run_states(
     execution: Execution, machine: dict[str, Any], data: Any, frame: ExecutionFrame
 ) -> Any:
-    """Go from state to state; the output of the last one."""
+    """Run states from ``StartAt`` to a terminal one; return the output of the last."""
     name: str | None = machine["StartAt"]
     while name is not None:
         execution.check(frame.scope)
@@ -203,14 +203,14 @@ def run_states(
 def _run_state(
     execution: Execution, state: dict[str, Any], name: str, data: Any, frame: ExecutionFrame
 ) -> state_handlers.StateResult:
-    """One state, with all its attempts."""
+    """Run one state with its retries; return its output and the next state."""
     path: JsonLocation = (*frame.path, name)
     retry_counter = RetryCounter(state.get("Retry", []))
     entered = format_timestamp(execution.now())
     execution.emit("entered", path)
     while True:
-        about = {"EnteredTime": entered, "Name": name, "RetryCount": retry_counter.count}
-        context = {**frame.context, "State": about}
+        state_context = {"EnteredTime": entered, "Name": name, "RetryCount": retry_counter.count}
+        context = {**frame.context, "State": state_context}
         try:
             outcome = _run_handler(execution, state, data, context, frame)
         except StateError as error:
@@ -231,7 +231,7 @@ def _run_handler(
     try:
         return _HANDLERS[state["Type"]](execution, state, data, context, frame)
     except RecursionError:
-        raise StateError(RUNTIME, "the data nests too deep") from None
+        raise StateError(RUNTIME, "the data is nested too deeply") from None
 
 
 def _handle_failure(

@@ -1,4 +1,4 @@
-"""What each type of state does, but for those that hold other states."""
+"""Handlers of all types of states except Parallel and Map."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hyperplane.asl.retry_catch import RUNTIME
 from hyperplane.asl.templates import evaluate_dynamic, fill_template
 from hyperplane.asl.timestamps import parse_timestamp
 
-#: The output of a state, and the name of the next one; None after the last.
+#: The output of a state and the name of the next state; None after a terminal state.
 StateResult = tuple[Any, str | None]
 
 
 def _select_payload(state: dict[str, Any], data: Any, context: Any) -> Any:
-    """The input of the work: ``InputPath``, then ``Parameters``."""
+    """Apply ``InputPath`` and ``Parameters`` to the input of a state."""
     selected = select_path(state, "InputPath", data, context)
     return (
         fill_template(state["Parameters"], selected, context) if "Parameters" in state else selected
@@ -26,7 +26,7 @@ def _select_payload(state: dict[str, Any], data: Any, context: Any) -> Any:
 
 
 def next_state(state: dict[str, Any]) -> str | None:
-    """The state that follows; None after one that ends."""
+    """Name of the next state; None after a terminal state."""
     following: str | None = state.get("Next")
     return following
 
@@ -34,19 +34,17 @@ def next_state(state: dict[str, Any]) -> str | None:
 def run_pass(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Pass: its ``Result``, or its input."""
+    """Run a Pass state: its result is ``Result`` or its input."""
     result = _select_payload(state, data, context)
     if "Result" in state:
-        result = copy_json(
-            state["Result"]
-        )  # the machine stays as it is, whoever changes the output
+        result = copy_json(state["Result"])  # a task may change the output, but not the machine
     return build_output(state, data, result, context), next_state(state)
 
 
 def run_task(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Task: what its resource makes of the input."""
+    """Run a Task state: its result is that of the task of its resource."""
     selected = select_path(state, "InputPath", data, context)
     payload = (
         fill_template(state["Parameters"], selected, context) if "Parameters" in state else selected
@@ -58,7 +56,7 @@ def run_task(
     else:
         found = execution.tasks.find(resource)
         if found is None:
-            raise StateError(RUNTIME, f"there is no task {resource}")
+            raise StateError(RUNTIME, f"there is no task for {resource}")
         result = execution.call_task(found, payload, limit, frame.scope)
     return build_output(state, data, result, context), next_state(state)
 
@@ -66,7 +64,7 @@ def run_task(
 def _invoke_function(
     execution: Execution, parameters: Any, limit: float | None, frame: ExecutionFrame
 ) -> Any:
-    """A function by way of ``lambda:invoke``, which wraps what the function returns."""
+    """Call a function like ``lambda:invoke``, which wraps the result of the function."""
     name = parameters.get("FunctionName")
     found = execution.tasks.find_function(name)
     if found is None:
@@ -78,21 +76,21 @@ def _invoke_function(
 def run_choice(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Choice: the state that the first rule that holds names."""
+    """Run a Choice state: the next state is that of the first rule that matches."""
     selected = select_path(state, "InputPath", data, context)
     following = next(
         (rule["Next"] for rule in state["Choices"] if matches_rule(rule, selected, context)),
         state.get("Default"),
     )
     if following is None:
-        raise StateError("States.NoChoiceMatched", "no rule holds, and there is no Default")
+        raise StateError("States.NoChoiceMatched", "no rule matches, and there is no Default")
     return select_path(state, "OutputPath", selected, context), following
 
 
 def run_wait(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Wait: for some time, or until some time."""
+    """Run a Wait state: wait for a number of seconds or until a timestamp."""
     selected = select_path(state, "InputPath", data, context)
     if "Seconds" in state or "SecondsPath" in state:
         seconds: float = read_whole_number(state, "Seconds", selected, context) or 0
@@ -102,7 +100,7 @@ def run_wait(
             text = follow_path(state["TimestampPath"], selected, context, "TimestampPath")
         time = parse_timestamp(text)
         if time is None:
-            raise StateError(RUNTIME, f"TimestampPath leads to {text!r}, no timestamp")
+            raise StateError(RUNTIME, f"TimestampPath is {text!r}, not a timestamp")
         seconds = max(0.0, (time - execution.now()).total_seconds())
     execution.wait(seconds, frame.scope)
     return select_path(state, "OutputPath", selected, context), next_state(state)
@@ -111,7 +109,7 @@ def run_wait(
 def run_succeed(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Succeed: the end."""
+    """Run a Succeed state, which ends the machine or branch."""
     selected = select_path(state, "InputPath", data, context)
     return select_path(state, "OutputPath", selected, context), None
 
@@ -119,7 +117,7 @@ def run_succeed(
 def run_fail(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Fail: an error, as the state names it."""
+    """Run a Fail state: raise the error that it names."""
     raise StateError(
         _read_text(state, "Error", data, context), _read_text(state, "Cause", data, context)
     )
@@ -134,5 +132,5 @@ def _read_text(state: dict[str, Any], name: str, data: Any, context: Any) -> str
     else:
         value = evaluate_dynamic(text, data, context)
     if not isinstance(value, str):
-        raise StateError(RUNTIME, f"{name}Path leads to {value!r}, no text")
+        raise StateError(RUNTIME, f"{name}Path is {value!r}, not a text")
     return value

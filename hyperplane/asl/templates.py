@@ -14,28 +14,14 @@ DYNAMIC_SUFFIX = ".$"
 
 
 def fill_template(template: Any, data: Any, context: Any) -> Any:
-    """A template with its fields worked out.
+    """Copy a template and evaluate the fields whose names end in ``.$``.
 
-    Parameters
-    ----------
-    template : JSON
-        In it, fields whose names end in ``.$`` hold a path or an intrinsic.
-    data, context : JSON
-        What ``$`` and ``$$`` stand for.
-
-    Returns
-    -------
-    JSON
-        A copy, with those fields under their names without ``.$``.
-
-    Raises
-    ------
-    StateError
-        ``States.ParameterPathFailure`` or ``States.IntrinsicFailure``.
+    ``data`` and ``context`` are the values of ``$`` and ``$$``. Raises
+    ``States.ParameterPathFailure`` or ``States.IntrinsicFailure``.
 
     Examples
     --------
-    >>> fill({"id.$": "$.order", "plain": "$.order"}, {"order": 7}, {})
+    >>> fill_template({"id.$": "$.order", "plain": "$.order"}, {"order": 7}, {})
     {'id': 7, 'plain': '$.order'}
     """
     if isinstance(template, list):
@@ -53,7 +39,7 @@ def fill_template(template: Any, data: Any, context: Any) -> Any:
 
 
 def evaluate_dynamic(text: str, data: Any, context: Any) -> Any:
-    """What a path or an intrinsic stands for."""
+    """Evaluate a path or an intrinsic function."""
     if not text.startswith("$"):
         return evaluate(cached_intrinsic(text), data, context)
     path = cached_path(text)
@@ -64,17 +50,17 @@ def evaluate_dynamic(text: str, data: Any, context: Any) -> Any:
 
 
 def find_syntax_error(text: object) -> str:
-    """What is wrong with a path or an intrinsic; empty when nothing is.
+    """Description of the syntax error of a path or an intrinsic function; empty if valid.
 
     Examples
     --------
-    >>> problem("$.a[0]"), problem("States.UUID()")
+    >>> find_syntax_error("$.a[0]"), find_syntax_error("States.UUID()")
     ('', '')
-    >>> problem("$.a[")
-    'the end at character 5, where an index, a slice, *, a quoted name or ?( may stand'
+    >>> find_syntax_error("$.a[")
+    'the end at character 5, expected an index, a slice, *, a quoted name or ?('
     """
     if not isinstance(text, str):
-        return "it is no text"
+        return "it is not a text"
     try:
         if text.startswith("$"):
             parse_path(text)
@@ -91,7 +77,7 @@ TemplateError = tuple[tuple[str | int, ...], Any, str]
 def find_template_errors(
     template: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[TemplateError]:
-    """Where a template is wrong: the path to the field, its value, and why."""
+    """Yield the errors of a template: location of the field, its value, and the reason."""
     if isinstance(template, list):
         for number, one in enumerate(template):
             yield from find_template_errors(one, (*path, number))
@@ -101,6 +87,6 @@ def find_template_errors(
                 yield from find_template_errors(value, (*path, name))
                 continue
             if name.removesuffix(DYNAMIC_SUFFIX) in template:
-                yield (*path, name), value, f"{name.removesuffix(DYNAMIC_SUFFIX)} is there too"
+                yield (*path, name), value, f"{name.removesuffix(DYNAMIC_SUFFIX)} exists too"
             if why := find_syntax_error(value):
                 yield (*path, name), value, why

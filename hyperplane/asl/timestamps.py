@@ -1,4 +1,4 @@
-"""Timestamps of RFC 3339, as the language allows them: capital T, and Z or an offset."""
+"""Timestamps of RFC 3339 in the form that the language allows: capital T, and Z or an offset."""
 
 from __future__ import annotations
 
@@ -12,18 +12,9 @@ _FORM = re.compile(
 
 
 def parse_timestamp(text: object) -> dt.datetime | None:
-    """The time that a timestamp names.
+    """Parse a timestamp into a datetime in UTC; None for other values.
 
-    Parameters
-    ----------
-    text : str
-        As ``"2026-03-14T01:59:00.5Z"`` or ``"2026-03-14T03:59:00+02:00"``; of a fraction of a
-        second, six digits count.
-
-    Returns
-    -------
-    datetime or None
-        In UTC; None for anything that is no such timestamp.
+    Fractions of a second are truncated to microseconds.
 
     Examples
     --------
@@ -45,7 +36,7 @@ def parse_timestamp(text: object) -> dt.datetime | None:
 
 
 def format_timestamp(time: dt.datetime) -> str:
-    """A time as the context object shows it, to the millisecond.
+    """Format a time in UTC with milliseconds, as in the context object.
 
     Examples
     --------

@@ -23,8 +23,8 @@
 
     UserWarning: SkippedFile, BadLinesWarning
 
-A message says what was asked, what is allowed and what to do next. All of them pickle with
-their fields, because an error may have to travel from a worker process to the client.
+A message states the invalid value, what is allowed and what to do next. All errors pickle with
+their attributes, so that worker processes can send them to the client.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ __all__ = [
     "check",
 ]
 
-# A traceback shall name them as they are imported, wherever they stand.
+# Tracebacks show the public module, not the one that defines the class.
 for _name in __all__:
     globals()[_name].__module__ = __name__
 

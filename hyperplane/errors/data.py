@@ -1,4 +1,4 @@
-"""What is wrong with data and files, and with saving them."""
+"""Errors and warnings of reading and saving data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hyperplane.errors.requests import HyperplaneError
 
 
 class DataError(HyperplaneError, ValueError):
-    """The data is not what the call says, which only a look at all of it could show.
+    """The data does not match the arguments of the call; found while computing.
 
     Attributes
     ----------
     column : str
-        The column.
+        Name of the column.
     """
 
     def __init__(self, column: str, message: str) -> None:
@@ -22,12 +22,12 @@ class DataError(HyperplaneError, ValueError):
 
 
 class ReadError(HyperplaneError, OSError):
-    """A file cannot be read: gone, forbidden, damaged, cut off, or not what its name says.
+    """A file cannot be read: missing, forbidden, damaged, truncated or of another format.
 
     Attributes
     ----------
     url : str
-        The file, as the store names it; without the store's options.
+        URL of the file, without storage options.
     """
 
     def __init__(self, url: str, wrong: str) -> None:
@@ -36,18 +36,18 @@ class ReadError(HyperplaneError, OSError):
 
 
 class SkippedFile(UserWarning):
-    """A file, or the rest of one, is left out because ``on_error="skip"`` says so."""
+    """A file, or the rest of a file, was skipped because of ``on_error="skip"``."""
 
 
 class BadLines(HyperplaneError, ValueError):
-    """More lines of a partition are no records than the limit allows.
+    """A partition has more invalid lines than the limit allows.
 
     Attributes
     ----------
     file, line : str, int
-        The file of the first bad line, and its number there, from 1.
+        File and number, from 1, of the first invalid line.
     bad, lines : int
-        Bad lines, and all lines that are not blank, of the partition.
+        Number of invalid lines, and of all lines that are not blank, in the partition.
     """
 
     def __init__(self, message: str, file: str, line: int, bad: int, lines: int) -> None:
@@ -56,20 +56,20 @@ class BadLines(HyperplaneError, ValueError):
 
 
 class BadLinesWarning(UserWarning):
-    """Some lines of a partition are no records and were left out; the message counts them."""
+    """Invalid lines of a partition were skipped; the message has their number."""
 
 
 class WrongType(HyperplaneError, TypeError):
-    """A value is not of the type that its column has.
+    """A value does not have the type of its column.
 
     Attributes
     ----------
     field : str
         Name of the column.
     value : str
-        The value as JSON, shortened.
+        The value as JSON, truncated.
     where : str
-        The file and line, or the partition.
+        File and line, or partition.
     """
 
     def __init__(self, field: str, value: str, where: str, message: str) -> None:
@@ -78,12 +78,12 @@ class WrongType(HyperplaneError, TypeError):
 
 
 class StorageError(HyperplaneError, OSError):
-    """Something cannot be saved, or not be found again as it was saved.
+    """Data cannot be saved, or saved data is missing or damaged.
 
     Attributes
     ----------
     url : str
-        Where; without what may be secret in it.
+        URL of the data, without credentials.
     """
 
     def __init__(self, url: str, wrong: str) -> None:
@@ -91,17 +91,17 @@ class StorageError(HyperplaneError, OSError):
         self.url = url
 
     if not TYPE_CHECKING:
-        # Python finds the first parent's, which cannot make an object with this one's layout.
+        # The inherited __new__ is that of the first base and cannot create OSError's object layout.
         __new__ = OSError.__new__
 
     def __str__(self) -> str:
-        # OSError would answer with an error number.
+        # OSError.__str__ would format an error number.
         return str(self.args[0])
 
 
 class OutputExists(StorageError, FileExistsError):
-    """There is something else already, and the mode does not say to replace it."""
+    """The target exists, and the mode does not allow replacing it."""
 
 
 class OutputConflict(StorageError):
-    """Somebody else has saved there meanwhile; what they saved stands."""
+    """Another process has saved to the same target meanwhile; its data was kept."""

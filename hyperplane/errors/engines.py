@@ -1,4 +1,4 @@
-"""What is wrong with an engine."""
+"""Errors of engines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from hyperplane.errors.requests import HyperplaneError
 
 
 class EngineError(HyperplaneError, RuntimeError):
-    """An engine could not do what the plan asks.
+    """An engine could not carry out a plan or find a cluster.
 
     Attributes
     ----------
     engine : str
         Name of the engine.
     log_tail : str
-        The last lines that the engine's parts logged; may be empty.
+        Last lines of the logs of scheduler and workers; may be empty.
     """
 
     def __init__(self, engine: str, message: str, log_tail: str = "") -> None:
@@ -26,16 +26,16 @@ class EngineError(HyperplaneError, RuntimeError):
 
 
 class EngineUnavailable(EngineError):
-    """The engine cannot be used here; the message says why."""
+    """The engine cannot be used here; the message has the reason."""
 
 
 class StartFailed(EngineError):
-    """The cluster did not come up; what had been started was closed again."""
+    """The cluster failed to start; processes and jobs that it had started were ended."""
 
 
 class StartTimeout(EngineError, TimeoutError):
-    """The cluster was not ready in time; what had been started was closed again."""
+    """The cluster did not start in time; processes and jobs that it had started were ended."""
 
     if not TYPE_CHECKING:
-        # Python finds the first parent's, which cannot make an object with this one's layout.
+        # The inherited __new__ is that of the first base and cannot create OSError's object layout.
         __new__ = TimeoutError.__new__

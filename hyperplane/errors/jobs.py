@@ -1,4 +1,4 @@
-"""What becomes of jobs that do not end well."""
+"""Errors of pipeline jobs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from hyperplane.errors.requests import HyperplaneError
 
 
 class JobError(HyperplaneError, RuntimeError):
-    """A job cannot be found, or did not end well.
+    """A job cannot be found, or did not succeed.
 
     Attributes
     ----------
     job_id : str
-        The job; empty when the error is about no single job.
+        Id of the job; empty if the error does not concern a single job.
     """
 
     def __init__(self, job_id: str, message: str) -> None:
@@ -23,26 +23,26 @@ class JobError(HyperplaneError, RuntimeError):
 
 
 class JobFailed(JobError):
-    """A step failed, and trying again did not help or made no sense."""
+    """A step failed with a permanent error, or after its last retry."""
 
 
 class JobCancelled(JobError):
-    """Somebody cancelled it."""
+    """The job was cancelled."""
 
 
 class JobTimeout(JobError, TimeoutError):
-    """It took longer than it may."""
+    """The job exceeded its time limit."""
 
 
 class JobStoreError(HyperplaneError, RuntimeError):
-    """The database with the state of jobs cannot be read or written.
+    """The database of jobs cannot be read or written.
 
     Attributes
     ----------
     store : str
-        Its file, or its URL without the password.
+        File of the database, or its URL without the password.
     passing : bool
-        Whether the same call may succeed later, as with a full disk or a server that is away.
+        Whether the same call may succeed later, as after a full disk or an unreachable server.
     """
 
     def __init__(self, store: str, wrong: str, *, passing: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a request, a configuration or an installation."""
+"""Errors of requests, configuration and installation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with a request or a configuration.
+    """One invalid value of a request or a configuration.
 
     Parameters
     ----------
     where : str
-        The argument, or the path of the key, that holds the fault.
+        Name of the argument, or path of the key.
     asked : str
-        What was given, as text.
+        The invalid value, as text.
     allowed : str
-        What may stand there.
+        Description of valid values.
     advice : str
         What to do next; may be empty.
     source : str
-        The file or variable that the value came from; empty for arguments.
+        File or environment variable of the value; empty for arguments.
     """
 
     where: str
@@ -34,7 +34,13 @@ class Fault:
     def __str__(self) -> str:
         source = f"{self.source}: " if self.source else ""
         advice = f"; {self.advice}" if self.advice else ""
-        return f"{source}{self.where} = {self.asked}: allowed is {self.allowed}{advice}"
+        if self.asked == "nothing":
+            return f"{source}{self.where} is not set; expected {self.allowed}{advice}"
+        # "no such key" describes the fault itself, unlike all other texts.
+        expected = (
+            self.allowed if self.allowed.startswith("no such ") else f"expected {self.allowed}"
+        )
+        return f"{source}{self.where} = {self.asked}: {expected}{advice}"
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,9 @@ class UnknownName(Fault):
     Parameters
     ----------
     where, asked, allowed, advice, source : str
-        As for :class:`Fault`; ``allowed`` names all arguments of the function.
+        As for :class:`Fault`; ``allowed`` lists all arguments of the function.
     function : str
-        The function.
+        Name of the function.
     """
 
     function: str = ""
@@ -55,7 +61,7 @@ class UnknownName(Fault):
         end = "" if self.advice.endswith("?") else ";"
         advice = f"{self.advice}{end} " if self.advice else ""
         wrong = f"unknown argument of {self.function}"
-        return f"{self.where}={self.asked}: {wrong}; {advice}allowed is {self.allowed}"
+        return f"{self.where}={self.asked}: {wrong}; {advice}expected {self.allowed}"
 
 
 def _rebuild(cls: type[HyperplaneError], message: str, fields: dict[str, Any]) -> HyperplaneError:
@@ -82,12 +88,12 @@ def _numbered(title: str, faults: Sequence[Fault]) -> str:
 
 
 class RequestError(HyperplaneError, ValueError):
-    """A call asks for something that cannot be.
+    """A call has invalid arguments.
 
     Attributes
     ----------
     faults : tuple of Fault
-        Everything that is wrong with the request, not only the first thing.
+        All faults of the request, not only the first.
     """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
@@ -95,36 +101,36 @@ class RequestError(HyperplaneError, ValueError):
         self.faults = tuple(faults)
 
     def state(self, outcome: str) -> None:
-        """Name in the message what was not done, such as ``nothing was started``."""
+        """Add to the message what was not done, such as ``nothing was started``."""
         self.args = (_numbered(f"{{count}} in the request, {outcome}:", self.faults),)
 
 
 class UnknownArgument(RequestError, TypeError):
-    """A call has an argument that the function does not have; Python's TypeError, too."""
+    """A call has an argument that the function does not have; also a TypeError."""
 
 
 def check(faults: Iterable[Fault]) -> None:
-    """Raise one :class:`RequestError` with all faults, if there are any."""
+    """Raise one :class:`RequestError` with all faults if there are any."""
     found = list(faults)
     if found:
         raise request_error(found)
 
 
 def request_error(faults: Sequence[Fault]) -> RequestError:
-    """The error of faults: UnknownArgument when one of them is an unknown name."""
+    """Create the error of faults: UnknownArgument if one of them is an unknown name."""
     is_unknown = any(isinstance(fault, UnknownName) for fault in faults)
     return (UnknownArgument if is_unknown else RequestError)(faults)
 
 
 class UnknownPool(RequestError):
-    """No pool has that name.
+    """There is no pool of that name.
 
     Attributes
     ----------
     name : str
-        The name as it was given.
+        The unknown name.
     known : tuple of str
-        The names of the pools that there are.
+        Names of all pools.
     """
 
     def __init__(self, name: str, known: Sequence[str], nearest: Sequence[str]) -> None:
@@ -135,14 +141,14 @@ class UnknownPool(RequestError):
 
 
 class DoesNotFit(RequestError):
-    """What was asked of a node is more than the node has to give.
+    """The requested layout exceeds a node.
 
     Attributes
     ----------
     pool : str
-        The pool that was asked for, or the largest one when none was named.
+        The requested pool, or the largest one if none was requested.
     asked, allowed : str
-        Both sides of the comparison.
+        The requested and the available size.
     """
 
     def __init__(self, pool: str, asked: str, allowed: str, advice: str = "") -> None:
@@ -153,14 +159,14 @@ class DoesNotFit(RequestError):
 
 
 class ConfigError(HyperplaneError, ValueError):
-    """The configuration holds something that cannot be used.
+    """The configuration has invalid values.
 
     Attributes
     ----------
     faults : tuple of Fault
-        All faults, each with its file, key path, value and what is allowed.
+        All faults, each with its file, key, value and what is allowed.
     path : str
-        The key path of the first fault.
+        Key of the first fault.
     """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
@@ -175,22 +181,22 @@ class UnsupportedModule(HyperplaneError, ImportError):
     Attributes
     ----------
     module : str
-        The module.
+        Name of the module.
     """
 
-    # No ModuleNotFoundError: ``from hyperplane import ...`` would replace it with its own error.
+    # Not a ModuleNotFoundError, which ``from hyperplane import ...`` would replace.
     def __init__(self, module: str, advice: str) -> None:
         super().__init__(f"{module} is not provided by this package; {advice}")
         self.module = module
 
 
 class MissingPackage(HyperplaneError, ImportError):
-    """An optional package is needed and not installed.
+    """A required optional package is not installed.
 
     Attributes
     ----------
     package, extra : str
-        The package, and the extra of hyperplane that brings it.
+        Name of the package, and the extra of hyperplane that installs it.
     """
 
     def __init__(self, package: str, extra: str) -> None:

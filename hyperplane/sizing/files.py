@@ -87,34 +87,34 @@ def _find_files(urls: Sequence[str]) -> tuple[list[str], list[File]]:
 
 def _find_zarr_stores(url: str) -> list[str]:
     """URLs of the Zarr stores that one URL names; empty if it names files."""
-    place = listing.resolve_location(url)
-    if not listing.is_glob(place.path):
-        return [url] if _is_zarr(place) else []
-    places = listing.find_entries(url)
+    location = listing.resolve_location(url)
+    if not listing.is_glob(location.path):
+        return [url] if _is_zarr(location) else []
+    locations = listing.find_entries(url)
     with ThreadPoolExecutor(listing.MAX_THREADS) as pool:
-        answers = list(pool.map(_is_zarr, places))
-    zarrs = [place for place, is_zarr in zip(places, answers, strict=True) if is_zarr]
-    others = [place for place, is_zarr in zip(places, answers, strict=True) if not is_zarr]
+        answers = list(pool.map(_is_zarr, locations))
+    zarrs = [location for location, is_zarr in zip(locations, answers, strict=True) if is_zarr]
+    others = [location for location, is_zarr in zip(locations, answers, strict=True) if not is_zarr]
     if zarrs and others:
         folder = not isinstance(others[0], File)
         which = ", a folder without the metadata of a Zarr store" if folder else ""
         asked = f"{zarrs[0].url!r}, which is Zarr, and {others[0].url!r}{which}"
         advice = "leave it out of the glob" if folder else "use a glob such as *.zarr"
         raise RequestError([Fault("urls", asked, "files of one format", advice)])
-    return [place.address for place in zarrs]
+    return [location.address for location in zarrs]
 
 
-def _is_zarr(place: Location) -> bool:
-    if isinstance(place, File):
+def _is_zarr(location: Location) -> bool:
+    if isinstance(location, File):
         return False
-    url = place.address
+    url = location.address
     for mark in _ZARR_MARKS:
         try:
-            with monitor_request(place.store, url):
-                place.store.system.info(f"{place.path.rstrip('/')}/{mark}")
+            with monitor_request(location.store, url):
+                location.store.system.info(f"{location.path.rstrip('/')}/{mark}")
             return True
         except Exception:  # noqa: BLE001 - each file system raises its own
-            if not has_answered(place.store, url):
+            if not has_answered(location.store, url):
                 return False  # the listing raises the error
     return False
 

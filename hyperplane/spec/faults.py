@@ -100,7 +100,7 @@ def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fa
     Examples
     --------
     >>> print(with_known_names(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
-    site.prot = 22: allowed is one of host, port; did you mean port?
+    site.prot = 22: expected one of host, port; did you mean port?
     """
     names = list(known)
     name = fault.where.removeprefix(f"{prefix}.") if prefix else fault.where

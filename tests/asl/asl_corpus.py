@@ -1,4 +1,4 @@
-"""The machines beside this file, what their tasks do, and a clock that needs no time."""
+"""Corpus of state machines, their tasks, and a clock that does not wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def names(folder: str) -> list[str]:
-    """All machines of a folder."""
+    """Names of the machines of a folder."""
     return sorted(path.name.partition(".")[0] for path in (MACHINES / folder).glob("*.asl.json"))
 
 
@@ -31,7 +31,7 @@ def case_of(folder: str, name: str) -> dict[str, Any]:
 
 
 def outcome(work: Callable[..., Any], refusal: type[Exception], *arguments: Any) -> Any:
-    """What a call returns, or the refusal that it raises."""
+    """Result of a call, or the error that it raises."""
     try:
         return work(*arguments)
     except refusal as error:
@@ -39,7 +39,7 @@ def outcome(work: Callable[..., Any], refusal: type[Exception], *arguments: Any)
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only in sleep()."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -62,7 +62,7 @@ def odd_only(number: int) -> int:
 
 
 def tasks(root: Path) -> dict[str, Any]:
-    """What the machines call; some of it fails a few times first."""
+    """Tasks of the machines; some fail a few times before they succeed."""
     calls: list[Any] = []
 
     def flaky(data: Any) -> int:
@@ -96,7 +96,7 @@ def tasks(root: Path) -> dict[str, Any]:
 
 
 def write_objects(root: Path) -> None:
-    """What the readers read."""
+    """Write the objects that ItemReaders read."""
     bucket = root / "sales"
     bucket.mkdir()
     (bucket / "june.csv").write_text('\ufeffcity,trips\nBergen,3\n"Oslo, N",4\n', encoding="utf-8")
@@ -108,12 +108,12 @@ def write_objects(root: Path) -> None:
 
 
 def one(state: dict[str, Any], **machine: Any) -> Machine:
-    """A machine of one state."""
+    """Create a machine of one state."""
     return read_machine({"StartAt": "A", "States": {"A": {"End": True, **state}}, **machine})
 
 
 def task(resource: str = "work", name: str = "I", **more: Any) -> dict[str, Any]:
-    """A branch of one task."""
+    """Create a branch of one task."""
     return {
         "StartAt": name,
         "States": {name: {"Type": "Task", "Resource": resource, "End": True, **more}},
@@ -125,5 +125,5 @@ def parallel(*branches: dict[str, Any], **more: Any) -> Machine:
 
 
 def each(**more: Any) -> Machine:
-    """A machine that calls a task for each item."""
+    """Create a machine that calls a task for each item."""
     return one({"Type": "Map", "ItemProcessor": task(), **more})

@@ -1,4 +1,4 @@
-"""Programs as tasks: JSON in, JSON out, no shell, and none left behind."""
+"""Programs as tasks: JSON on stdin and stdout, no shell, and no remaining processes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hyperplane.errors import RequestError
 
 pytestmark = pytest.mark.process
 
-#: Seconds within which a program begins or ends on a busy machine.
+#: Seconds in which a program starts or ends on a busy machine.
 LONG = 120
 ONE = {
     "StartAt": "A",
     "States": {"A": {"Type": "Task", "Resource": "work", "TimeoutSecondsPath": "$.limit",
                      "End": True}},
 }  # fmt: skip
-#: Starts a child, writes both numbers to a file, and stays.
+#: Starts a child, writes both process ids to a file, and waits.
 FAMILY = (
     "import os, subprocess, sys, time\n"
     "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
@@ -48,12 +48,12 @@ def run(command, data=None, **more):
 def lives(number):
     try:
         return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # it may go at any moment
+    except psutil.NoSuchProcess:  # the process may end at any time
         return False
 
 
 def gone(numbers):
-    """Whether processes are gone, or become so soon."""
+    """Wait briefly until processes have ended; return whether they have."""
     deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         if not any(map(lives, numbers)):
@@ -64,7 +64,7 @@ def gone(numbers):
 
 @pytest.fixture
 def family(tmp_path):
-    """A file for the numbers of a process and its child, which end with the test."""
+    """File for the ids of a process and its child, which are ended after the test."""
     file = tmp_path / "family"
     yield file
     for number in numbers_in(file) if file.exists() else ():
@@ -102,11 +102,11 @@ def test_a_program_that_writes_a_lot_does_not_block():
 @pytest.mark.parametrize(
     ("code", "cause"),
     [
-        ("import sys; sys.exit('no such table')", "ended with status 1: no such table"),
-        ("import sys; sys.exit(3)", "ended with status 3"),
-        ("import os; os.kill(os.getpid(), 9)", "ended with status -9"),
-        ("print('done')", "is no JSON"),
-        ("print('NaN')", "is no JSON"),
+        ("import sys; sys.exit('no such table')", "ended with exit status 1: no such table"),
+        ("import sys; sys.exit(3)", "ended with exit status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "ended with exit status -9"),
+        ("print('done')", "invalid JSON"),
+        ("print('NaN')", "invalid JSON"),
     ],
 )
 def test_a_program_that_fails_says_why(code, cause):
@@ -122,13 +122,13 @@ def test_a_program_that_is_not_there_fails_the_task(tmp_path):
 
 @pytest.mark.parametrize("argv", ["ls -l", [], [""], ["ls", 5], None, [None]])
 def test_a_command_is_a_list_of_texts(argv):
-    with pytest.raises(RequestError, match="a list of texts"):
+    with pytest.raises(RequestError, match="a list of strings"):
         Command(argv)
 
 
 def run_too_long(code, family):
-    """Run a program that begins and does not end by itself, until its time is over."""
-    for limit in (2, 20, LONG):  # until it is enough to begin on this machine
+    """Run a program that does not end, until its timeout."""
+    for limit in (2, 20, LONG):  # until the program has time to start on this machine
         with pytest.raises(MachineFailed) as failed:
             run_machine(read_machine(ONE), {"limit": limit}, {"work": python(code, str(family))})
         assert failed.value.error == "States.Timeout"
@@ -174,7 +174,7 @@ def test_cancelling_ends_the_program(family):
 
 @pytest.fixture
 def interrupts():
-    """As in a terminal: what is started in the background may ignore them, and so its children."""
+    """Enable SIGINT as in a terminal: background processes and their children may ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Intrinsic functions: their grammar, their limits, and that nothing escapes them."""
+"""Intrinsic functions: grammar, limits, and that they raise no other errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def count(call):
 
 
 def written(argument, blank):
-    """An expression as text."""
+    """Format an expression as text."""
     if isinstance(argument, JsonPath):
         return argument.text
     if isinstance(argument, TextLiteral):
@@ -153,11 +153,11 @@ def test_the_seed_of_a_random_number_fixes_it_and_the_end_is_never_reached():
         ("States.Base64Encode($.half)", "surrogate"),
         ("States.StringToJson($.deep)", "too deep"),
         ("States.StringToJson('1e999')", "too large"),
-        ("States.JsonMerge($.o, $.o, true)", "one level"),
+        ("States.JsonMerge($.o, $.o, true)", "deep merges"),
         ("States.MathRandom(3, 3)", "not less"),
         ("States.ArrayPartition($.l, 0)", "1 or more"),
         ("States.Format($.o)", "not a text"),
-        ("States.Format('{}{}', 'a', $.none)", "finds nothing"),
+        ("States.Format('{}{}', 'a', $.none)", "has no value"),
     ],
 )
 def test_what_functions_refuse(text, cause):

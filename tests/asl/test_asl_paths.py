@@ -1,4 +1,4 @@
-"""Paths: what they find, what they refuse, and where results go."""
+"""Paths: lookup, syntax errors and insertion of results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JSON = st.recursive(
 
 
 def quoted(place):
-    """The path to a place, in brackets."""
+    """Path to a location, in brackets."""
     parts = []
     for part in place:
         if isinstance(part, int):

@@ -1,4 +1,4 @@
-"""Reading machines: limits, lines, leniency, and nothing but RequestError for any file."""
+"""Reading machines: limits, lines, leniency, and only RequestError for any file."""
 
 from __future__ import annotations
 

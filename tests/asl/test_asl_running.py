@@ -1,4 +1,4 @@
-"""How a machine runs: at once, one by one, told as it goes, or refused before it does."""
+"""Execution of machines: concurrency, events, retries and refused arguments."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 
-#: Seconds after which a test that should have ended long ago fails.
+#: Timeout of tests, in seconds.
 LONG = 120
 
 
 class Gauge:
-    """A task that counts how many of it work at once.
+    """A task that counts its concurrent calls.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Gauge:
             if self.most >= self.wanted:
                 self.reached.set()
         assert self.reached.wait(LONG)
-        time.sleep(0.02)  # for more of them than may be
+        time.sleep(0.02)  # for more concurrent calls than allowed
         with self.lock:
             self.now -= 1
         return data
@@ -122,7 +122,7 @@ def test_data_that_nests_too_deep_fails_the_state():
     assert failed.value.error in ("States.Runtime", "States.IntrinsicFailure")
 
 
-def test_events_tell_the_whole_story():
+def test_all_events_of_an_execution():
     told = []
     state = {
         "Type": "Task",
@@ -206,7 +206,7 @@ def test_what_cannot_run_here_is_refused_before_anything_runs():
         "B": {"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage", "Next": "C"},
         "C": {"Type": "Task", "Resource": "arn:aws:states:::x:y.waitForTaskToken", "Next": "D"},
         "D": {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "Next": "E",
-              "Parameters": {"FunctionName": "nobody"}},
+              "Parameters": {"FunctionName": "unknown"}},
         "E": {"Type": "Map", "End": True, "ResultWriter": {},
               "ItemReader": {"Resource": "arn:aws:states:::s3:getObject"},
               "ItemProcessor": {**task("lost"), "ProcessorConfig": {"Mode": "DISTRIBUTED"}}},
@@ -226,7 +226,7 @@ def test_what_cannot_run_here_is_refused_before_anything_runs():
     assert calls == []
 
 
-def test_all_faults_of_the_arguments_are_told_at_once():
+def test_all_faults_of_the_arguments_are_reported_together():
     tasks = {"a": ["ls"], 5: print, "c": Command(["ls"])}
     with pytest.raises(RequestError) as refused:
         run_machine({}, {1, 2}, tasks, max_workers=0)

@@ -1,4 +1,4 @@
-"""How a run ends before its time: failures, limits of time, cancelling."""
+"""Early end of executions: failures, timeouts and cancellation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import HyperplaneError
 
-#: Seconds for which a task stays that is waited for, though it should not be.
+#: Longest wait of a task, in seconds; a test that waits for it is too slow.
 LONG = 120
 
 
 class Stays:
-    """A task that ends when an event is set, or after a long time."""
+    """A task that waits for an event, at most for a long time."""
 
     def __init__(self):
         self.told, self.ended = threading.Event(), threading.Event()
@@ -135,7 +135,7 @@ def test_a_machine_that_goes_in_circles_ends_with_its_time():
     }
     states["B"]["Default"] = "C"
     machine = read_machine({"StartAt": "A", "TimeoutSeconds": 95, "States": states})
-    with pytest.raises(MachineFailed, match="longer than its TimeoutSeconds"):
+    with pytest.raises(MachineFailed, match="exceeded its TimeoutSeconds"):
         run_machine(machine, None, {}, sleep=clock.sleep, now=clock.now)
     assert clock.waits == [10] * 9 + [5]
 
@@ -168,7 +168,7 @@ def test_cancelling_ends_whatever_the_machine_does(kind):
     }[kind]()
     threading.Thread(target=lambda: (reached.wait(LONG), cancel.set())).start()
     try:
-        # Waits of 900 s, if they were not ended, are longer than a test may take.
+        # Waits of 900 s would exceed the timeout of the test if they were not stopped.
         with pytest.raises(MachineFailed) as failed:
             run_machine(machine, [1] * 50, {"work": work}, cancel=cancel, on_event=seen)
         assert not stays.ended.is_set()

@@ -132,7 +132,7 @@ def test_manifests_are_one_stream_of_yaml(run: Run, folder: Path) -> None:
 def test_what_a_runner_cannot_take_is_refused(run: Run) -> None:
     answer = run("job", "render", "shown.yaml", "--runner", "abacus")
     assert answer.code == 2
-    assert "'abacus': allowed is one of local, slurm, kubernetes" in answer.err
+    assert "'abacus': expected one of local, slurm, kubernetes" in answer.err
     assert run("job", "render", "shown.yaml", "--out", "x").code == 2
     both = run("job", "render", "shown.yaml", "--runner=slurm", "--option=a", "--option==b")
     assert "2 faults" in both.err
@@ -160,5 +160,5 @@ def test_a_file_of_the_user_is_not_overwritten(run: Run, folder: Path) -> None:
     own.write_text("echo mine\n")
     answer = run(*options)
     assert answer.code == 2
-    assert "out/submit.sh: allowed is a name without a file" in answer.err
+    assert "out/submit.sh: expected a name without a file" in answer.err
     assert own.read_text() == "echo mine\n"

@@ -199,7 +199,7 @@ def test_an_unknown_or_unusable_runner_is_an_error(
     answer = run("job", "submit", "say.sh", "--runner", "slrum")
     assert answer.code == 2
     assert (
-        "runner = 'slrum': allowed is one of local, slurm, kubernetes; did you mean slurm?"
+        "runner = 'slrum': expected one of local, slurm, kubernetes; did you mean slurm?"
         in answer.err
     )
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -214,7 +214,7 @@ def test_options_of_a_runner(run: Run) -> None:
     assert "runner_options.imag = 'x'" in answer.err
     assert "did you mean image?" in answer.err
     answer = run("job", "submit", "say.sh", "--runner", "kubernetes", "--runner-option", "image")
-    assert "--runner-option = 'image': allowed is NAME=VALUE" in answer.err
+    assert "--runner-option = 'image': expected NAME=VALUE" in answer.err
     answer = run("job", "submit", "say.sh", "--runner", "kubernetes")
     assert "set an image with hyperplane.engines.kubernetes.image" in answer.err
     answer = run("job", "run", "say.sh", "--runner-option", "image=x")

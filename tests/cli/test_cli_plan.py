@@ -157,7 +157,7 @@ def test_a_script_in_json_is_added_to_the_plan(run: Run) -> None:
 def test_settings_of_the_engine_as_yaml_reads_them(run: Run) -> None:
     answer = run("plan", "--engine-options", "single_process_cores=2", "--engine-options", "fit=up")
     assert answer.code == 2
-    assert "engine_options.fit = 'up': allowed is one of 'fit' or 'exact'" in answer.err
+    assert "engine_options.fit = 'up': expected one of 'fit' or 'exact'" in answer.err
     assert "single_process_cores" not in answer.err
     for wrong in ("fits=fit", "fit"):
         assert run("plan", "--engine-options", wrong).code == 2

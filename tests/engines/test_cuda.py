@@ -112,13 +112,13 @@ class TestFaults:
     def test_no_gpu_asked_for(self, here: Here) -> None:
         here(1)
         [fault] = self.faults(ngpus=0, cores_per_worker=8)
-        assert fault.startswith("ngpus = 0: allowed is at least 1")
+        assert fault.startswith("ngpus = 0: expected at least 1")
 
     def test_more_than_this_machine_has(self, here: Here) -> None:
         here(5)
         [fault] = self.faults(num_workers=3, ngpus=2, local_fit="exact")
         assert fault == (
-            "num_workers x ngpus = 3 x 2 = 6: allowed is at most 5, the GPUs that this machine "
+            "num_workers x ngpus = 3 x 2 = 6: expected at most 5, the GPUs that this machine "
             "has; num_workers=2 fits here"
         )
 
@@ -126,7 +126,7 @@ class TestFaults:
         here(8, "5")
         [fault] = self.faults(ngpus=4, local_fit="exact")
         assert fault == (
-            "num_workers x ngpus = 1 x 4 = 4: allowed is at most 1, the GPUs of "
+            "num_workers x ngpus = 1 x 4 = 4: expected at most 1, the GPUs of "
             "CUDA_VISIBLE_DEVICES=5; num_workers=1, ngpus=1 fits here"
         )
 
@@ -147,13 +147,13 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("options", "fault"),
         [
-            ({"rmm_pool_gb": 1, "rmm_async": True}, "rmm_async = True: allowed is nothing beside"),
-            ({"rmm_pool_fraction": 0.5, "rmm_pool_gb": 1}, "rmm_pool_gb = 1: allowed is nothing"),
-            ({"rmm_libraries": ["cupy"]}, "rmm_libraries = ['cupy']: allowed is empty without"),
-            ({"rmm_pool_fraction": True}, "rmm_pool_fraction = True: allowed is a number"),
-            ({"device_memory_limit": 80}, "device_memory_limit = 80: allowed is more than 0 and"),
+            ({"rmm_pool_gb": 1, "rmm_async": True}, "rmm_async = True: expected no value"),
+            ({"rmm_pool_fraction": 0.5, "rmm_pool_gb": 1}, "rmm_pool_gb = 1: expected no value"),
+            ({"rmm_libraries": ["cupy"]}, "rmm_libraries = ['cupy']: expected empty without"),
+            ({"rmm_pool_fraction": True}, "rmm_pool_fraction = True: expected a number"),
+            ({"device_memory_limit": 80}, "device_memory_limit = 80: expected more than 0 and"),
             ({"local_directory": "/x\nrm"}, "the path of a folder, without line breaks"),
-            ({"jit_unspill": True}, "jit_unspill = True: allowed is one of idle_timeout"),
+            ({"jit_unspill": True}, "jit_unspill = True: expected one of idle_timeout"),
         ],
     )
     def test_settings_that_cannot_be(self, here: Here, options: dict[str, Any], fault: str) -> None:

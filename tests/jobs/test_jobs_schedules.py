@@ -85,7 +85,7 @@ def test_fields_without_blanks_are_read_with_a_warning(text, read):
         ("* * * *", "five fields"),
         ("0 0 * * * *", "five fields"),
         ("@daily", "write '0 0 * * *'"),
-        ("60 * * * *", "minute = '60': allowed is numbers from 0 to 59"),
+        ("60 * * * *", "minute = '60': expected numbers from 0 to 59"),
         ("* 24 * * *", "hour = '24'"),
         ("* * 0 * *", "day of the month = '0'"),
         ("* * * 13 *", "month = '13'"),

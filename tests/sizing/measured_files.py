@@ -1,4 +1,4 @@
-"""What tests of measured files share."""
+"""Helpers of tests that measure files."""
 
 import numpy as np
 import pandas as pd
@@ -44,5 +44,5 @@ def fault_of(path):
 
 
 def decoded_of(*paths):
-    """What the footers of Parquet files say, all of them."""
+    """Sum of the decoded sizes of Parquet footers."""
     return sum(decoded_size(pyarrow.parquet.read_metadata(path)) for path in paths)

@@ -1,4 +1,4 @@
-"""How large a cluster a job needs: published figures, the rules and what is shown."""
+"""Sizing calculator: published figures, rules and printed advice."""
 
 import json
 import math
@@ -24,7 +24,7 @@ class TestPublishedFigures:
     @pytest.mark.parametrize(
         ("arguments", "memory_gb", "pool", "nodes"),
         [
-            # 100 GB group-by -> 800 GB -> 25 x 32_32 by the nominal 32 GB, 30 by what is there.
+            # 100 GB group-by -> 800 GB -> 25 x 32_32 by the nominal 32 GB, 30 by allocatable 27 GB.
             ({"tasks": "heavy", "basis": "nominal"}, 800, "32_32", 25),
             ({"tasks": "heavy"}, 800, "32_32", 30),
             # ... or 8 x 16_128 by the allocatable 110 GB, 7 by the nominal 128.
@@ -51,7 +51,7 @@ class TestPublishedFigures:
             assert hyperplane.size_cluster((3, "B"), "light").found.memory == 5
 
     @pytest.mark.parametrize(("basis", "nodes"), [("nominal", 25), ("allocatable", 30)])
-    def test_a_terabyte_is_cut_into_ten(self, basis, nodes):
+    def test_a_terabyte_is_split_into_ten(self, basis, nodes):
         advice = hyperplane.size_cluster("1TB", "groupby", "heavy", basis=basis)
         assert (advice.pieces, advice.pool.name, advice.nodes) == (10, "32_32", nodes)
         assert (advice.data_gb, advice.memory_gb) == (1000, 800)
@@ -72,7 +72,7 @@ class TestPieces:
             ("50TB", "light", 1),
         ],
     )
-    def test_large_work_that_brings_rows_together_is_cut(self, data, operation, pieces):
+    def test_large_work_that_combines_rows_is_split(self, data, operation, pieces):
         assert hyperplane.size_cluster(data, operation).pieces == pieces
 
     @pytest.mark.parametrize("pieces", [1, 4, np.int64(4)])
@@ -145,7 +145,7 @@ class TestPoolThatIsChosen:
         assert (advice.pool.name, advice.nodes) == ("8_64", math.ceil(800 / 57.999))
         assert "pool: 8_64, as requested" in advice.reasons
 
-    def test_may_be_one_that_nobody_configured(self):
+    def test_a_pool_need_not_be_configured(self):
         advice = hyperplane.size_cluster("10GB", "groupby", pool=OWN)
         assert advice.pool is OWN
         assert {option.pool.name for option in advice.alternatives} == set(hyperplane.pools())
@@ -181,7 +181,7 @@ QUESTIONS = {
 }
 
 
-class TestEveryQuestion:
+class TestEveryInput:
     @settings(max_examples=scaled(40, 200))
     @given(st.fixed_dictionaries(QUESTIONS))
     def test_enough_is_given_and_no_node_too_many(self, question):
@@ -192,7 +192,7 @@ class TestEveryQuestion:
         assert (option.nodes - 1) * option.worker.total_ram < memory
         # The pieces hold all the data.
         assert memory * advice.pieces >= advice.measured.size * advice.found.multiplier
-        # The layout is that of the pool.
+        # The layout is the one of the pool.
         assert advice.worker == hyperplane.fit_workers(advice.pool)
         assert not any(text.startswith("nominal basis") for text in advice.warnings)
 
@@ -216,7 +216,7 @@ class TestEveryQuestion:
 
 
 class TestComfortable:
-    """The number of nodes that meets the published rules of thumb, beside the one needed."""
+    """Number of nodes that satisfies the published rules of thumb."""
 
     def test_one_line_for_the_published_example(self):
         advice = hyperplane.size_cluster("100GB", "groupby")
@@ -226,7 +226,7 @@ class TestComfortable:
             "10 nodes: an aggregation needs 10 times its data in memory, 8 nodes have 8.8 times; "
             "workers above 75% of their memory may spill or fail, 8 nodes would be 91% full"
         )
-        # As many nodes as it names do meet it, and one fewer does not.
+        # That number of nodes satisfies the rule, one node less does not.
         assert 10 * advice.worker.total_ram >= 10 * 100e9 > 9 * advice.worker.total_ram
 
     @pytest.mark.parametrize("operation", ["filter", "join", "light", "heavy"])
@@ -417,7 +417,7 @@ class TestWhatIsShown:
         assert "<b>" not in page
 
 
-class TestOtherDoors:
+class TestOtherFunctions:
     def test_fit_workers_takes_any_name_and_a_spec(self):
         by_name = hyperplane.fit_workers("Hyperplane-Med")
         assert by_name == hyperplane.fit_workers(hyperplane.get_pool("16_16"))

@@ -1,4 +1,4 @@
-"""The uncompressed size of real files."""
+"""Uncompressed size of files."""
 
 import io
 import json
@@ -100,7 +100,7 @@ each_frame = pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 
 
 class TestText:
-    """An estimate, within a quarter of what pandas needs for the same file."""
+    """Estimates within 25 % of the memory that pandas uses for the same file."""
 
     @each_frame
     @pytest.mark.parametrize("ending", ["", ".gz", ".bz2", ".xz", ".zip"])
@@ -157,7 +157,7 @@ class TestText:
     def test_what_is_packed_tightly_is_not_underestimated(
         self, tmp_path, monkeypatch, ending, buffer
     ):
-        # Newer Pythons read packed files in larger bites than all of this one has.
+        # Newer versions of Python read compressed files in blocks larger than this file.
         monkeypatch.setattr(io, "DEFAULT_BUFFER_SIZE", buffer)
         frame = pd.DataFrame({"id": [1_234_567] * 200_000, "name": ["alphabetagamma"] * 200_000})
         path = tmp_path / f"a.csv.{ending}"
@@ -213,7 +213,7 @@ class TestText:
         (tmp_path / "a.csv").write_text(text)
         assert 0 <= size_of(tmp_path / "a.csv") < 1000
 
-    def test_text_that_is_no_table_is_measured_all_the_same(self, tmp_path):
+    def test_text_that_is_not_a_table_is_measured(self, tmp_path):
         (tmp_path / "a.txt").write_text("Call me Ishmael.\nSome years ago, never mind\n" * 400)
         assert size_of(tmp_path / "a.txt") > 10_000
 

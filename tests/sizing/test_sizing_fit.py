@@ -1,4 +1,4 @@
-"""Worker processes against what a node has to give."""
+"""Layouts of worker processes on nodes and machines."""
 
 from fractions import Fraction
 
@@ -89,9 +89,9 @@ class TestBalancedLayout:
         used = processes * threads
         assert 1 <= processes / threads <= 2
         assert used <= cores
-        # Five cores leave one idle; nothing wastes a larger part.
+        # Of five cores one is idle, which is the largest part.
         assert used >= 0.8 * cores
-        # No larger number of cores would divide as evenly.
+        # No larger number of cores divides as evenly.
         for more in range(used + 1, cores + 1):
             assert not any(
                 more % threads == 0 and threads <= more // threads <= 2 * threads
@@ -119,7 +119,7 @@ class TestBalancedLayout:
 
 
 def _odd(low, high):
-    """Numbers as people write them in YAML, and any other float."""
+    """Numbers as in YAML files, and any other float."""
     scale = 1000
     written = st.integers(int(low * scale), int(high * scale)).map(lambda n: n / scale)
     return written | st.floats(low, high)
@@ -144,7 +144,7 @@ class TestProposeWorker:
         assert worker.total_threads <= pool.allocatable_cores
         assert worker.cores_per_worker == worker.total_threads
         assert worker.total_ram <= pool.allocatable_ram
-        # No more than a step of each process is left over.
+        # At most one step of each process is unused.
         assert pool.allocatable_ram - worker.total_ram <= worker.nprocs * 10**6
 
     @settings(max_examples=scaled(60, 300))
@@ -158,7 +158,7 @@ class TestProposeWorker:
         try:
             worker = propose_worker(pool, nprocs=nprocs, nthreads=nthreads, ram_gb_per_proc=ram)
         except DoesNotFit:
-            # There was no room for what was given, or a process for which there was.
+            # The values did not fit, or one process of them did.
             cores, gigabytes = pool.whole_cores, Fraction(pool.allocatable_ram, 10**9)
             assert (nprocs or 1) * (nthreads or 1) > cores or (
                 ram is not None and (nprocs or 1) * Fraction(ram) > gigabytes
@@ -172,7 +172,7 @@ class TestProposeWorker:
             assert worker.total_ram <= pool.allocatable_ram
         else:
             assert worker.ram_per_proc == gb_to_bytes(ram)
-            # A given size is rounded to a byte, so the sum may be over by one for each process.
+            # Sizes are rounded to a byte, so the sum may exceed the limit by a byte per process.
             assert worker.total_ram <= pool.allocatable_ram + worker.nprocs
 
     @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ class TestClosestPool:
             (15, 12, "16_16"),
             (15, 110, "16_128"),
             (4, 4, "8_8"),
-            # Every pool at its limit, but for the two that another one of its cores betters.
+            # Every pool at its limit, except two that have a better pool of the same cores.
             (3.5, 7, "4_32"),
             (7, 5, "8_8"),
             (7.5, 12, "8_16"),
@@ -344,7 +344,7 @@ class TestClosestPool:
             (15, 27, "16_32"),
             (28, 27, "32_32"),
             (94, 675, "96_768"),
-            # And a little beyond it.
+            # And slightly above it.
             (3.6, 5, "8_8"),
             (7.1, 5, "8_16"),
             (7, 5.1, "8_16"),
@@ -454,7 +454,7 @@ class TestFitMachine:
     @pytest.mark.parametrize(
         ("asked", "nodes", "machine", "layout"),
         [
-            # Too many threads: laid out anew on the cores, with all the memory asked for.
+            # Too many threads: a new layout for the cores, with all the requested memory.
             ((15, 1, 0.7), 2, (2, 30), (1, 2, 21.0)),
             ((15, 1, 0.7), 2, (8, 30), (4, 2, 5.25)),
             ((15, 1, 0.7), 2, (16, 8), (4, 4, 2.0)),

@@ -1,4 +1,4 @@
-"""The size of Parquet data in memory, from its footer alone."""
+"""Estimated size of Parquet data in memory, from footers."""
 
 import datetime
 import decimal
@@ -40,7 +40,7 @@ def test_a_column_counts_as_what_it_takes_in_memory_or_a_little_more(tmp_path, n
     frame = pd.DataFrame({name: COLUMNS[name]})
     footer = _footer(pyarrow.Table.from_pandas(frame), tmp_path / "a", compression=compression)
     true = frame.memory_usage(deep=True, index=False).sum()
-    # A column of many values is stored with a dictionary beside them and counts for more.
+    # A column of many values also has a dictionary, and its estimate is larger.
     assert 0.9 * true <= decoded_size(footer) <= 1.5 * true
 
 

@@ -1,4 +1,4 @@
-"""How many bytes of data there are: quantities, files and collections."""
+"""Size of data given as quantities, files and collections."""
 
 import importlib
 from decimal import Decimal
@@ -161,7 +161,7 @@ class TestCollections:
         assert measured.how.startswith(f"{kind}, ")
         assert type(measured.size) is int
 
-    def test_an_empty_frame_is_something_all_the_same(self):
+    def test_an_empty_frame_has_a_size(self):
         assert measure(pd.DataFrame(index=pd.RangeIndex(0))).size >= 1
 
     def test_numpy(self):

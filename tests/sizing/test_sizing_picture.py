@@ -1,4 +1,4 @@
-"""Memory needed against memory given, as a picture."""
+"""Plot of the memory needed and the memory of each pool."""
 
 import importlib
 import sys
@@ -44,7 +44,7 @@ def test_the_chosen_pool_stands_out(advice):
         assert colors.to_hex(bar.get_facecolor()) == wanted
 
 
-def test_bars_and_the_need_are_labelled(advice):
+def test_bars_and_the_need_are_labeled(advice):
     axes = advice.plot()
     texts = [text.get_text() for text in axes.texts]
     options = {o.pool.name: o for o in [advice.found.option, *advice.alternatives]}
@@ -66,7 +66,7 @@ def test_the_line_is_at_the_need_and_all_is_within_the_picture(advice):
     axes.figure.canvas.draw()
 
 
-def test_draws_where_it_is_told(advice):
+def test_draws_on_given_axes(advice):
     _, (first, second) = pyplot.subplots(1, 2)
     assert advice.plot(ax=second) is second
     assert len(second.patches) == 9
@@ -74,7 +74,7 @@ def test_draws_where_it_is_told(advice):
     assert len(pyplot.get_fignums()) == 1
 
 
-def test_makes_a_figure_of_its_own_otherwise(advice):
+def test_creates_a_figure_without_axes(advice):
     assert advice.plot().figure is not advice.plot().figure
 
 

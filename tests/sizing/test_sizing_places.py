@@ -1,4 +1,4 @@
-"""Where data may lie that is measured, and what is no such place."""
+"""Measuring data in stores, archives and folders, and invalid locations."""
 
 import importlib
 import shutil

@@ -1,4 +1,4 @@
-"""The rules as values: weights of operations and what is an aggregation."""
+"""Sizing rules: weights of operations and aggregations."""
 
 import pytest
 import yaml
@@ -73,7 +73,7 @@ def test_an_unknown_operation_names_the_nearest(operation, nearest):
 
 
 @pytest.mark.parametrize("operation", ["zzzzzz", "", None, 5])
-def test_what_is_like_no_operation_is_unknown_all_the_same(operation):
+def test_a_name_unlike_any_operation_is_unknown(operation):
     with pytest.raises(RequestError) as caught:
         config.sizing_rules().weight(operation)
     assert caught.value.faults[0].asked == repr(operation)

@@ -1,4 +1,4 @@
-"""Complaints of pydantic in the words of the package."""
+"""Conversion of pydantic's validation errors into faults."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The freeze policy."""
+"""The memory policy."""
 
 import pickle
 
@@ -84,7 +84,7 @@ def test_any_fraction_up_to_one_will_do(value):
         ({"target": 0.75}, "memory.spill", "at least memory.target (0.75)"),
         ({"pause": 0.5}, "memory.pause", "at least memory.spill (0.7)"),
         ({"terminate": 0.75}, "memory.terminate", "at least memory.pause (0.8)"),
-        # One that is never reached does not hide the one before it.
+        # A disabled threshold does not hide the order of the others.
         (
             {"spill": False, "pause": False, "terminate": 0.5},
             "memory.terminate",

@@ -1,4 +1,4 @@
-"""What will be started, as a value."""
+"""The plan of a cluster."""
 
 import json
 import re

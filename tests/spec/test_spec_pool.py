@@ -1,4 +1,4 @@
-"""One kind of node."""
+"""Pools: types of nodes."""
 
 import pytest
 from pydantic import ValidationError

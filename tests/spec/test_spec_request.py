@@ -1,4 +1,4 @@
-"""The arguments of a call, checked at the door."""
+"""Checks of the arguments of initialize_cluster."""
 
 import inspect
 from datetime import timedelta
@@ -49,7 +49,7 @@ SECONDS = "seconds, more than 0, or text such as '30 minutes'"
 PORT = "'random' or a port number from 0 to 65535"
 NAME = "text that matches ^[a-z0-9]"
 
-# Argument, value, what is allowed (how it begins).
+# Argument, invalid value, start of the description of valid values.
 BAD = [
     ("num_workers", 0, COUNT),
     ("num_workers", -3, COUNT),
@@ -154,20 +154,20 @@ def test_the_defaults_are_the_documented_ones():
     assert _good().model_dump() == {**DOCUMENTED, **OURS}
 
 
-def test_the_door_has_the_same_arguments_in_the_documented_order():
+def test_initialize_cluster_has_the_documented_order_of_arguments():
     parameters = inspect.signature(hyperplane.initialize_cluster).parameters
     kinds = {name: parameter.kind for name, parameter in parameters.items()}
     by_position = [
         name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     ]
     by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
-    # replace= is about clusters that run, not part of a request.
+    # replace= concerns running clusters and is not part of a request.
     assert (by_position, by_name) == (list(DOCUMENTED), [*OURS, "replace"])
     assert list(ClusterRequest.model_fields) == [*DOCUMENTED, *OURS]
 
 
 @pytest.mark.parametrize("name", [*DOCUMENTED, *OURS])
-def test_the_door_has_the_same_defaults(name):
+def test_initialize_cluster_has_the_defaults_of_the_request(name):
     parameter = inspect.signature(hyperplane.initialize_cluster).parameters[name]
     default = ClusterRequest.model_fields[name].default
     assert parameter.default == default
@@ -189,7 +189,7 @@ def test_a_bad_value_is_one_fault_that_says_what_was_asked_and_what_is_allowed(
     assert fault.asked == (repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "...")
     assert fault.allowed.startswith(allowed)
     assert fault.allowed
-    # The default stands in, so that the rest of the request can be judged as well.
+    # The default replaces the value, so that the rest of the request is checked too.
     assert request == ClusterRequest()
 
 
@@ -208,7 +208,7 @@ def test_a_bad_value_is_one_fault_that_says_what_was_asked_and_what_is_allowed(
         max_size=6,
     )
 )
-def test_whatever_is_given_there_is_a_request_and_each_fault_names_an_argument(arguments):
+def test_any_arguments_give_a_request_and_each_fault_names_an_argument(arguments):
     request, faults = read_request(ClusterArguments.from_mapping(arguments))
     assert isinstance(request, ClusterRequest)
     for fault in faults:
@@ -273,7 +273,7 @@ def test_a_name_of_plain_dask_gets_ours(name, ours):
     assert fault.advice == f"did you mean {ours}?"
 
 
-def test_an_argument_like_no_other_is_unknown_all_the_same():
+def test_a_name_unlike_any_argument_is_unknown():
     [fault] = _faults(zzz=1)
     assert fault.advice == ""
 
@@ -372,7 +372,7 @@ class TestThreadsAgainstCores:
             # Published GPU calls.
             {"ngpus": 1, "nprocs": 1, "nthreads": 8, "ram_gb_per_proc": 7, "cores_per_worker": 2},
             {"ngpus": 1, "nprocs": 1, "nthreads": 8, "ram_gb_per_proc": 24, "cores_per_worker": 6},
-            # A pool fills in what is open; the plan checks the result against the pool.
+            # A pool completes the layout; the planner checks the result.
             {"pool": "96_768", "nprocs": 47, "nthreads": 2},
             {"pool": "32_32", "cores_per_worker": 10},
             {"pool": "32_32", "cores_per_worker": 10, "nthreads": 2},
@@ -381,7 +381,7 @@ class TestThreadsAgainstCores:
     def test_what_fits_or_cannot_be_judged_yet_is_no_fault(self, arguments):
         assert _faults(**arguments) == []
 
-    def test_a_pool_does_not_excuse_what_was_said_in_full(self):
+    def test_a_complete_layout_is_checked_with_a_pool_too(self):
         arguments = {"nprocs": 4, "nthreads": 4, "cores_per_worker": 10}
         assert len(_faults(pool="32_32", **arguments)) == 1
 
@@ -414,14 +414,14 @@ def test_cannot_be_changed():
 @pytest.mark.parametrize(
     ("memory", "said"),
     [
-        ({"pauze": 0.8}, "memory.pauze = 0.8: allowed is one of target, spill, pause, terminate; "
+        ({"pauze": 0.8}, "memory.pauze = 0.8: expected one of target, spill, pause, terminate; "
          "did you mean pause?"),
-        ({1: 0.8}, "memory.1 = 0.8: allowed is one of target, spill, pause"),
-        ({"pause": 7}, "memory.pause = 7: allowed is a fraction in (0, 1]"),
-        ({"pause": "85%"}, "memory.pause = '85%': allowed is a fraction in (0, 1], or False"),
+        ({1: 0.8}, "memory.1 = 0.8: expected one of target, spill, pause"),
+        ({"pause": 7}, "memory.pause = 7: expected a fraction in (0, 1]"),
+        ({"pause": "85%"}, "memory.pause = '85%': expected a fraction in (0, 1], or False"),
     ],
 )  # fmt: skip
-def test_a_fault_of_the_memory_policy_is_said_once(memory, said):
+def test_a_fault_of_the_memory_policy_is_reported_once(memory, said):
     _, faults = read_request(ClusterArguments.from_mapping({"memory": memory}))
     (fault,) = faults
     assert str(fault).startswith(said)

@@ -1,4 +1,4 @@
-"""The settings of engines."""
+"""Settings of engines."""
 
 import re
 
@@ -27,7 +27,7 @@ def test_a_duration_is_seconds_or_text(value):
     assert LocalSettings(idle_timeout=value).idle_timeout == value
 
 
-def test_what_is_handed_to_dask_has_units_that_it_knows():
+def test_durations_for_dask_have_units_that_it_accepts():
     settings = LocalSettings(worker_ttl="2 min", no_workers_timeout="90 sec")
     assert parse_timedelta(settings.worker_ttl) == 120
     assert parse_timedelta(settings.no_workers_timeout) == 90

@@ -1,4 +1,4 @@
-"""Profiles of settings of Dask, as data."""
+"""Tuning profiles."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_an_empty_mapping_and_null_are_values_of_settings():
 
 
 @pytest.mark.parametrize(("processes", "expected"), [(1, "tasks"), (2, None), (15, None)])
-def test_clients_of_one_process_have_settings_of_their_own(processes, expected):
+def test_clients_of_one_process_have_separate_settings(processes, expected):
     tuning = Tuning.of("fast", TuningProfile(**FAST), processes=processes, nthreads=3)
     assert tuning.client.get("dataframe.shuffle.method") == expected
     assert tuning.environ["POLARS_MAX_THREADS"] == "3"

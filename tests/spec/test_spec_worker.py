@@ -1,4 +1,4 @@
-"""The layout of one node."""
+"""Layout of the worker processes of one node."""
 
 import json
 

@@ -89,7 +89,7 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
     >>> infer_type("a", [1, None]), infer_type("a", [1, 2.5]), infer_type("a", ["2024-05-01", None])
     ('Int64', 'float64', 'datetime64[us]')
     >>> print(infer_type("id", [1, "x"]))
-    types['id'] = numbers such as 1, text such as "x": allowed is one type; write ...
+    types['id'] = numbers such as 1, text such as "x": expected one type; write ...
     """
     present = [value for value in values if value is not None]
     some_null = len(present) < len(values)

@@ -224,7 +224,7 @@ def test_bags_without_records_need_their_types(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"types": {"a": "complex"}}, "types\\['a'\\] = 'complex': allowed is int64"),
+        ({"types": {"a": "complex"}}, "types\\['a'\\] = 'complex': expected int64"),
         ({"types": 5}, "a mapping of column names to types"),
         ({"sample": 0}, "a whole number from 1"),
         ({"fields": ["a"], "types": {"b": "int64"}}, "names of columns: a"),

@@ -58,7 +58,7 @@ FLAGS = {
 @pytest.mark.parametrize("call", FLAGS.values(), ids=list(FLAGS))
 def test_a_flag_is_true_or_false(call, flag):
     (said,) = faults_of(lambda: call(flag)).values()
-    assert f"= {flag!r}: allowed is True or False" in said
+    assert f"= {flag!r}: expected True or False" in said
 
 
 LISTS = {
@@ -85,7 +85,7 @@ def test_a_value_that_is_not_a_column_name_is_reported(call, by):
 @pytest.mark.parametrize("name", ["join", "drop_duplicates", "sort_values", "value_counts"])
 def test_no_column_at_all_is_reported(name):
     said = "".join(faults_of(lambda: LISTS[name]([])).values())
-    assert "= []: allowed is at least one column" in said
+    assert "= []: expected at least one column" in said
 
 
 def test_one_column_is_no_list_of_columns():
@@ -144,7 +144,7 @@ def test_windows_as_narrow_as_the_unit(unit, every):
 )
 def test_partitions_of_a_few_bytes_are_reported(size, many):
     said = faults_of(lambda: hp.repartition(flights(), size, data_size="56MB"))["partition_size"]
-    assert f"for each partition, which makes {many}: allowed is 10 kB or more" in said
+    assert f"for each partition, which makes {many}: expected 10 kB or more" in said
     number = 10 if size == 10 else "..."
     assert f"df.repartition(npartitions={number})" in said
     assert hp.repartition(flights(), "10kB", data_size="50kB").npartitions >= 5

@@ -226,7 +226,7 @@ def test_all_faults_are_named_at_once():
         to_datetime(df, "n")
     with pytest.raises(RequestError, match="not a number"):
         to_datetime(df, "at", unit="s")
-    with pytest.raises(RequestError, match="allowed is text, numbers or times"):
+    with pytest.raises(RequestError, match="expected text, numbers or times"):
         to_datetime(cut(frame(True, dtype="bool"), []), "at")
     with pytest.raises(RequestError) as caught:
         to_datetime(df, ["at"], utc="no", dayfirst=0)

@@ -183,13 +183,13 @@ def test_all_faults_are_named_at_once():
 def test_a_column_that_is_no_time_is_refused_with_what_to_write():
     with pytest.raises(RequestError, match=r"to_datetime\(df, 'v'\) first"):
         window_agg(cut(log(["2024-01-01"]), []), "v", "1h", {"v": "sum"})
-    with pytest.raises(RequestError, match="split_out = 3: allowed is 1 without by"):
+    with pytest.raises(RequestError, match="split_out = 3: expected 1 without by"):
         window_agg(cut(log(["2024-01-01"]), []), "time", "1h", {"v": "sum"}, split_out=3)
 
 
 @pytest.mark.parametrize("every", ["0h", "-1h", "1H", "bh", "cbh", "", 3, None])
 def test_widths_that_are_none_are_refused(every):
-    with pytest.raises(RequestError, match="allowed is a frequency of pandas, such as '15min'"):
+    with pytest.raises(RequestError, match="expected a frequency of pandas, such as '15min'"):
         window_agg(cut(log(["2024-01-01"]), []), "time", every, {"v": "sum"})
 
 

@@ -155,17 +155,15 @@ def test_all_faults_are_named_at_once():
 
 def test_categories_must_be_of_targets():
     df = cut(log(["a"], size=[1]), [])
-    with pytest.raises(RequestError, match="categories = 'knd': allowed is one of the targets"):
+    with pytest.raises(RequestError, match="categories = 'knd': expected one of the targets"):
         window_counts(df, "time", "1h", "kind", categories={"knd": ["a"]})
     with pytest.raises(RequestError, match=r"a mapping \{target: list\}"):
         window_counts(df, "time", "1h", ["kind", "size"], categories=["a"])
     with pytest.raises(RequestError, match="leave top or categories out"):
         window_counts(df, "time", "1h", "kind", categories=["a"], top=3)
-    with pytest.raises(
-        RequestError, match="target = 'kind': allowed is a column that is not in by"
-    ):
+    with pytest.raises(RequestError, match="target = 'kind': expected a column that is not in by"):
         window_counts(df, "time", "1h", "kind", "kind")
-    with pytest.raises(RequestError, match=r"target = \[\]: allowed is at least one column"):
+    with pytest.raises(RequestError, match=r"target = \[\]: expected at least one column"):
         window_counts(df, "time", "1h", [])
 
 

@@ -101,7 +101,7 @@ def test_paths_that_lead_out_are_refused(repository, path):
     (repository / "link.sh").symlink_to(outside)
     (repository / "out").symlink_to(repository.parent)
     file = pipeline_file(repository, path)
-    assert f"= {path!r}: allowed is a path inside {repository}" in refused(file)
+    assert f"= {path!r}: expected a path inside {repository}" in refused(file)
 
 
 @pytest.mark.parametrize("path", ["jobs", "gone/a.sh", "b.sh", "loop", "x" * 5000])
@@ -133,7 +133,7 @@ def test_a_notebook_is_a_job_of_one_step(repository):
     file.write_text(json.dumps({"cells": [{"source": "1"}]}))
     assert read_pipeline(file).steps[0].kind == "notebook"
     file.write_text("no notebook")
-    assert "path = 'n.ipynb': allowed is a notebook" in refused(file)
+    assert "path = 'n.ipynb': expected a notebook" in refused(file)
 
 
 @pytest.mark.parametrize("name", ["p.txt", "p", "gone.yaml", "folder.yaml", "x" * 5000 + ".yaml"])

@@ -92,16 +92,16 @@ def test_all_faults_of_a_step_come_at_once():
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"kind": "bash"}, "path = nothing"),
+        ({"kind": "bash"}, "path is not set"),
         ({"kind": "bash", "path": "a", "argv": ("b",)}, "argv = ('b',)"),
-        ({"kind": "command"}, "argv = nothing"),
-        ({"kind": "command", "argv": ()}, "argv = nothing"),
+        ({"kind": "command"}, "argv is not set"),
+        ({"kind": "command", "argv": ()}, "argv is not set"),
         ({"kind": "command", "argv": ("",)}, "argv.0 = ''"),
         ({"kind": "command", "argv": ("a", "b\0")}, "argv.1 = a value not shown"),
         ({"kind": "command", "argv": "curl -H hunter2"}, "argv = a value not shown"),
         (
             {"kind": "command", "argv": ("a",), "env": {"A": "b"}, "secrets": ("A",)},
-            "env.A = a variable that is also listed under secrets: allowed is one of the two",
+            "env.A = a variable that is also listed under secrets: expected one of the two",
         ),
         ({"kind": "command", "argv": ("a",), "path": "b"}, "path = 'b'"),
         ({"kind": "command", "argv": ("a",), "chunks": 2, "foreach": ("b",)}, "chunks = both"),
@@ -110,7 +110,7 @@ def test_all_faults_of_a_step_come_at_once():
         ({"kind": "command", "argv": ("a",), "name": "a\u2028b"}, "name = 'a\\u2028b'"),
         (
             {"kind": "bash", "path": "a", "chunks": 2, "output": "s3://key:hunter2@bucket"},
-            "output = a value not shown: allowed is a URL without a password",
+            "output = a value not shown: expected a URL without a password",
         ),
     ],
 )
@@ -159,8 +159,8 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: Pipeline.from_steps("p", []), "steps = none: allowed is at least one step"),
-        (lambda: Pipeline.from_steps("p", ["a"]), "steps[0] = str: allowed is a Step"),
+        (lambda: Pipeline.from_steps("p", []), "steps = none: expected at least one step"),
+        (lambda: Pipeline.from_steps("p", ["a"]), "steps[0] = str: expected a Step"),
         (lambda: Pipeline.from_steps("p", [command("a")], root="/gone"), "root = '/gone'"),
         (lambda: Pipeline.from_steps("p", [command("a")], requirements="\0"), "requirements = "),
         (lambda: Pipeline(name="p", steps=(command("a", "b"),), root="/"), "steps[0].depends_on"),
@@ -169,7 +169,7 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
         (lambda: Pipeline.from_json("[]"), "text = list"),
         (
             lambda: Pipeline.from_json('{"name": "p", "root": "/", "steps": [{"name": "a"}]}'),
-            "steps[0].kind = nothing",
+            "steps[0].kind is not set",
         ),
     ],
 )

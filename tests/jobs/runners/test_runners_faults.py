@@ -16,7 +16,7 @@ def faults(runner, job, **options):
 
 def test_an_unknown_runner_and_one_that_was_meant():
     (fault,) = faults("slrum", typical()).values()
-    assert fault == "runner = 'slrum': allowed is one of slurm, kubernetes; did you mean slurm?"
+    assert fault == "runner = 'slrum': expected one of slurm, kubernetes; did you mean slurm?"
     assert list(RENDERERS) == ["slurm", "kubernetes"]
     assert [create_renderer(name).name for name in RENDERERS] == list(RENDERERS)
     with pytest.raises(RequestError, match="one of local, slurm, kubernetes; did you mean local"):
@@ -27,7 +27,7 @@ def test_unknown_options_and_those_that_were_meant():
     with pytest.raises(RequestError) as caught:
         create_renderer("kubernetes", imgae="x", python="y")
     first, second = map(str, caught.value.faults)
-    assert first.startswith("imgae = an option: allowed is an option of kubernetes: image, root")
+    assert first.startswith("imgae = an option: expected an option of kubernetes: image, root")
     assert first.endswith("did you mean image?")
     assert second.startswith("python = ")
 
@@ -53,7 +53,7 @@ def test_all_that_kubernetes_cannot_do_at_once():
         "steps[3].argv",
         "parameters['a']",
     ]
-    assert found["image"].startswith("image = nothing: allowed is the name of an image")
+    assert found["image"].startswith("image is not set; expected the name of an image")
     assert "--option image=" in found["image"]
     assert "did you mean 16_16" in found["steps[3].resources.pool"]
     assert "140004 bytes" in found["steps[2].foreach"]
@@ -79,7 +79,7 @@ def test_what_slurm_cannot_do():
     found = faults("slurm", made(step, parameters={"a": "\udcff"}))
     assert list(found) == ["steps[0].split", "parameters['a']"]
     assert found["steps[0].split"] == (
-        "steps[0].split = 4: allowed is no value on slurm, which restarts steps unchanged; "
+        "steps[0].split = 4: expected no value on slurm, which restarts steps unchanged; "
         "request the memory at once, or use the local runner"
     )
 

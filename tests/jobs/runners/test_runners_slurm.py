@@ -235,7 +235,7 @@ def test_variables_of_sbatch_do_not_overrule_the_scripts(root, tmp_path):
 
 def test_a_script_that_is_too_long_is_a_fault():
     step = command("x", "true", foreach=tuple(["x" * 100] * 50_000))
-    with pytest.raises(RequestError, match=r"000-x.sbatch = \d+ bytes: allowed is at most 4 MiB"):
+    with pytest.raises(RequestError, match=r"000-x.sbatch = \d+ bytes: expected at most 4 MiB"):
         script(step)
 
 
