@@ -22,7 +22,7 @@ import hyperplane
 from hyperplane.cli import app
 from hyperplane.engines.job_clusters import read_dashboards
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import create_runner
 from hyperplane.jobs.submission_snapshot import load_snapshot
 from scripts.compat.fixtures.relocation import this_machine, this_system
@@ -165,7 +165,7 @@ def test_attempts_that_are_pods_are_read(release: Release) -> None:
     runner = create_runner("kubernetes", {}, kept.runner)
     for attempt, code in zip(attempts, (-9, 0), strict=True):
         traces = job.place / Path(attempt.log).with_suffix("")
-        process = runner.reattach(Command((), {}, "", traces))
+        process = runner.reattach(AttemptCommand((), {}, "", traces))
         assert process.exit_code() == code
         assert process.end_time() == traces.with_suffix(".exit").stat().st_mtime
 
