@@ -94,7 +94,7 @@ pages: $(STAMPS)/test
 	$(BIN)/python -m scripts.pages
 	$(BIN)/python -m scripts.schema
 
-# Before a release; --force makes those of a version anew.
+# Before a release. FORCE=1: in place of those that are there.
 fixtures: $(STAMPS)/test
 	$(BIN)/python -m scripts.compat.fixtures $(if $(FORCE),--force)
 

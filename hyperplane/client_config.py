@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def restore_config_after(client: Client, settings_key: str = "") -> None:
     """Make the last client to close restore the configuration before the first one opened.
 
-    Other clients of the program may open before and after this one. ``settings_key`` identifies the
-    settings that apply only while this client is open.
+    Other clients of the program may open before and after this one. ``settings_key`` is the key of
+    the settings that hold only while this client is open.
     """
     _share_saved_config()
     _restore_on_close(client, settings_key)

@@ -1,4 +1,4 @@
-"""Containers: processes with a host name and process numbers that only they have."""
+"""Run containers: processes in separate host-name and process namespaces."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def _has_namespaces():
 
 
 class Container:
-    """A container whose first process, with the number 1, runs a program of Python.
+    """A container whose first process, number 1, runs a Python program.
 
-    It shares all disks with this machine.
+    It shares the file systems of this machine.
 
     Parameters
     ----------
     name : str
         Its host name.
     program : str
-        What the first process runs: it reads lines, and prints a line for each.
+        Program of the first process: it reads lines and prints one line for each.
     folder : path
-        Where it runs.
+        Working directory.
     variables : mapping of str to str
-        More environment variables.
+        Additional environment variables.
     """
 
     def __init__(self, name, program, folder, variables):

@@ -1,11 +1,11 @@
-"""What Dask may write as a cluster closes, which says nothing of how well it closed."""
+"""Remove messages that Dask may log when a cluster closes and that mean nothing."""
 
 from __future__ import annotations
 
 import re
 
-#: A heartbeat, or the end of a task, that was under way at that moment; and a worker process that
-#: the machine did not let run for four seconds.
+#: Messages about a heartbeat or a task that was in progress, and about a worker process that did
+#: not end within four seconds on a busy machine.
 _NOTICES = (
     "Failed to communicate with scheduler during heartbeat",
     "Async instruction for <Task cancelled",
@@ -15,7 +15,7 @@ _RECORD = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - distributed\.[\w.]+ - [A-Z]+ - "
     rf"(?:{'|'.join(map(re.escape, _NOTICES))}).*\n?"
 )
-#: Calls, which are indented, and the line that names the error.
+#: Indented frames, and the line that names the exception.
 _TRACEBACK = re.compile(
     r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+[A-Za-z_][\w.]*(?::.*)?\n?"
 )
@@ -26,7 +26,7 @@ _CHAINED = re.compile(
 
 
 def without_notices(written: str) -> str:
-    """Return standard error without these records and their tracebacks; all else is kept."""
+    """Return standard error without these records and their tracebacks."""
     kept, position = [], 0
     for record in re.finditer(f"^(?:{_RECORD.pattern})", written, re.MULTILINE):
         kept.append(written[position : record.start()])

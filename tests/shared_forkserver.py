@@ -1,11 +1,12 @@
-"""Keep the process that local workers are forked from between tests.
+"""Keep one forkserver for the local clusters of all tests.
 
-It ends with the last cluster of a program, and the next cluster starts another one: two seconds of
-processor time for imports. Tests have one cluster after the other, so each would pay it. A test
-marked ``own_forkserver`` finds none that runs, and its own ends as it does for users.
+Normally the forkserver ends with the last cluster of a program, and the next cluster starts a new
+one, which costs two seconds of CPU time for imports. Tests run one cluster after the other, so each
+would need those seconds. For a test marked ``own_forkserver`` none is running, and the one that it
+starts ends as it does for users.
 
-The programs that tests start have no part in it: ``conftest.py`` sets that their workers load no
-modules in advance, unless the test asks for :func:`conftest.usual_preload`.
+Programs that tests start do not use it: ``conftest.py`` sets that their workers preload no modules,
+unless the test uses :func:`conftest.usual_preload`.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import pytest
 from hyperplane.engines import records
 from hyperplane.engines.local import forkserver
 
-#: Python processes that tests start have this in their environment.
+#: Environment variable of the Python processes that tests start.
 PRELOAD = "DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD"
-#: What ``config/engines.yaml`` has.
+#: The value in ``config/engines.yaml``.
 _USUAL = ("dask.dataframe", "pyarrow.parquet")
 
 
 class SharedForkserver:
-    """A plugin of pytest that is one more user of the forkserver."""
+    """Pytest plugin that counts as one more user of the forkserver."""
 
     def __init__(self) -> None:
         self._acquire = forkserver.acquire
@@ -39,7 +40,7 @@ class SharedForkserver:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
-        # Where its socket stays: many tests have a temporary directory of their own.
+        # For its socket, because many tests have a separate temporary directory.
         self._folder = tempfile.TemporaryDirectory(prefix="z-")
         forkserver.acquire = self.acquire
         records.process_folder = self.process_folder
@@ -77,7 +78,7 @@ class SharedForkserver:
         return Path(self._folder.name)
 
     def end(self) -> None:
-        """End it, where no cluster uses it."""
+        """End the forkserver if no cluster uses it."""
         if self._environment is not None:
             self._environment = None
             forkserver.release()

@@ -1,4 +1,4 @@
-"""Only what belongs to a notice of Dask is dropped from what a program has written."""
+"""Only known notices of Dask are removed from the output of a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIVE = f"{HEAD}Worker process still alive after 4.0 seconds, killing\n"
 
 
 def record_with_traceback() -> str:
-    """What logging writes of a heartbeat whose error has a cause of its own."""
+    """Return a log record of a failed heartbeat whose exception has a cause."""
     try:
         try:
             raise OSError("closed")
@@ -46,5 +46,5 @@ def test_other_text_beside_a_notice_is_kept(notice: str) -> None:
 def test_other_records_are_kept_with_their_tracebacks() -> None:
     other = record_with_traceback().replace("during heartbeat", "at the start")
     assert without_notices(other) == other
-    # Text that mentions a notice is none.
+    # Text that only mentions a notice is kept.
     assert without_notices(f"said: {CANCELLED}") == f"said: {CANCELLED}"

@@ -1,4 +1,4 @@
-"""Work of another user of this machine, where the tests may become one."""
+"""Run code as another user of this machine, if the tests have the permission to."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-#: The other user, and one more.
+#: Numbers of two other users.
 OTHER, ONE_MORE = 65534, 65533
 
 
 def as_other_user(work: Callable[[], object]) -> str:
-    """What a function returns in a process of another user."""
+    """Return the result of a function that runs in a process of another user."""
     if os.getuid() != 0:
         pytest.skip("needs the right to become another user")
     outer, inner = os.pipe()
@@ -30,7 +30,7 @@ def as_other_user(work: Callable[[], object]) -> str:
             os.setgid(OTHER)
             os.setuid(OTHER)
             said = str(work())
-        except BaseException:  # noqa: BLE001 - it is told to the test
+        except BaseException:  # noqa: BLE001 - passed to the test
             said = traceback.format_exc()
         os.write(inner, said.encode())
         os._exit(0)
@@ -43,14 +43,14 @@ def as_other_user(work: Callable[[], object]) -> str:
 
 @contextmanager
 def shared_folder() -> Iterator[Path]:
-    """A folder as ``/tmp``, which all users may use; pytest's own are closed to others."""
+    """A folder like ``/tmp`` that all users can use; other users cannot enter pytest's folders."""
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
 
 
 def program_of(user: int, *words: str, **options: object) -> subprocess.Popen[str]:
-    """A Python program of a user, with the packages of this process."""
+    """Start a Python program as a user, with the packages of this process."""
     python = _python_of_all()
     return subprocess.Popen(
         [*_become(user), python, *words],
@@ -62,12 +62,12 @@ def program_of(user: int, *words: str, **options: object) -> subprocess.Popen[st
 
 
 def _become(user: int) -> list[str]:
-    # With env between: what setpriv starts itself is found with the rights that it had.
+    # Through env, because setpriv resolves its program with the permissions that it had before.
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env"]
 
 
 def _python_of_all() -> str:
-    """An interpreter of this version that another user may run."""
+    """Return a Python interpreter of this version that other users can run."""
     if os.getuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs the right to become another user")
     usual = f"/usr/bin/python3.{sys.version_info.minor}"

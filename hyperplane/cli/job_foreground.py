@@ -16,7 +16,7 @@ from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
 from hyperplane.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancel_marker
-from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.runners import resolve_options
 from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, WorkUnit
 from hyperplane.jobs.step_command import attempt_prefix
@@ -145,7 +145,7 @@ class _JobCanceller:
         chunks = {step.name: step.chunk_count for step in
                   self.job.pipeline.steps}  # fmt: skip
         running = [
-            LocalProcess(Command((), {}, "", attempt_prefix(self.job, unit, one.number)))
+            LocalProcess(AttemptCommand((), {}, "", attempt_prefix(self.job, unit, one.number)))
             for one in self.store.attempts(self.job.id)
             if one.status == IN_PROGRESS
             for unit in (WorkUnit(one.step, one.chunk, chunks.get(one.step, 0)),)

@@ -28,7 +28,7 @@ def count_threads() -> int:
 
     Examples
     --------
-    >>> threads() >= 1
+    >>> count_threads() >= 1
     True
     """
     return sum(_get_worker_threads()) or int(CPU_COUNT)
@@ -57,6 +57,7 @@ def get_memory_per_thread() -> int | None:
 
 
 def _get_worker_threads() -> list[int]:
+    """Return the number of threads of each worker; empty without a cluster."""
     client = get_active_client()
     try:
         return [] if client is None else list(client.nthreads().values())

@@ -65,8 +65,8 @@ class AttachedCluster(Cluster):
         except (TimeoutError, OSError) as error:
             raise _no_answer_error(self._record) from error
         apply_client_settings(self.settings_key, self._record.client)
-        self.periodic_callbacks["look"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
-        self.periodic_callbacks["look"].start()
+        self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
+        self.periodic_callbacks["poll"].start()
         self.status = Status.running
 
     @property
@@ -97,7 +97,7 @@ class AttachedCluster(Cluster):
         self._take_back()
         if self.status == Status.running:
             self.status = Status.closing
-            self.periodic_callbacks["look"].stop()
+            self.periodic_callbacks["poll"].stop()
             if _is_listed(self._record.name):
                 with suppress(OSError):  # the scheduler is ending already
                     await getattr(self.scheduler_comm, CLOSE_OWNER)()

@@ -19,7 +19,7 @@ from distributed.core import Status
 
 #: Messages of a scheduler and a nanny when a cluster closes while it holds results or runs tasks.
 _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after "
-#: Message of a worker about a task that is canceled because the worker closes.
+#: Message of a worker about a task that is cancelled because the worker closes.
 _CANCELLED = "Async instruction for <Task cancelled "
 
 # Reentrant: the garbage collector can release a cluster at any line, also within this module.
@@ -40,7 +40,7 @@ def hold_quiet() -> None:
         if _holders > 1:
             return
         for name in ("distributed", "bokeh"):
-            for handler in _handlers_of_dask(logging.getLogger(name)):
+            for handler in _dask_handlers(logging.getLogger(name)):
                 if handler.level < logging.WARNING:
                     _levels.append((handler, handler.level))
                     handler.setLevel(logging.WARNING)
@@ -74,7 +74,7 @@ def without_closing_notices() -> Iterator[None]:
 
     filters: list[tuple[logging.Filterer, Callable[[logging.LogRecord], bool]]]
     filters = [(logging.getLogger("distributed.scheduler"), is_not_lost)]
-    dask_handlers = _handlers_of_dask(logging.getLogger("distributed"))
+    dask_handlers = _dask_handlers(logging.getLogger("distributed"))
     filters += [(handler, is_not_killed) for handler in dask_handlers]
     for filterer, is_shown in filters:
         filterer.addFilter(is_shown)
@@ -86,20 +86,20 @@ def without_closing_notices() -> Iterator[None]:
 
 
 def dask_setup(worker: Any) -> None:
-    """Suppress messages about tasks that are canceled as the worker closes; a worker preload."""
+    """Suppress messages about tasks that are cancelled as the worker closes; a worker preload."""
 
     def is_shown(record: logging.LogRecord) -> bool:
         is_open = getattr(worker, "status", None) in (Status.running, Status.paused)
         return is_open or not _message(record).startswith(_CANCELLED)
 
-    for handler in _handlers_of_dask(logging.getLogger("distributed")):
+    for handler in _dask_handlers(logging.getLogger("distributed")):
         handler.addFilter(is_shown)
 
 
 def drop_interrupted_waits(loop: asyncio.AbstractEventLoop) -> None:
-    """Leave out the waits of a computation that Ctrl-C has ended, which nothing asks for an error.
+    """Suppress asyncio's messages about waits of a computation that Ctrl-C has interrupted.
 
-    A loop with an exception handler stays as it is.
+    Nothing retrieves the exceptions of these waits. A loop that has an exception handler keeps it.
     """
     if loop.get_exception_handler() is None:
         loop.set_exception_handler(_all_but_interrupted)
@@ -118,7 +118,7 @@ def _message(record: logging.LogRecord) -> str:
         return ""
 
 
-def _handlers_of_dask(logger: logging.Logger) -> list[logging.Handler]:
+def _dask_handlers(logger: logging.Logger) -> list[logging.Handler]:
     """Return the handlers for standard error that Dask has added to a logger."""
     form = dask.config.get("distributed.admin.log-format")
     return [

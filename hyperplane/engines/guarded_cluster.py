@@ -1,4 +1,4 @@
-"""Base class of clusters whose scheduler runs in this process, with idle and busy-worker guards.
+"""Mixin for clusters with a scheduler in this process: idle and busy-worker guards.
 
 The guards need subclasses of Dask's classes, because Dask reads some settings in this process while
 it works: ``lost-worker-timeout`` when a worker leaves, others while it builds the scheduler.
@@ -46,19 +46,19 @@ def dashboard_routes() -> dict[str, list[str]]:
     return {key: [ours[0], *dask.config.get(key), ours[1]]}
 
 
-def link_here(link: str, scheduler: str) -> str:
+def loopback_link(link: str, scheduler: str) -> str:
     """Return a dashboard link with the loopback address in place of the scheduler's address.
 
     Examples
     --------
-    >>> link_here("http://10.0.0.7:8787/status", "tls://10.0.0.7:40123")
+    >>> loopback_link("http://10.0.0.7:8787/status", "tls://10.0.0.7:40123")
     'http://127.0.0.1:8787/status'
     """
     host = scheduler.partition("://")[2].rpartition(":")[0]
     return link.replace(f"//{host}:", "//127.0.0.1:", 1) if host else link
 
 
-def _release_in(pid: int, release: Callable[[], None]) -> None:
+def _release_in_process(pid: int, release: Callable[[], None]) -> None:
     """Call `release` in process `pid` only: a fork has copies of the cluster objects."""
     if os.getpid() == pid:
         dask_notices.release_quiet()
@@ -164,7 +164,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self._client: weakref.ref[Client] | None = None
         self._closing = threading.RLock()
         dask_notices.hold_quiet()
-        self._cleanup = weakref.finalize(self, _release_in, os.getpid(), release)
+        self._cleanup = weakref.finalize(self, _release_in_process, os.getpid(), release)
         # At exit Dask's own handler closes the cluster, which calls the cleanup.
         self._cleanup.atexit = False
         self.starting = True

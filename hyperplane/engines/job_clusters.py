@@ -25,7 +25,7 @@ def write_dashboard(name: str, dashboard: str) -> None:
 
     Errors are ignored: the disk may be full, and the folder may not exist on this machine.
     """
-    file = _file_of(name)
+    file = _dashboard_file(name)
     if file is None or not dashboard:
         return
     fields = {
@@ -43,7 +43,7 @@ def write_dashboard(name: str, dashboard: str) -> None:
 
 def remove_dashboard(name: str) -> None:
     """Remove the file that :func:`write_dashboard` has written for a cluster."""
-    file = _file_of(name)
+    file = _dashboard_file(name)
     if file is not None:
         with contextlib.suppress(OSError):
             file.unlink()
@@ -66,7 +66,7 @@ def read_dashboards(folder: Path) -> list[str]:
     return [dashboard for _, dashboard in sorted(found)]
 
 
-def _file_of(name: str) -> Path | None:
+def _dashboard_file(name: str) -> Path | None:
     folder = os.environ.get(JOB_FOLDER)
     if not folder:
         return None

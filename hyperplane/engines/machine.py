@@ -1,4 +1,4 @@
-"""Cores, memory and disk space that this process may use, within affinity and control groups.
+"""Cores, memory and disk space that this process may use.
 
 Control groups are nested, and a limit can be set at any level above the process, so every level is
 read, in version 2 and version 1. Reading only the top level gave 24 GB inside a group of 400 MB.
@@ -26,7 +26,7 @@ def cores(root: Path = ROOT) -> int:
     """
     count = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0)
     count = count or os.cpu_count() or 1
-    for group in _groups("cpu", root):
+    for group in _control_groups("cpu", root):
         quota = _cpu_quota(group)
         if quota is not None:
             count = min(count, quota)
@@ -36,8 +36,8 @@ def cores(root: Path = ROOT) -> int:
 def free_ram(root: Path = ROOT) -> int:
     """Return the bytes of memory that this process and its children may still allocate."""
     free = psutil.virtual_memory().available
-    for group in _groups("memory", root):
-        limit, used = _memory(group)
+    for group in _control_groups("memory", root):
+        limit, used = _memory_limit(group)
         if limit is not None:
             free = min(free, max(0, limit - used))
     return int(free)
@@ -48,7 +48,7 @@ def free_disk(path: str) -> int:
     return shutil.disk_usage(path).free
 
 
-def _groups(controller: str, root: Path) -> Iterator[Path]:
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
     """Yield the folders of this process's control group and of all its ancestors."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -71,29 +71,29 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
 
 
 def _cpu_quota(group: Path) -> float | None:
-    both = _words(group / "cpu.max")
+    both = _read_words(group / "cpu.max")
     if len(both) != 2:
-        both = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
+        both = _read_words(group / "cpu.cfs_quota_us") + _read_words(group / "cpu.cfs_period_us")
     if len(both) != 2 or not both[0].isdecimal():  # "max", or -1: no limit
         return None
     return int(both[0]) / int(both[1])
 
 
-def _memory(group: Path) -> tuple[int | None, int]:
+def _memory_limit(group: Path) -> tuple[int | None, int]:
     """Return a group's limit, or None, and its usage without reclaimable file pages."""
     for limit_file, used_file, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
-        limit = _words(group / limit_file)
+        limit = _read_words(group / limit_file)
         if limit and limit[0].isdecimal():
-            used = _words(group / used_file)
-            stat = dict(zip(*[iter(_words(group / "memory.stat"))] * 2, strict=False))
+            used = _read_words(group / used_file)
+            stat = dict(zip(*[iter(_read_words(group / "memory.stat"))] * 2, strict=False))
             return int(limit[0]), int(used[0] if used else 0) - int(stat.get(cache, 0))
     return None, 0
 
 
-def _words(file: Path) -> list[str]:
+def _read_words(file: Path) -> list[str]:
     try:
         return file.read_text().split()
     except OSError:

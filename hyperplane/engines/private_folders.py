@@ -57,7 +57,7 @@ def private_folder(parent: str | None = None) -> Path:
 
 def default_private_folder(parent: Path) -> Path:
     """Return the path that :func:`private_folder` uses unless another user owns its name."""
-    return parent / f"hyperplane-{_user()}" / _system_name()
+    return parent / f"hyperplane-{_user_name()}" / _system_name()
 
 
 def private_folders(parent: str | None = None) -> list[Path]:
@@ -122,14 +122,14 @@ def remove_empty(folder: Path) -> None:
             folder.parent.rmdir()
 
 
-def _user() -> str:
+def _user_name() -> str:
     return str(os.getuid()) if hasattr(os, "getuid") else getpass.getuser()
 
 
 def _folder_of_user(parent: str | None) -> Path:
     """Create and return the folder of this user in a temporary directory."""
     place = Path(parent or tempfile.gettempdir())
-    folder = place / f"hyperplane-{_user()}"
+    folder = place / f"hyperplane-{_user_name()}"
     found = _make_folder(folder)
     if _is_private(found):
         if found.st_mode & 0o077:
@@ -144,7 +144,7 @@ def _folder_of_user(parent: str | None) -> Path:
 
 def _folders_of_user(parent: str | None) -> list[Path]:
     place = Path(parent or tempfile.gettempdir())
-    first = place / f"hyperplane-{_user()}"
+    first = place / f"hyperplane-{_user_name()}"
     return [*([first] if _is_private_folder(first) else []), *_alternative_folders(place)]
 
 
@@ -188,7 +188,7 @@ def _is_private_folder(folder: Path) -> bool:
 
 def _alternative_folders(place: Path) -> list[Path]:
     """Return the folders of this user that replace a ``hyperplane-<uid>`` of another user."""
-    wanted = re.compile(rf"hyperplane-{re.escape(_user())}-[A-Za-z0-9_]+")
+    wanted = re.compile(rf"hyperplane-{re.escape(_user_name())}-[A-Za-z0-9_]+")
     try:
         with os.scandir(place) as entries:
             names = sorted(entry.name for entry in entries if wanted.fullmatch(entry.name))

@@ -46,12 +46,12 @@ def unpromised_memory(free: int, fraction: float, clusters: Sequence[records.Clu
     if not clusters:
         return round(free * fraction)
     promised = sum(gb_to_bytes(record.ram_gb) for record in clusters)
-    used = sum(map(_used_by, {record.pid for record in clusters}))
+    used = sum(map(_memory_used_by, {record.pid for record in clusters}))
     shared = (free + min(used, promised)) * fraction
     return round(min(free * fraction, max(shared - promised, shared / 10)))
 
 
-def _used_by(pid: int) -> int:
+def _memory_used_by(pid: int) -> int:
     """Return the unshared bytes (USS) of the worker processes below a process."""
     total = 0
     with suppress(psutil.Error):

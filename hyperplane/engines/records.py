@@ -152,7 +152,7 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
         raise NotADirectoryError(errno.ENOTDIR, message)
     read_all()
     _remove_leftovers_of_other_systems(parent)
-    with _exclusive():
+    with _exclusive_lock():
         if any(found.name == record.name for found in _read_records()):
             raise FileExistsError(
                 f"a cluster named {record.name!r} is already running; use another name"
@@ -193,7 +193,7 @@ def remove_process_folder() -> None:
 
 def write(record: ClusterRecord) -> None:
     """Write a record to its file atomically."""
-    file = _file_of(record.name)
+    file = _record_path(record.name)
     draft = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
         json.dump(asdict(record), opened)
@@ -214,7 +214,7 @@ def remove(name: str, scratch: str) -> None:
         remove_empty(folder)
 
 
-def _file_of(name: str) -> Path:
+def _record_path(name: str) -> Path:
     """Return the file of a cluster's record, or the path for it if there is none."""
     files = [folder / f"{name}.json" for folder in record_folders()]
     there = [file for file in files if file.exists()]
@@ -277,14 +277,14 @@ def _remove_if_abandoned(entry: Path) -> None:
 
 def _remove_dead(record: ClusterRecord) -> None:
     """Remove a dead cluster's record and folder, unless another cluster has its name now."""
-    with _exclusive():
-        now = _read_record(_file_of(record.name))
+    with _exclusive_lock():
+        now = _read_record(_record_path(record.name))
         if now is not None and (now.pid, now.started) == (record.pid, record.started):
             remove(record.name, record.scratch)
 
 
 @contextlib.contextmanager
-def _exclusive() -> Iterator[None]:
+def _exclusive_lock() -> Iterator[None]:
     """Hold the lock of the records, so that no other process reserves a name or removes records.
 
     Continues without the lock where locks do not work, and after ``PATIENCE`` seconds, because the

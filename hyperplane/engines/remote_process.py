@@ -59,7 +59,7 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def node_name(worker: WorkerState, grouped: bool) -> str:
-    """Return the node in a worker process's name: ``node-1-0`` and ``node-1-1`` are on ``node-1``.
+    """Return the node of a worker process by its name: ``node-1`` for ``node-1-0``.
 
     The scheduler calls it as the ``worker_key`` of adaptive scaling, which then retires all worker
     processes of a node together.

@@ -57,11 +57,11 @@ def select_variables(
 def dask_setup(worker: object) -> None:
     """Apply the variables of this process; Dask calls this in each new worker process."""
     del worker
-    _malloc()
-    _arrow()
+    _apply_malloc_options()
+    _apply_arrow_pool()
 
 
-def _malloc() -> None:
+def _apply_malloc_options() -> None:
     set_ = [name for name in MALLOC if name in os.environ]
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform != "win32" else None
     if mallopt is None:  # the C library is not glibc
@@ -72,7 +72,7 @@ def _malloc() -> None:
             logger.warning("%s=%s has no effect: malloc does not accept this value", name, value)
 
 
-def _arrow() -> None:
+def _apply_arrow_pool() -> None:
     name = os.environ.get(ARROW_POOL)
     if name is None:
         return

@@ -53,7 +53,7 @@ class SilentWorker:
     checked : float
         Time of the last check of its process.
     cpu : float
-        CPU seconds of the process at that check.
+        CPU seconds of the process at the last check.
     idle_since : float
         Time since when the process has used no CPU.
     """
@@ -113,7 +113,9 @@ class BusyWorkerGuard(SchedulerPlugin):
         self.scheduler = scheduler
         self._watch: PeriodicCallback | None = None
         if scheduler.worker_ttl:
-            self._watch = PeriodicCallback(self.look, min(scheduler.worker_ttl / 4, 15.0) * 1000)
+            self._watch = PeriodicCallback(
+                self.check_silent_workers, min(scheduler.worker_ttl / 4, 15.0) * 1000
+            )
             self._watch.start()
             check = scheduler.periodic_callbacks["worker-ttl"]
             check.callback = self._renew_before(check.callback)
@@ -128,7 +130,7 @@ class BusyWorkerGuard(SchedulerPlugin):
         """
 
         async def renew_and_check() -> None:
-            await self.look()
+            await self.check_silent_workers()
             checking = check()
             if checking is not None:
                 await checking
@@ -140,7 +142,7 @@ class BusyWorkerGuard(SchedulerPlugin):
         if self._watch is not None:
             self._watch.stop()
 
-    async def look(self) -> None:
+    async def check_silent_workers(self) -> None:
         """Ask the nannies of silent workers about their processes, and renew the busy workers."""
         workers = self.scheduler.workers
         ttl = max(
@@ -161,7 +163,7 @@ class BusyWorkerGuard(SchedulerPlugin):
         for (worker, seen), activity in zip(silent.items(), answers, strict=True):
             heard = worker.last_seen != seen  # a heartbeat came while its nanny was asked
             if activity is not None and not heard and workers.get(worker.address) is worker:
-                self._judge(worker, *activity)
+                self._renew_if_busy(worker, *activity)
 
     async def _activity(self, worker: WorkerState) -> tuple[int, float] | None:
         try:
@@ -173,7 +175,7 @@ class BusyWorkerGuard(SchedulerPlugin):
         result: tuple[int, float] | None = reply.get("result")
         return result
 
-    def _judge(self, worker: WorkerState, pid: int, cpu: float) -> None:
+    def _renew_if_busy(self, worker: WorkerState, pid: int, cpu: float) -> None:
         now = time.time()
         silence = self._silent.get(worker.address)
         if silence is None or silence.renewed != worker.last_seen:

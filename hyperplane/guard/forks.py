@@ -41,10 +41,10 @@ def guard_forks(client: Client, cluster: Cluster) -> None:
 def check_not_forked() -> None:
     """Raise an EngineError in a child that was forked while its parent had a cluster open."""
     if _parent is not None:
-        _refuse()
+        _raise_forked()
 
 
-def _refuse(*args: object, **kwargs: object) -> NoReturn:
+def _raise_forked(*args: object, **kwargs: object) -> NoReturn:
     del args, kwargs
     raise EngineError(
         "local",
@@ -67,15 +67,15 @@ def _after_fork() -> None:
         _replace_offload_thread()
         return
     _parent = os.getppid()
-    _leave_to_parent()
+    _remove_exit_handlers()
     for each in still_open:
         # Every method that waits uses `loop`. `close` would catch the error, and `__del__` would
         # call `close`, so both are replaced too.
         names = {
-            "loop": property(_refuse),
-            "sync": _refuse,
-            "close": _refuse,
-            "shutdown": _refuse,
+            "loop": property(_raise_forked),
+            "sync": _raise_forked,
+            "close": _raise_forked,
+            "shutdown": _raise_forked,
             "__del__": lambda self: None,
         }
         each.__class__ = type(type(each).__name__, (type(each),), names)
@@ -94,7 +94,7 @@ def _replace_offload_thread() -> None:
         utils._offload_executor = ThreadPoolExecutor(1, thread_name_prefix=name)
 
 
-def _leave_to_parent() -> None:
+def _remove_exit_handlers() -> None:
     """Remove exit handlers of the parent's clusters from this child.
 
     Neither Dask nor Python has a public API for this; tests cover these private attributes.

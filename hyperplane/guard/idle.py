@@ -47,7 +47,7 @@ class IdleGuard(SchedulerPlugin):
     async def start(self, scheduler: Scheduler) -> None:
         """Start to check, a few times in each timeout and at least once a second."""
         self.scheduler = scheduler
-        self._watch = PeriodicCallback(self.look, min(1.0, self.timeout / 4) * 1000)
+        self._watch = PeriodicCallback(self.check_idle, min(1.0, self.timeout / 4) * 1000)
         self._watch.start()
 
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class IdleGuard(SchedulerPlugin):
         """Stop the checks."""
         self._watch.stop()
 
-    def look(self) -> None:
+    def check_idle(self) -> None:
         """Record whether the cluster is in use, and close it after the timeout."""
         now = time.monotonic()
         if self.starting or (self.used_at is None and not self.scheduler.workers):
@@ -72,7 +72,7 @@ class IdleGuard(SchedulerPlugin):
         if held:
             if not self._warned:
                 logger.warning(
-                    "cluster idle for %.0f s but not closed: clients hold %d results on it; "
+                    "cluster idle for %.0f s but not closed: %d results are held on it; "
                     "delete the futures or close the cluster",
                     now - self.used_at,
                     held,

@@ -71,9 +71,9 @@ def attribute_to_caller(
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
         check_names(kwargs, names, function.__name__)
         site = CallSite.of(sys._getframe(1))
-        made: Any = _run_at_site(site, functools.partial(function, *args, **kwargs))
-        made.__qualname__ = made.__name__ = function.__name__  # for "was never awaited"
-        return cast("Coroutine[Any, Any, Result]", made)
+        coroutine: Any = _run_at_site(site, functools.partial(function, *args, **kwargs))
+        coroutine.__qualname__ = coroutine.__name__ = function.__name__  # for "was never awaited"
+        return cast("Coroutine[Any, Any, Result]", coroutine)
 
     return called
 

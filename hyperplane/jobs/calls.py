@@ -16,23 +16,23 @@ PROGRAM = "hyperplane.jobs.calls"
 _CALL, _RESULT = "call.pickle", "result.pickle"
 
 
-def save_call(made: Job, call: tuple[Any, ...]) -> None:
+def save_call(job: Job, call: tuple[Any, ...]) -> None:
     """Save a function with its positional and keyword arguments for the step."""
-    made.place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(made.place / _CALL, call)
+    job.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(job.place / _CALL, call)
 
 
-def is_function_job(made: Job) -> bool:
+def is_function_job(job: Job) -> bool:
     """Whether a job runs a submitted function."""
-    return (made.place / _CALL).exists()
+    return (job.place / _CALL).exists()
 
 
-def load_result(made: Job) -> Any:
+def load_result(job: Job) -> Any:
     """Load what the function of a job returned."""
     try:
-        return cloudpickle.loads((made.place / _RESULT).read_bytes())
+        return cloudpickle.loads((job.place / _RESULT).read_bytes())
     except FileNotFoundError:
-        raise JobError(made.id, f"no result of the function in {made.place}") from None
+        raise JobError(job.id, f"no result of the function in {job.place}") from None
 
 
 def _write(path: Path, value: Any) -> None:
@@ -43,9 +43,9 @@ def _write(path: Path, value: Any) -> None:
 
 def _run_call() -> None:
     """Run the function of the job that this process is a step of."""
-    place = Path(os.environ["HYPERPLANE_JOB_FOLDER"])
-    function, arguments, named = cloudpickle.loads((place / _CALL).read_bytes())
-    _write(place / _RESULT, function(*arguments, **named))
+    folder = Path(os.environ["HYPERPLANE_JOB_FOLDER"])
+    function, arguments, named = cloudpickle.loads((folder / _CALL).read_bytes())
+    _write(folder / _RESULT, function(*arguments, **named))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ def render_cron_job(
 
     Examples
     --------
-    >>> text = cron_job("Tidy", "0 6 * * *", ["tidy"], image="tools", folder="", overlap=True)
+    >>> options = {"image": "tools", "folder": "", "overlap": True}
+    >>> text = render_cron_job("Tidy", "0 6 * * *", ["tidy"], **options)
     >>> text.splitlines()[3]
     '  name: tidy'
     """

@@ -79,15 +79,15 @@ def job(function: Any = None, **options: Any) -> Any:
 
     def submit(*arguments: Any, **named: Any) -> JobHandle:
         _check_arguments(function, title, arguments, named)
-        place = {name: value for name, value in options.items() if name not in _JOB_OPTIONS}
+        step_options = {name: value for name, value in options.items() if name not in _JOB_OPTIONS}
         argv = (sys.executable, "-m", calls.PROGRAM)
-        step = Step(name=title, kind="command", argv=argv, **place)
-        made = submitting.new_job(
+        step = Step(name=title, kind="command", argv=argv, **step_options)
+        new = submitting.new_job(
             Pipeline.from_steps(title, [step], root=Path.cwd()),
             **{name: value for name, value in options.items() if name in _JOB_OPTIONS},
         )
-        calls.save_call(made, (function, arguments, named))
-        return JobHandle(submitting.submit_job(made, source=_read_source(function)).id)
+        calls.save_call(new, (function, arguments, named))
+        return JobHandle(submitting.submit_job(new, source=_read_source(function)).id)
 
     @functools.wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:
@@ -99,8 +99,8 @@ def job(function: Any = None, **options: Any) -> Any:
 
 def _read_source(function: Any) -> str | None:
     """Return the source of a function's module, or of the function; None if there is none."""
-    places: tuple[Any, Any] = (inspect.getmodule(function), function)
-    for one in places:
+    sources: tuple[Any, Any] = (inspect.getmodule(function), function)
+    for one in sources:
         with contextlib.suppress(OSError, TypeError):
             return textwrap.dedent(inspect.getsource(one))
     return None

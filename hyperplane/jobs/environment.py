@@ -57,7 +57,7 @@ def is_protected(name: str) -> bool:
 def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
     """Return why parameters cannot be environment variables."""
     faults: list[Fault] = []
-    seen: dict[str, str] = {}
+    names_by_variable: dict[str, str] = {}
     sizes: list[int] = []
     for name, value in parameters.items():
         where = f"parameters[{ascii(name)[:60]}]"
@@ -65,10 +65,11 @@ def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
             faults.append(Fault(where, ascii(name)[:80], "a name that is text"))
             continue
         variable = variable_name(name)
-        if variable in seen:
-            allowed = f"names that differ as variables; {seen[variable]!r} is {variable}, too"
+        if variable in names_by_variable:
+            other = names_by_variable[variable]
+            allowed = f"names that differ as variables; {other!r} is {variable}, too"
             faults.append(Fault(where, repr(name), allowed))
-        seen[variable] = name
+        names_by_variable[variable] = name
         try:
             text = parameters_as_text({name: value})[name]
         except (TypeError, ValueError, RecursionError):
@@ -202,7 +203,7 @@ def without_other_secrets(
     >>> from hyperplane.jobs import Step
     >>> one = Step(name="one", kind="command", argv=("true",), secrets=("db/password",))
     >>> two = Step(name="two", kind="command", argv=("true",))
-    >>> hidden_from(two, [one, two], {"DB_PASSWORD": "...", "PATH": "/bin"})
+    >>> without_other_secrets(two, [one, two], {"DB_PASSWORD": "...", "PATH": "/bin"})
     {'PATH': '/bin'}
     """
     of_all = {

@@ -55,11 +55,11 @@ def classify_failure(exit_code: int | None, log: str) -> str:
 
     Examples
     --------
-    >>> kind_of(1, "Traceback ...\nValueError: could not convert string to float")
+    >>> classify_failure(1, "Traceback ...\nValueError: could not convert string to float")
     'input'
-    >>> kind_of(1, "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable")
+    >>> classify_failure(1, "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable")
     'passing'
-    >>> kind_of(-9, "")
+    >>> classify_failure(-9, "")
     'memory'
     """
     if exit_code == -signal.SIGKILL or (exit_code != 0 and _MEMORY.search(log)):
@@ -98,9 +98,11 @@ def read_tail(log: Path) -> str:
 
 def _last_error_name(log: str) -> str:
     """Return the name of the last exception in a log."""
-    found = _ERROR.findall(log) if "Traceback" in log or "Error" in log else []
+    candidates = _ERROR.findall(log) if "Traceback" in log or "Error" in log else []
     names = [
-        name for name in found if name.endswith(("Error", "Exception")) or name in _INPUT_ERRORS
+        name
+        for name in candidates
+        if name.endswith(("Error", "Exception")) or name in _INPUT_ERRORS
     ]
     return names[-1] if names else ""
 

@@ -166,22 +166,22 @@ class JobHandle:
         number = whole_number(lines)
         if lines is not None and (number is None or number < 0):
             faults.append(Fault("lines", repr(lines)[:80], "a whole number, at least 0"))
-        asked: Any = step
-        if not isinstance(asked, str | None):
-            faults.append(Fault("step", repr(asked)[:80], "the name of a step"))
+        given_step: Any = step
+        if not isinstance(given_step, str | None):
+            faults.append(Fault("step", repr(given_step)[:80], "the name of a step"))
         check(faults)
-        found = [one for one in self.attempts if one.log and step in (None, one.step)]
-        if step is not None and not found:
+        attempts = [one for one in self.attempts if one.log and step in (None, one.step)]
+        if step is not None and not attempts:
             names = ", ".join(repr(one.name) for one in self.job.pipeline.steps)
             raise JobError(self.id, f"step {step!r} has no log; the steps are {names}")
-        if not found:
+        if not attempts:
             return ""
-        log = Path(self.job.folder, _most_relevant(found).log)
+        log = Path(self.job.folder, _most_relevant(attempts).log)
         try:
             return outputs.read_last_lines(log, number)
         except OSError as error:
-            wrong = f"its log {log} cannot be read ({error.strerror})"
-            raise JobError(self.id, f"{wrong}; it ran on {self.job.machine}") from error
+            message = f"its log {log} cannot be read ({error.strerror})"
+            raise JobError(self.id, f"{message}; it ran on {self.job.machine}") from error
 
     @check_call
     def as_rows(self) -> list[tuple[str, str]]:
@@ -294,7 +294,7 @@ def submit(
     >>> job.logs()
     'Hello, World!\n'
     """
-    made = submitting.new_job(
+    job = submitting.new_job(
         pipeline,
         name=name,
         job_type=job_type,
@@ -305,4 +305,4 @@ def submit(
         runner=runner,
         runner_options=runner_options,
     )
-    return JobHandle(submitting.submit_job(made, runner_options=runner_options).id)
+    return JobHandle(submitting.submit_job(job, runner_options=runner_options).id)

@@ -42,8 +42,8 @@ def jobs_folder() -> Path:
         return folder.resolve()
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
-        wrong = f"cannot use this folder ({cause}); set hyperplane.jobs.home to a folder of yours"
-        raise JobStoreError(str(folder), wrong, passing=is_retryable(error)) from error
+        message = f"cannot use this folder ({cause}); set hyperplane.jobs.home to a folder of yours"
+        raise JobStoreError(str(folder), message, passing=is_retryable(error)) from error
 
 
 def open_store() -> JobStore:

@@ -236,7 +236,7 @@ def format_duration(seconds: float) -> str:
 
     Examples
     --------
-    >>> duration(2.14), duration(75), duration(7500)
+    >>> format_duration(2.14), format_duration(75), format_duration(7500)
     ('2.1 s', '1 min 15 s', '2 h 5 min')
     """
     if seconds < 59.5:

@@ -14,9 +14,9 @@ from hyperplane.engines import machine
 from hyperplane.errors import JobStoreError
 from hyperplane.jobs import cancel_marker, notifications, submission_snapshot
 from hyperplane.jobs.backoff import is_disk_full
-from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import INPUT
+from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import (
     CANCELLED,
     DONE,
@@ -51,14 +51,18 @@ class JobScheduler:
         Store of the job.
     job : Job
         The job; finished steps are not run again.
-    capacity : Capacity
+    capacity : ResourceAllocator
         Resources shared with the steps of other jobs.
     submission : SubmissionEnvironment
         Environment that the job was submitted with.
     """
 
     def __init__(
-        self, store: JobStore, job: Job, capacity: Capacity, submission: SubmissionEnvironment
+        self,
+        store: JobStore,
+        job: Job,
+        capacity: ResourceAllocator,
+        submission: SubmissionEnvironment,
     ) -> None:
         self.store, self.job = store, job
         self._snapshot = submission_snapshot.load_snapshot(job)

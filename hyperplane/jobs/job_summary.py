@@ -64,18 +64,18 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     """
     store = store or open_store()
     job_ids = _to_ids(ids)
-    found = store.get_many(job_ids)
+    jobs_by_id = store.get_many(job_ids)
     faults: list[Fault] = []
     for one in job_ids:
-        if one not in found:
+        if one not in jobs_by_id:
             try:
-                found[one] = store.get(one)  # by a prefix of its id
+                jobs_by_id[one] = store.get(one)  # by a prefix of its id
             except JobError:
                 allowed = "the id of a job; 'hyperplane job list' shows them"
                 faults.append(Fault("ids", repr(one), allowed))
     check(faults)
     ensure_supervisor(store)
-    jobs = list({found[one].id: found[one] for one in job_ids}.values())  # each once
+    jobs = list({jobs_by_id[one].id: jobs_by_id[one] for one in job_ids}.values())  # each once
     return format_summary(jobs), all(job.processed for job in jobs)
 
 

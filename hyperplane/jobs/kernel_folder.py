@@ -140,10 +140,10 @@ def _end_group(pid: int, began: str) -> None:
 
 def create_folder() -> tuple[Path, int]:
     """Create a folder that only this user can open; return it and its lock file."""
-    wrong: list[str] = []
+    errors: list[str] = []
     usual = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
-    there = [tempfile.gettempdir(), *usual, os.environ.get("XDG_RUNTIME_DIR"), "~"]
-    for parent in dict.fromkeys(Path(one).expanduser() for one in there if one):
+    candidates = [tempfile.gettempdir(), *usual, os.environ.get("XDG_RUNTIME_DIR"), "~"]
+    for parent in dict.fromkeys(Path(one).expanduser() for one in candidates if one):
         try:
             _remove_abandoned(parent)
             mode = parent.stat().st_mode
@@ -151,9 +151,9 @@ def create_folder() -> tuple[Path, int]:
                 raise PermissionError("other users can rename files in it")
             return _create_in(parent)
         except OSError as error:
-            wrong.append(f"{parent}: {error.strerror or error}")
+            errors.append(f"{parent}: {error.strerror or error}")
     sys.exit(
-        f"no usable folder for the sockets of the kernel ({'; '.join(wrong)}). "
+        f"no usable folder for the sockets of the kernel ({'; '.join(errors)}). "
         "Set TMPDIR to a folder on a local disk with a path of at most 70 bytes"
     )
 

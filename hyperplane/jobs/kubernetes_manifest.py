@@ -23,12 +23,12 @@ _PLAIN_TEXT = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 def dump_yaml(manifest: Mapping[str, Any]) -> str:
     """Dump a manifest as YAML that every parser reads alike."""
     text: str = yaml.dump(
-        manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
+        manifest, Dumper=_ManifestDumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
     return text
 
 
-class _Dumper(yaml.SafeDumper):
+class _ManifestDumper(yaml.SafeDumper):
     """Dumper that quotes ambiguous texts and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -40,4 +40,4 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _represent_text)
+_ManifestDumper.add_representer(str, _represent_text)

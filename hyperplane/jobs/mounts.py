@@ -23,11 +23,11 @@ def is_on_network(path: Path, mounts: Path = _MOUNTS) -> bool:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return False
-    found = "", ""
+    best = "", ""
     for line in lines:
         mount, _, type_and_source = line.partition(" - ")
         # Characters that would end a field are octal escapes.
         mount_point = re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), mount.split(" ")[4])
-        if len(mount_point) >= len(found[0]) and path.resolve().is_relative_to(mount_point):
-            found = mount_point, type_and_source.split(" ")[0]
-    return found[1].removeprefix("fuse.") in _NETWORK_FILE_SYSTEMS
+        if len(mount_point) >= len(best[0]) and path.resolve().is_relative_to(mount_point):
+            best = mount_point, type_and_source.split(" ")[0]
+    return best[1].removeprefix("fuse.") in _NETWORK_FILE_SYSTEMS

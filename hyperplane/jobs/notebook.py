@@ -204,11 +204,12 @@ def notebook_language(metadata: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> language_of({"kernelspec": {"name": "conda-root-py", "language": "python"}})
+    >>> notebook_language({"kernelspec": {"name": "conda-root-py", "language": "python"}})
     'python'
-    >>> language_of({"kernelspec": {"name": "ir", "language": "R"}, "language_info": {"name": "R"}})
+    >>> r_kernel = {"name": "ir", "language": "R"}
+    >>> notebook_language({"kernelspec": r_kernel, "language_info": {"name": "R"}})
     'R'
-    >>> language_of({"kernelspec": {"name": "conda-root-py", "display_name": "Python [root]"}})
+    >>> notebook_language({"kernelspec": {"name": "root-py", "display_name": "Python [root]"}})
     'python'
     """
     spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
@@ -252,7 +253,7 @@ def extract_notebook(log: bytes) -> tuple[bytes, bytes | None]:
     Examples
     --------
     >>> packed = base64.b64encode(zlib.compress(b"{}"))
-    >>> sent_in(b"1\n\n" + MARK.encode() + packed + b"\nValueError: x\n")
+    >>> extract_notebook(b"1\n\n" + LINE_MARKER.encode() + packed + b"\nValueError: x\n")
     (b'1\nValueError: x\n', b'{}')
     """
     mark = LINE_MARKER.encode()

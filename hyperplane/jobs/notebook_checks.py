@@ -111,15 +111,15 @@ def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str
         (step, one) for step in steps if (one := _read_step_notebook(pipeline, step)) is not None
     ]
     python = [(step, one) for step, one in read if one.language in ("", "python")]
-    found = [
+    texts = [
         f"{step.path} names no kernel; it runs with {DEFAULT_KERNEL}"
         for step, one in python
         if not one.kernel and not step.kernel
     ]
-    found += dict.fromkeys(
+    texts += dict.fromkeys(
         text for step, one in python if (text := _type_warning(step, one, given))
     )
-    return found + [
+    return texts + [
         f"parameter {format_value(name)} is not a valid Python variable name; notebooks find it "
         "only in the environment"
         for name in given
@@ -131,16 +131,20 @@ def _type_warning(step: Step, notebook: _NotebookInfo, given: Sequence[str]) -> 
     """Warn of parameters that arrive as text although the notebook's default is not text."""
     of_chunks = ["chunk_id"] * bool(step.chunk_count) + ["item"] * bool(step.foreach)
     types = notebook.cell.types if notebook.cell else {}
-    wrong = {name: types[name] for name in (*given, *of_chunks) if name in types}
-    if not wrong:
+    types_by_name = {name: types[name] for name in (*given, *of_chunks) if name in types}
+    if not types_by_name:
         return ""
-    shown_types = ", ".join(f"{name} ({kind})" for name, kind in wrong.items())
-    name, kind = next(iter(wrong.items()))
-    made = {"int": f"int({name})", "float": f"float({name})", "bool": f'{name}.lower() == "true"'}
+    shown_types = ", ".join(f"{name} ({kind})" for name, kind in types_by_name.items())
+    name, kind = next(iter(types_by_name.items()))
+    conversions = {
+        "int": f"int({name})",
+        "float": f"float({name})",
+        "bool": f'{name}.lower() == "true"',
+    }
     return (
         f"{step.path}: parameters arrive as text (str), but the cell tagged parameters has other "
         f"types: {shown_types}; convert them in a later cell, as with {name} = "
-        f"{made.get(kind, f'json.loads({name})')}"
+        f"{conversions.get(kind, f'json.loads({name})')}"
     )
 
 

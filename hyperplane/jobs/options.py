@@ -81,12 +81,14 @@ def runner_faults(
 ) -> list[Fault]:
     """Return why a runner is unknown, unavailable, or cannot run a pipeline."""
     try:
-        found = runners.create_runner(runner, os.environ, runners.resolve_options(runner, options))
+        instance = runners.create_runner(
+            runner, os.environ, runners.resolve_options(runner, options)
+        )
     except RequestError as error:
         return list(error.faults)
-    missing = found.unavailable_reason()
-    faults = [Fault("runner", repr(runner), "an available runner", missing)] if missing else []
-    return faults + (found.find_unsupported(pipeline) if pipeline is not None else [])
+    reason = instance.unavailable_reason()
+    faults = [Fault("runner", repr(runner), "an available runner", reason)] if reason else []
+    return faults + (instance.find_unsupported(pipeline) if pipeline is not None else [])
 
 
 def pool_faults(pipeline: Pipeline) -> list[Fault]:

@@ -22,10 +22,10 @@ def current_job_id() -> str:
     JobError
         If this process is not a step of a job.
     """
-    found = os.environ.get("HYPERPLANE_JOB_ID", "__local_test")
-    if found == "__local_test":
+    job_id = os.environ.get("HYPERPLANE_JOB_ID", "__local_test")
+    if job_id == "__local_test":
         raise JobError("(none)", "this process is not a step of a job; pass a job id")
-    return found
+    return job_id
 
 
 def set_output(value: str, job_id: str | Submitted | None = None) -> None:
@@ -55,14 +55,14 @@ def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> li
     """Return earlier runs of a job's schedule, or else of its name, most recent first."""
     store = open_store()
     now = store.get(_resolve_id(job_id))
-    of: dict[str, str] = {"schedule": now.schedule} if now.schedule else {"name": now.name}
-    asked = limit + 1
+    criteria: dict[str, str] = {"schedule": now.schedule} if now.schedule else {"name": now.name}
+    fetch_limit = limit + 1
     while True:  # later runs may take up the limit
-        found = store.find(**of, limit=asked)
-        earlier = [job for job in found if job.id != now.id and job.submitted <= now.submitted]
-        if len(earlier) >= limit or len(found) < asked:
+        runs = store.find(**criteria, limit=fetch_limit)
+        earlier = [job for job in runs if job.id != now.id and job.submitted <= now.submitted]
+        if len(earlier) >= limit or len(runs) < fetch_limit:
             return [job.as_dict() for job in earlier[:limit]]
-        asked *= 2
+        fetch_limit *= 2
 
 
 def _resolve_id(job_id: str | Submitted | None) -> str:
@@ -80,9 +80,9 @@ def read_last_lines(log: Path, lines: int | None = None) -> str:
         size, block = opened.seek(0, os.SEEK_END), _BLOCK_BYTES
         while True:
             opened.seek(max(0, size - block))
-            found = opened.read(min(block, size)).splitlines()
+            tail = opened.read(min(block, size)).splitlines()
             # One more, for the first may have lost its beginning.
-            if len(found) > lines or block >= size:
-                last = found[max(0, len(found) - lines) :]
+            if len(tail) > lines or block >= size:
+                last = tail[max(0, len(tail) - lines) :]
                 return "\n".join(line.decode(errors="replace") for line in last)
             block *= 2

@@ -68,7 +68,7 @@ def find_unread_parameters(
     reads = ParameterReads()
     for step in pipeline.steps:
         reads |= _step_reads(pipeline, step, source)
-    found = []
+    messages = []
     for name in given:
         if reads.mentions(name):
             continue
@@ -78,8 +78,8 @@ def find_unread_parameters(
         if near or reads.complete:
             known = ", ".join(sorted(reads.names))
             advice = near or (f"they read {known}" if known else "they read none")
-            found.append(f"no step reads the parameter {format_value(name)}: {advice}")
-    return found
+            messages.append(f"no step reads the parameter {format_value(name)}: {advice}")
+    return messages
 
 
 def _suggest_name(name: str, reads: ParameterReads, given: set[str]) -> str:
@@ -148,28 +148,28 @@ def _notebook_reads(path: Path, folder: Path) -> ParameterReads:
     return _follow_files(replace(reads, names=reads.names | declared), [folder], {path})
 
 
-def _follow_files(reads: ParameterReads, folders: list[Path], seen: set[Path]) -> ParameterReads:
+def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]) -> ParameterReads:
     """Return what a program reads, including the local files that it imports or runs."""
     pending = [reads]
     while pending:
         one = pending.pop()
-        found, complete = [], True
+        files, complete = [], True
         for module in one.modules:
             file = _module_file(module, folders)
             if file is not None:
-                found.append(file)
+                files.append(file)
             elif _module_file(module.rpartition(".")[0], folders) is None:
                 complete &= _is_closed_package(module)
         for word in one.files:
             file = _find_program(word, folders)
             if file is not None:
-                found.append(file)
+                files.append(file)
         reads = replace(reads, complete=reads.complete and complete)
-        for file in found:
-            if file in seen:
+        for file in files:
+            if file in visited:
                 continue
-            seen.add(file)
-            text = _read_text(file) if len(seen) <= _MAX_FILES else None
+            visited.add(file)
+            text = _read_text(file) if len(visited) <= _MAX_FILES else None
             more = UNKNOWN if text is None else _READERS[file.suffix](text)
             reads |= more
             pending.append(more)

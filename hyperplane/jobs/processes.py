@@ -29,7 +29,7 @@ _STEP_WRAPPER = Path(__file__).with_name("step_wrapper.py")
 
 
 @dataclass(frozen=True)
-class Command:
+class AttemptCommand:
     """Program of an attempt, and the paths of the attempt's files.
 
     Parameters
@@ -75,11 +75,13 @@ class LocalProcess:
     ``child`` is the process if it is a child of this one, else None.
     """
 
-    def __init__(self, command: Command, child: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self, command: AttemptCommand, child: subprocess.Popen[bytes] | None = None
+    ) -> None:
         self.command, self._child = command, child
 
     @classmethod
-    def start(cls, command: Command) -> LocalProcess:
+    def start(cls, command: AttemptCommand) -> LocalProcess:
         """Start the process in a separate session.
 
         Raises OSError if its folder is missing or the system lacks resources.

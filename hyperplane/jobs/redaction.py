@@ -31,7 +31,7 @@ def redact_text(text: str, values: Collection[str]) -> str:
 
     Examples
     --------
-    >>> redacted("postgresql://me:p%40ssword@db", ["p@ssword"])
+    >>> redact_text("postgresql://me:p%40ssword@db", ["p@ssword"])
     'postgresql://me:**********@db'
     """
     return _mask_text(text, _secret_forms(values))
@@ -76,18 +76,18 @@ def _redact_log(log: Path, forms: Sequence[bytes]) -> None:
 def _redact_notebook(notebook: Path, forms: Sequence[bytes]) -> bool:
     """Mask only the texts of a notebook; return False if it is not valid JSON."""
     try:
-        found = json.loads(notebook.read_bytes())
+        document = json.loads(notebook.read_bytes())
     except (ValueError, RecursionError):
         return False
-    clean = _redact_value(found, forms)
-    if clean != found:
-        offset = notebook.resolve()
-        draft = offset.with_name(f".{offset.name}.draft")
+    clean = _redact_value(document, forms)
+    if clean != document:
+        path = notebook.resolve()
+        draft = path.with_name(f".{path.name}.draft")
         text = json.dumps(clean, ensure_ascii=False, indent=1) + "\n"
         draft.touch(mode=0o600)
         draft.write_bytes(text.encode(errors="surrogatepass"))
-        shutil.copymode(offset, draft)
-        draft.replace(offset)
+        shutil.copymode(path, draft)
+        draft.replace(path)
     return True
 
 
@@ -129,15 +129,15 @@ def _mask_bytes(block: bytes, forms: Iterable[bytes]) -> bytes:
 
 def _secret_forms(values: Iterable[str]) -> list[bytes]:
     """Return all forms in which a log may show the secrets, longest first."""
-    found: set[str] = set()
+    forms: set[str] = set()
     for value in values:
         if len(value) >= MIN_LENGTH:
             lines = [line.strip() for line in value.splitlines()]
-            found |= {form for line in lines for form in _literal_forms(line)} | _literal_forms(
+            forms |= {form for line in lines for form in _literal_forms(line)} | _literal_forms(
                 value
             )
-            found |= {quote(value), quote(value, safe=""), quote_plus(value)} | _base64_forms(value)
-    wanted = {form.encode() for form in found if len(form) >= MIN_LENGTH}
+            forms |= {quote(value), quote(value, safe=""), quote_plus(value)} | _base64_forms(value)
+    wanted = {form.encode() for form in forms if len(form) >= MIN_LENGTH}
     return sorted(wanted, key=lambda form: (-len(form), form))
 
 
@@ -153,14 +153,14 @@ def _literal_forms(value: str) -> set[str]:
 def _base64_forms(value: str) -> set[str]:
     """Return a value in base64, alone or after other text as in ``user:password``."""
     raw = value.encode()
-    found = set()
+    forms = set()
     for before in range(3):
         text = base64.b64encode(bytes(before) + raw).decode()
         # The first and last characters also depend on the neighboring bytes.
         first, last = (0, 2, 3)[before], (len(text) // 4) * 4
         last -= (0, 3, 2)[(before + len(raw)) % 3]
-        found |= {text[first:last], text} if not before else {text[first:last]}
-    return found | {text.translate(str.maketrans("+/", "-_")) for text in found}
+        forms |= {text[first:last], text} if not before else {text[first:last]}
+    return forms | {text.translate(str.maketrans("+/", "-_")) for text in forms}
 
 
 def _read_at(opened: BinaryIO, offset: int, size: int) -> bytes:

@@ -62,8 +62,8 @@ def _read_output_state(url: str) -> tuple[Manifest | None, set[int]]:
 
     target = resolve_target(url, {})
     commits = commit_protocol_for(target)
-    found = map(_SHARD_RECORD.fullmatch, commits.object_store.list_files(target.beside))
-    return commits.read_state().manifest, {int(match[1]) for match in found if match}
+    matches = map(_SHARD_RECORD.fullmatch, commits.object_store.list_files(target.beside))
+    return commits.read_state().manifest, {int(match[1]) for match in matches if match}
 
 
 def _shard_count_message(output: str, shards: int | None, count: int) -> str:

@@ -97,9 +97,9 @@ def install(schedule: Schedule) -> bool:
     line = crontab_line(schedule)
     with _hold_lock():
         before = _read_crontab()
-        kept = [one for one in before if _schedule_name(one) != schedule.name]
-        _write_crontab([*kept, line])
-    return len(kept) < len(before)
+        others = [one for one in before if _schedule_name(one) != schedule.name]
+        _write_crontab([*others, line])
+    return len(others) < len(before)
 
 
 def remove(name: str) -> None:
@@ -112,12 +112,12 @@ def remove(name: str) -> None:
     """
     with _hold_lock():
         before = _read_crontab()
-        kept = [one for one in before if _schedule_name(one) != name]
-        if len(kept) == len(before):
+        others = [one for one in before if _schedule_name(one) != name]
+        if len(others) == len(before):
             names = ", ".join(filter(None, map(_schedule_name, before))) or "none"
             allowed = f"a schedule in the crontab: {names}"
             raise RequestError([Fault("--name", repr(name), allowed)])
-        _write_crontab(kept)
+        _write_crontab(others)
 
 
 def _schedule_name(line: str) -> str:

@@ -87,8 +87,8 @@ def send_with_token(token: str, text: str, channel: str) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     answer = _post(url, {"channel": where, "text": _truncate(text)}, headers)
     try:
-        said = json.loads(answer)
-        ok, why = said.get("ok") is True, str(said.get("error", "no reason"))
+        reply = json.loads(answer)
+        ok, why = reply.get("ok") is True, str(reply.get("error", "no reason"))
     except (ValueError, AttributeError):
         ok, why = False, "the response is not from Slack"
     if not ok:
@@ -178,7 +178,7 @@ def escape_markup(text: str) -> str:
 
     Examples
     --------
-    >>> escaped("a < b & c")
+    >>> escape_markup("a < b & c")
     'a &lt; b &amp; c'
     """
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -203,7 +203,7 @@ def _truncate(text: str) -> str:
 
 def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
     """Return faults of a URL; secrets require encryption or a local server."""
-    asked = repr(url) if shown else _describe_secret(url)
+    shown_url = repr(url) if shown else _describe_secret(url)
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -213,7 +213,7 @@ def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
         host, closed, odd = None, False, None
     if host and closed and not odd:
         return []
-    return [Fault(where, asked, "a URL that begins with https://")]
+    return [Fault(where, shown_url, "a URL that begins with https://")]
 
 
 def _is_secret(token: str) -> bool:

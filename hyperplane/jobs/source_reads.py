@@ -99,7 +99,7 @@ def analyze_python(text: str) -> ParameterReads:
 
     Examples
     --------
-    >>> reads = python_reads("import os; print(os.environ.get('SOURCE', 'a'))")
+    >>> reads = analyze_python("import os; print(os.environ.get('SOURCE', 'a'))")
     >>> sorted(reads.names), reads.complete, reads.mentions("source"), reads.mentions("sorce")
     (['source'], True, True, False)
     """
@@ -110,11 +110,11 @@ def analyze_python(text: str) -> ParameterReads:
     names: set[str] = set()
     words: set[str] = set()
     modules: set[str] = set()
-    seen: set[int] = set()
+    single_uses: set[int] = set()
     complete = True
     nodes = list(ast.walk(tree))
     for node in nodes:
-        seen |= {id(one) for one in _single_variable_uses(node)}
+        single_uses |= {id(one) for one in _single_variable_uses(node)}
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             words |= find_words(node.value) | {variable_name(node.value[:200])}
             names |= _parameter_names(node.value)
@@ -131,7 +131,7 @@ def analyze_python(text: str) -> ParameterReads:
         elif isinstance(node, ast.Attribute) and _OPEN_OS_NAMES.fullmatch(str(name)):
             complete &= not (isinstance(node.value, ast.Name) and node.value.id in ("os", "path"))
             complete &= not (isinstance(node.value, ast.Attribute) and name == "expandvars")
-        elif name in _ENVIRON and id(node) not in seen:
+        elif name in _ENVIRON and id(node) not in single_uses:
             complete = False  # reads all variables, or one whose name is not a literal
     complete &= not any(module.split(".")[0] in _OPEN_MODULES for module in modules)
     return ParameterReads(
@@ -161,7 +161,7 @@ def _parameter_names(text: str) -> set[str]:
 
 def analyze_cells(cells: list[str]) -> ParameterReads:
     """Find what the cells of a Python notebook read; parameters are variables there, too."""
-    found = ParameterReads()
+    combined = ParameterReads()
     for cell in cells:
         text, complete = _strip_magics(cell)
         reads = analyze_python(text)
@@ -173,8 +173,8 @@ def analyze_cells(cells: list[str]) -> ParameterReads:
         if not complete:  # a magic may use a variable in other ways
             variables |= set(_WORD.findall(cell))
             reads = replace(reads, words=reads.words | find_words(cell), complete=False)
-        found |= replace(reads, variables=frozenset(variables))
-    return found
+        combined |= replace(reads, variables=frozenset(variables))
+    return combined
 
 
 def _strip_magics(cell: str) -> tuple[str, bool]:
@@ -201,8 +201,8 @@ def analyze_bash(text: str) -> ParameterReads:
 
     Examples
     --------
-    >>> reads = bash_reads('echo "${SOURCE:-none}" && sleep 1')
-    >>> sorted(reads.names), reads.complete, bash_reads("make all").complete
+    >>> reads = analyze_bash('echo "${SOURCE:-none}" && sleep 1')
+    >>> sorted(reads.names), reads.complete, analyze_bash("make all").complete
     (['source'], True, False)
     """
     text = re.sub(r"\\\n", " ", text)
@@ -226,14 +226,14 @@ def analyze_javascript(text: str) -> ParameterReads:
 
     Examples
     --------
-    >>> reads = javascript_reads("console.log(process.env.SOURCE)")
-    >>> sorted(reads.names), reads.complete, javascript_reads("run(process.env)").complete
+    >>> reads = analyze_javascript("console.log(process.env.SOURCE)")
+    >>> sorted(reads.names), reads.complete, analyze_javascript("run(process.env)").complete
     (['source'], True, False)
     """
     direct = re.findall(r"process\.env(?:\.(\w+)|\[\s*['\"`](\w+)['\"`]\s*\])", text)
     unpacked = re.findall(r"\{([^{}]*)\}\s*=\s*process\.env\b(?!\s*[.\[])", text)
-    found = {one or other for one, other in direct}
-    found |= {name for part in unpacked for name in re.findall(r"(?:^|,)\s*(\w+)", part)}
+    names_read = {one or other for one, other in direct}
+    names_read |= {name for part in unpacked for name in re.findall(r"(?:^|,)\s*(\w+)", part)}
     plain = len(direct) + len(unpacked)
     imported = re.findall(r"(?:require\(|import\(|from|import)\s*['\"]([^'\"]+)['\"]", text)
     files = {one for one in imported if one.startswith(".")}
@@ -241,7 +241,7 @@ def analyze_javascript(text: str) -> ParameterReads:
     complete = plain == text.count("process.env") and others <= _NODE_CORE_MODULES
     complete = complete and not any("..." in part for part in unpacked)
     complete = complete and not re.search(r"\beval\(|\brequire\((?!\s*['\"])", text)
-    names = frozenset(name for one in found for name in _parameter_names(one))
+    names = frozenset(name for one in names_read for name in _parameter_names(one))
     return ParameterReads(
         names, words=find_words(text), complete=bool(complete), files=frozenset(files)
     )

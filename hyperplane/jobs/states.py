@@ -185,7 +185,7 @@ def timeout_reason(timeout: float) -> str:
 
     Examples
     --------
-    >>> overdue(3600.0)
+    >>> timeout_reason(3600.0)
     'exceeded its timeout of 3600 s from its submission'
     """
     return f"exceeded its timeout of {timeout:g} s from its submission"

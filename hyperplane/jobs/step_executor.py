@@ -12,7 +12,6 @@ from pathlib import Path
 
 from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
 from hyperplane.jobs.backoff import Backoff, is_disk_full
-from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import (
     PROGRESS,
@@ -30,7 +29,8 @@ from hyperplane.jobs.faults import (
     describe_failure,
     read_tail,
 )
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.runners.base import StepProcess
 from hyperplane.jobs.states import (
     DONE,
@@ -68,7 +68,7 @@ class StepExecutor:
         Store of the attempts.
     job : Job
         The job.
-    capacity : Capacity
+    capacity : ResourceAllocator
         Resources of this machine.
     submission : SubmissionEnvironment
         Environment that the job was submitted with.
@@ -80,7 +80,7 @@ class StepExecutor:
         self,
         store: JobStore,
         job: Job,
-        capacity: Capacity,
+        capacity: ResourceAllocator,
         submission: SubmissionEnvironment,
         snapshot: SubmissionSnapshot,
     ) -> None:
@@ -142,7 +142,7 @@ class StepExecutor:
         whole = WorkUnit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
         last = self._attempts[unit][-1]
         process = self.runner.reattach(
-            Command((), {}, "", attempt_prefix(self.job, whole, last.number))
+            AttemptCommand((), {}, "", attempt_prefix(self.job, whole, last.number))
         )
         left = _with_end_time(last, process)
         code = await self._end(process)
@@ -178,7 +178,7 @@ class StepExecutor:
         async with self.capacity.reserve(self.runner.demand(self.capacity, step, more)):
             if before and before[-1].status == IN_PROGRESS:
                 running = before[-1]
-                command = Command((), {}, "", attempt_prefix(self.job, unit, running.number))
+                command = AttemptCommand((), {}, "", attempt_prefix(self.job, unit, running.number))
                 ended = await self._wait_and_record(step, running, self.runner.reattach(command))
                 if ended.status != LOST:
                     return ended
@@ -230,9 +230,9 @@ class StepExecutor:
         return "".join(f"warning: {one}\n" for one in notes)
 
     async def _start_process(
-        self, command: Command, step: Step, memory_factor: float
+        self, command: AttemptCommand, step: Step, memory_factor: float
     ) -> StepProcess:
-        """Start an attempt; on a full disk wait until runtime_job is room."""
+        """Start an attempt; on a full disk wait until there is room."""
         backoff = Backoff(_log.warning)
         while True:
             try:
@@ -247,7 +247,7 @@ class StepExecutor:
 
     def _command(
         self, step: Step, unit: WorkUnit, number: int, memory_faults: int, values: dict[str, str]
-    ) -> Command:
+    ) -> AttemptCommand:
         pieces = (step.split or 1) ** memory_faults
         python = requirements.select_interpreter(self.job.pipeline, self._runtime_job.python)
         files = attempt_prefix(self.job, unit, number)
@@ -267,7 +267,7 @@ class StepExecutor:
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
             step_wrapper.LOG_LIMIT_VARIABLE: str(self._settings.log_bytes),
         }
-        return Command(
+        return AttemptCommand(
             build_arguments(runtime_job, runtime_step, unit, python),
             environment,
             working_folder(runtime_job.pipeline, runtime_step),

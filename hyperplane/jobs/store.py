@@ -106,12 +106,12 @@ class JobStore:
             If there is none, or the prefix is ambiguous.
         """
         like = _JOBS.c.id.startswith(job_id, autoescape=True)
-        found = self._jobs(sql.select(_JOBS).where(like).limit(2)) if job_id else []
-        exact = [job for job in found if job.id == job_id]
-        if len(exact or found) != 1:
-            wrong = "several ids begin with this; give more of it" if found else "no such job"
-            raise JobError(job_id, f"{wrong}. 'hyperplane job list' shows the ids")
-        return (exact or found)[0]
+        matches = self._jobs(sql.select(_JOBS).where(like).limit(2)) if job_id else []
+        exact = [job for job in matches if job.id == job_id]
+        if len(exact or matches) != 1:
+            message = "several ids begin with this; give more of it" if matches else "no such job"
+            raise JobError(job_id, f"{message}. 'hyperplane job list' shows the ids")
+        return (exact or matches)[0]
 
     def find(
         self,
@@ -157,8 +157,10 @@ class JobStore:
         late = sql.and_(_JOBS.c.timeout >= 0, _JOBS.c.submitted + _JOBS.c.timeout < time.time())
         where = (_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
         with self._connect() as connection:
-            found = connection.execute(sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)).all()
-        for job_id, timeout in found:
+            expired = connection.execute(
+                sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)
+            ).all()
+        for job_id, timeout in expired:
             reason = f"not started in time: {timeout_reason(timeout)}"
             ended = {"status": TIMED_OUT, "reason": reason, "ended": time.time()}
             self.update(job_id, if_status=[PENDING], **ended)

@@ -22,15 +22,15 @@ def store_error(url: URL, error: Exception) -> JobStoreError:
     ):
         return damaged_store_error(url, first_line(error))
     if _has_result_code(error, _FULL) or _has_result_code(error, _INPUT_OUTPUT):
-        wrong = (
+        message = (
             f"cannot write ({first_line(error)}): free space on its disk; waiting jobs then "
             "continue"
         )
-        return JobStoreError(shown, wrong, passing=True)
-    wrong = f"currently unavailable ({first_line(error)})"
+        return JobStoreError(shown, message, passing=True)
+    message = f"currently unavailable ({first_line(error)})"
     if _has_result_code(error, _CANNOT_OPEN):
-        wrong += ": check that its folder exists, is writable and has free space"
-    return JobStoreError(shown, wrong, passing=True)
+        message += ": check that its folder exists, is writable and has free space"
+    return JobStoreError(shown, message, passing=True)
 
 
 def is_file_error(error: Exception) -> bool:
@@ -42,17 +42,17 @@ def is_file_error(error: Exception) -> bool:
     )
 
 
-def damaged_store_error(url: URL, wrong: str) -> JobStoreError:
+def damaged_store_error(url: URL, reason: str) -> JobStoreError:
     """Return the error of a store whose content cannot be read."""
     shown = display_name(url)
     if url.get_backend_name() != "sqlite":
-        return JobStoreError(shown, f"cannot read its content ({wrong})", passing=False)
+        return JobStoreError(shown, f"cannot read its content ({reason})", passing=False)
     advice = (
         f"move it away together with {shown}-wal and {shown}-shm, or recover it with: "
         f"sqlite3 {shown} .recover | sqlite3 recovered.db. Logs and results of jobs remain in "
         "their folders, and running steps continue"
     )
-    return JobStoreError(shown, f"the file is damaged ({wrong}); {advice}", passing=False)
+    return JobStoreError(shown, f"the file is damaged ({reason}); {advice}", passing=False)
 
 
 def display_name(url: URL) -> str:

@@ -77,8 +77,8 @@ class SubmissionSnapshot:
 
         Examples
         --------
-        >>> kept = Kept(config.jobs(), environment={"PATH": "/opt/bin:/bin"})
-        >>> kept.apply_to({"PATH": "/bin", "LANG": "C", "USER": "ada"})
+        >>> snapshot = SubmissionSnapshot(config.jobs(), environment={"PATH": "/opt/bin:/bin"})
+        >>> snapshot.apply_to({"PATH": "/bin", "LANG": "C", "USER": "ada"})
         {'USER': 'ada', 'PATH': '/opt/bin:/bin'}
         """
         if self.environment is None:

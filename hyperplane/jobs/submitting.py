@@ -95,9 +95,9 @@ def new_job(
         With every fault of the pipeline and of the call.
     """
     faults: list[Fault] = []
-    made = None
+    parsed = None
     try:
-        made = pipeline if isinstance(pipeline, Pipeline) else read_pipeline(pipeline)
+        parsed = pipeline if isinstance(pipeline, Pipeline) else read_pipeline(pipeline)
     except RequestError as error:
         faults += error.faults
     settings = config.jobs()
@@ -110,24 +110,24 @@ def new_job(
     active_timeout = settings.active_timeout if active_timeout is None else active_timeout
     max_retries = settings.max_retries if max_retries is None else max_retries
     faults += option_faults(name, timeout, active_timeout, max_retries)
-    label = "basic" if made is None or made.job_type is None else made.job_type
+    label = "basic" if parsed is None or parsed.job_type is None else parsed.job_type
     label = label if job_type is None else job_type
     faults += label_faults(label)
     faults += (
-        runner_faults(runner, {} if runner_options is None else runner_options, made)
+        runner_faults(runner, {} if runner_options is None else runner_options, parsed)
         if here
         else []
     )
-    if made is not None:
-        faults += requirements.name_faults(made)
-        faults += pool_faults(made)
+    if parsed is not None:
+        faults += requirements.name_faults(parsed)
+        faults += pool_faults(parsed)
         # Rendered jobs find their secrets where they are submitted or run.
-        wanted = {secret for step in made.steps for secret in step.secrets if here}
+        wanted = {secret for step in parsed.steps for secret in step.secrets if here}
         _, missing = find_secrets(sorted(wanted), os.environ, settings.secrets)
         advice = f"set the environment variable, or write the file {settings.secrets}/<name>"
         faults += [Fault("secrets", one, "an existing secret", advice) for one in missing]
     check(faults)
-    assert made is not None  # noqa: S101 - else there are faults
+    assert parsed is not None  # noqa: S101 - else there are faults
     job_id = str(uuid.uuid4())
     return Job(
         id=job_id,
@@ -139,7 +139,7 @@ def new_job(
         timeout=float(in_seconds(timeout)),
         active_timeout=float(in_seconds(active_timeout)),
         max_retries=max_retries,
-        definition=made.to_json(),
+        definition=parsed.to_json(),
         parameters=parameters_as_text(given),
         machine=this_machine(),
         runner=runner,
@@ -167,11 +167,11 @@ def unread_parameter_warnings(job: Job, source: str | None = None) -> list[str]:
 
 def job_warnings(job: Job, source: str | None = None) -> list[str]:
     """Return warnings of possible mistakes in a job that can run."""
-    found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
+    texts = [*job.pipeline.warnings, *label_warnings(job.job_type)]
     if has_shared_files(job.runner):
-        found += notebook_checks.kernel_warnings(job.pipeline)
-    found += notebook_checks.notebook_warnings(job.pipeline, job.parameters)
-    return found + unread_parameter_warnings(job, source)
+        texts += notebook_checks.kernel_warnings(job.pipeline)
+    texts += notebook_checks.notebook_warnings(job.pipeline, job.parameters)
+    return texts + unread_parameter_warnings(job, source)
 
 
 def submit_job(
@@ -235,14 +235,14 @@ def to_job_id(job: Any) -> str:
 
     Examples
     --------
-    >>> id_of("8f2c"), id_of(Submitted("8f2c", "11d0"))
+    >>> to_job_id("8f2c"), to_job_id(Submitted("8f2c", "11d0"))
     ('8f2c', '8f2c')
     """
-    found = job[0] if isinstance(job, tuple) and job else getattr(job, "id", job)
-    if not isinstance(found, (str, uuid.UUID)):
+    job_id = job[0] if isinstance(job, tuple) and job else getattr(job, "id", job)
+    if not isinstance(job_id, (str, uuid.UUID)):
         allowed = "a job id, or the result of submitting a job"
         raise RequestError([Fault("job", type(job).__name__, allowed)])
-    return str(found)
+    return str(job_id)
 
 
 @check_call
@@ -274,7 +274,7 @@ def resume(job_id: str | Submitted) -> Submitted:
         supervisor_client.supervisor_pid() is not None or not can_adopt(job)
     ):
         raise JobError(job.id, f"this job is already {job.status}; cancel it to start over")
-    again = {
+    reset = {
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
         "tries": 0, "cancelled": False,
     }  # fmt: skip
@@ -283,7 +283,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     cancel_marker.remove_marker(job)
     with hold_submission_lock(job):
         supervisor_client.notify_supervisor(job.id, submission)
-        store.update(job.id, if_status=PROCESSED, **again)
+        store.update(job.id, if_status=PROCESSED, **reset)
         supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 

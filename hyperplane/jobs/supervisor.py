@@ -24,9 +24,9 @@ from hyperplane.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
 from hyperplane.jobs.adoption import can_adopt
 from hyperplane.jobs.backoff import Backoff, is_disk_full, is_retryable
-from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.home import open_store, this_machine
 from hyperplane.jobs.job_scheduler import JobScheduler
+from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import FAILED, OPEN, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.store import JobStore
@@ -68,14 +68,14 @@ class Supervisor:
         self._schedulers: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
-        self._capacity = Capacity.detect()
+        self._capacity = ResourceAllocator.detect()
         self._backoff, self._cancel_reason = Backoff(_log.warning), ""
         #: Error that prevented the end of the only job from being stored.
         self.write_error: BaseException | None = None
 
-    def receive(self, submission: dict[str, SubmissionEnvironment]) -> None:
+    def receive(self, submissions: dict[str, SubmissionEnvironment]) -> None:
         """Take the environments of submitted or resumed jobs, and poll the store."""
-        self._submissions.update(submission)
+        self._submissions.update(submissions)
         self._busy_until = time.monotonic()  # the job follows in the store
         self._wakeup.set()
 
@@ -149,8 +149,8 @@ class Supervisor:
             except OSError as error:
                 if is_disk_full(error):
                     raise
-                wrong = f"cannot use the job's folder: {error}"
-                failed = {"status": FAILED, "reason": wrong, "ended": time.time()}
+                reason = f"cannot use the job's folder: {error}"
+                failed = {"status": FAILED, "reason": reason, "ended": time.time()}
                 self.store.update(job.id, if_status=OPEN, **failed)
                 continue
             self._schedulers[job.id] = scheduler
@@ -172,8 +172,8 @@ class Supervisor:
 
     def _waiting_job_ids(self) -> list[str]:
         """Return open jobs that this supervisor does not run, oldest first."""
-        found = self.store.open_ids(this_machine())
-        wanted = [job_id for job_id in found if self.only in (None, job_id)]
+        open_ids = self.store.open_ids(this_machine())
+        wanted = [job_id for job_id in open_ids if self.only in (None, job_id)]
         return [job_id for job_id in wanted if job_id not in self._schedulers]
 
     def _cancel_requested(self) -> None:

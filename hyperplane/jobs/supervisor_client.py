@@ -59,17 +59,17 @@ def notify_supervisor(job_id: str = "", submission: SubmissionEnvironment | None
         if time.monotonic() > deadline:
             log = _supervisor_file(".log")
             last = f" ends with: {line}" if (line := _read_last_line(log)) else ""
-            wrong = (
+            problem = (
                 f"the job supervisor did not respond in {START_SECONDS:g} s; its log {log}{last}"
             )
             advice = "'hyperplane job list' starts another supervisor for submitted jobs"
-            raise JobError(job_id, f"{wrong}; {advice}")
+            raise JobError(job_id, f"{problem}; {advice}")
         if time.monotonic() - started > START_SECONDS / 3 and supervisor_pid() is None:
             try:
                 _start_supervisor()
             except OSError as error:
-                wrong = f"the job supervisor cannot be started: {error.strerror}"
-                raise JobError(job_id, f"{wrong} ({error.filename})") from error
+                problem = f"the job supervisor cannot be started: {error.strerror}"
+                raise JobError(job_id, f"{problem} ({error.filename})") from error
             started = time.monotonic()
         time.sleep(0.02)
 

@@ -87,12 +87,12 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
     variables = {**environment, **step.env}
     command = [*step.argv] if step.kind == "command" else [_PROGRAMS[step.kind], step.path]
     needs = step.resources
-    asked = {
+    amounts = {
         "VCPU": None if needs.cores is None else f"{needs.cores:g}",
         "MEMORY": None if needs.ram_gb is None else str(int(needs.ram_gb * 1e9) >> 20),  # MiB
         "GPU": str(needs.gpus) if needs.gpus else None,
     }
-    wanted = [{"Type": kind, "Value": value} for kind, value in asked.items() if value]
+    wanted = [{"Type": kind, "Value": value} for kind, value in amounts.items() if value]
     container: dict[str, Any] = {"Command": command}
     if variables:
         container["Environment"] = [{"Name": k, "Value": v} for k, v in variables.items()]

@@ -76,8 +76,8 @@ def find_record_start(file: File, target: int, layout: RecordLayout) -> int:
     begin, length = target - 1, READ_BYTES
     text = file.read_range(begin, min(file.size, begin + length))
     while True:
-        whole = begin + len(text) >= file.size
-        state = infer_quote_state(text, whole, layout)
+        at_end = begin + len(text) >= file.size
+        state = infer_quote_state(text, at_end, layout)
         if state is None and len(text) >= MAX_LOOKAHEAD:
             state = QuoteState(_first_offset(text), not _has_layout(text, layout))
         if state is not None:
@@ -92,17 +92,17 @@ def _first_offset(text: bytes) -> int:
     return run.end() if run else 1
 
 
-def infer_quote_state(text: bytes, whole: bool, layout: RecordLayout) -> QuoteState | None:
+def infer_quote_state(text: bytes, at_end: bool, layout: RecordLayout) -> QuoteState | None:
     """Return the quote state near the start of a text, from the first decisive run of quotes.
 
-    The first byte of ``text`` only serves as the neighbor of the second. ``whole`` says whether the
-    file ends with the text. The result is None if more of the file must be read.
+    The first byte of ``text`` only serves as the neighbor of the second. ``at_end`` says whether
+    the file ends with the text. The result is None if more of the file must be read.
     """
     ends = b"\r\n" + layout.separator.encode()
     first = _first_offset(text)
     before = 0
     for run in _RUN.finditer(text, first):
-        if run.end() == len(text) and not whole:
+        if run.end() == len(text) and not at_end:
             return None
         odd = len(run[0]) % 2 == 1
         last = run.end() == len(text)
@@ -115,7 +115,7 @@ def infer_quote_state(text: bytes, whole: bool, layout: RecordLayout) -> QuoteSt
         if not outside:
             return QuoteState(run.end(), False)
         before += len(run[0])
-    return QuoteState(first, before % 2 == 1) if whole else None
+    return QuoteState(first, before % 2 == 1) if at_end else None
 
 
 def _has_layout(text: bytes, layout: RecordLayout) -> bool:
@@ -130,17 +130,17 @@ def _has_layout(text: bytes, layout: RecordLayout) -> bool:
 
 def _find_record_end(file: File, begin: int, text: bytes, state: QuoteState) -> int:
     """Return where the line after the next record end begins, counting quotes from ``state``."""
-    quotes, done = int(state.in_quotes), state.offset
+    quotes, offset = int(state.in_quotes), state.offset
     while True:
-        line = text.find(b"\n", done)
+        line = text.find(b"\n", offset)
         if line < 0:
-            quotes += text.count(b'"', done)
-            begin, done = begin + len(text), 0
+            quotes += text.count(b'"', offset)
+            begin, offset = begin + len(text), 0
             if begin >= file.size:
                 return file.size
             text = file.read_range(begin, min(file.size, begin + READ_BYTES))
             continue
-        quotes += text.count(b'"', done, line)
-        done = line + 1
+        quotes += text.count(b'"', offset, line)
+        offset = line + 1
         if quotes % 2 == 0:
-            return begin + done
+            return begin + offset

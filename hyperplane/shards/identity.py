@@ -67,9 +67,9 @@ def shard(index: int | None = None, count: int | None = None) -> Shard:
     >>> shard(2, 8)
     Shard(idx=2, n=8)
     """
-    made, faults = resolve_shard(index, count)
+    resolved, faults = resolve_shard(index, count)
     check(faults)
-    return made
+    return resolved
 
 
 def resolve_shard(

@@ -35,16 +35,16 @@ def read_or_create_snapshot(
         If the snapshot lists other URLs, or the file is not a snapshot.
     """
     target = resolve_target(frozen, options)
-    shelf = ObjectStore(target.store)
-    data = shelf.get(target.path)
+    object_store = ObjectStore(target.store)
+    data = object_store.get(target.path)
     if data is None:
         files = list_files(urls, options, sized=True)
         snapshot = json.dumps({"asked": _url_texts(urls), "files": files}, indent=1).encode()
         try:
-            shelf.put_new(target.path, snapshot)
+            object_store.put_new(target.path, snapshot)
             data = snapshot
         except FileExistsError:  # another shard wrote it first
-            data = shelf.get(target.path) or b""
+            data = object_store.get(target.path) or b""
     return _parse_snapshot(data, urls, target.url)
 
 

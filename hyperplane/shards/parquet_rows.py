@@ -46,21 +46,21 @@ def select_rows(parts: Sequence[ParquetPartition], shard: Shard) -> ParquetParti
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
     first, last = row_range(shard, sum(piece.rows for piece in pieces))
-    mine: list[ParquetRowRange] = []
+    selected: list[ParquetRowRange] = []
     before = 0
     for piece in pieces:
         start, stop = max(first - before, 0), min(last - before, piece.rows)
         before += piece.rows
         if start < stop:
-            mine.append(_slice_piece(piece, start, stop))
-            if len(mine) > 1 and _is_adjacent(mine[-2], mine[-1]):
-                first_range, next_range = mine[-2:]
+            selected.append(_slice_piece(piece, start, stop))
+            if len(selected) > 1 and _is_adjacent(selected[-2], selected[-1]):
+                first_range, next_range = selected[-2:]
                 groups, rows = (
                     first_range.groups + next_range.groups,
                     first_range.rows + next_range.rows,
                 )
-                mine[-2:] = [replace(first_range, groups=groups, rows=rows)]
-    return replace(parts[0], pieces=tuple(mine)) if mine else None
+                selected[-2:] = [replace(first_range, groups=groups, rows=rows)]
+    return replace(parts[0], pieces=tuple(selected)) if selected else None
 
 
 def _slice_piece(piece: RowGroupRange, start: int, stop: int) -> ParquetRowRange:

@@ -59,16 +59,16 @@ def shard_rows(
     url : str, path, or list of these
         Files, globs, folders, or URLs that fsspec opens; several files are one table.
     n_machines, idx : int, optional
-        How many shards there are, and the number of this one, from 0; :func:`shard` says it when
-        they are not given.
+        The number of shards, and the index of this one, from 0; those of :func:`shard` if
+        omitted.
     columns : list of str, optional
-        The columns, in this order; all when not given.
+        The columns, in this order; all if omitted.
     format : {"parquet", "csv", "jsonl"}, optional
-        By the suffix of the files when not given.
+        By the suffix of the files if omitted.
     storage_options : dict, optional
-        For fsspec. They are never shown.
+        Options of the fsspec file system. Messages never show them.
     dtypes, parse_dates : optional
-        CSV, JSON lines: types and columns of times, as in :func:`hyperplane.dataframe.read`.
+        CSV, JSON lines: types and datetime columns, as in :func:`hyperplane.dataframe.read`.
     separator, encoding, names, na_values : optional
         CSV: as in :func:`hyperplane.dataframe.read`.
     multiline : bool, optional

@@ -61,6 +61,6 @@ def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault
     same_format = endings == {PART_SUFFIXES[request.format]}
     if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
         return []
-    asked = f"'append' of {request.kind} as {request.format}"
+    given = f"'append' of {request.kind} as {request.format}"
     allowed = f"the kind and format of the saved parts: {saved.kind} as {saved.format}"
-    return [Fault("mode", asked, allowed, "save to another URL, or pass mode='overwrite'")]
+    return [Fault("mode", given, allowed, "save to another URL, or pass mode='overwrite'")]

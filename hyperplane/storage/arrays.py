@@ -43,13 +43,15 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
         return SaveResult(target.url, len(old.parts), None, old.size)
     if old is not None and request.mode == "append":
         advice = "append with xarray's to_zarr(append_dim=...), which is not atomic"
-        raise RequestError([Fault("mode", "'append'", "another mode for arrays", advice)])
+        raise RequestError(
+            [Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for arrays", advice)]
+        )
     with staging_folder(commits) as staged:
         refuses = old is not None and request.mode == "error"
-        there = _find_reusable_parts(commits, old, all_of_it=refuses)
-        parts = _write_files(obj, commits, staged, there, refuses=refuses)
+        existing = _find_reusable_parts(commits, old, all_of_it=refuses)
+        parts = _write_files(obj, commits, staged, existing, refuses=refuses)
         manifest = Manifest("zarr", _array_kind(obj), parts)
-        new = [part for part in parts if there.get(part.name) != part]
+        new = [part for part in parts if existing.get(part.name) != part]
         same = old is not None and (old.kind, old.parts) == (manifest.kind, parts)
         if same and not new:
             return SaveResult(target.url, len(parts), None, manifest.size)
@@ -77,8 +79,8 @@ def _find_reusable_parts(
     """Return published files that need not be written again, by name: those of unchanged size."""
     if old is None or all_of_it:
         return {part.name: part for part in old.parts} if old else {}
-    listed = commits.object_store.list_files(commits.target.path)
-    sizes = {name: int(info["size"] or 0) for name, info in listed.items()}
+    listing = commits.object_store.list_files(commits.target.path)
+    sizes = {name: int(info["size"] or 0) for name, info in listing.items()}
     return {part.name: part for part in old.parts if sizes.get(part.name) == part.size}
 
 
@@ -86,7 +88,7 @@ def _write_files(
     obj: Any,
     commits: CommitProtocol,
     staged: str,
-    there: dict[str, ManifestEntry],
+    existing: dict[str, ManifestEntry],
     *,
     refuses: bool,
 ) -> tuple[ManifestEntry, ...]:
@@ -96,15 +98,15 @@ def _write_files(
 
     template, target = zarr_chunks.build_template(obj), commits.target
     refuse = target.url if refuses else ""
-    writing = zarr_chunks.ChunkWriter(target.store, staged, template.documents, there, refuse)
+    writer = zarr_chunks.ChunkWriter(target.store, staged, template.documents, existing, refuse)
     for name, data in template.documents.items():
-        writing.make_entry(name, data)  # raises before anything is computed
-    put_all = partial(commits.object_store.map_concurrently, lambda item: writing.put(*item))
+        writer.make_entry(name, data)  # raises before anything is computed
+    put_all = partial(commits.object_store.map_concurrently, lambda item: writer.put(*item))
     parts = put_all(list(template.chunks.items()))
-    for some in compute_with_progress(
-        zarr_chunks.build_tasks(template, writing), f"saving {target.url}"
+    for written in compute_with_progress(
+        zarr_chunks.build_tasks(template, writer), f"saving {target.url}"
     ):
-        parts += some
+        parts += written
     parts += put_all(list(template.documents.items()))
     return tuple(sorted(parts, key=lambda part: part.name))
 

@@ -1,7 +1,7 @@
 """Names of save attempts, by which other processes can tell whether an attempt still runs.
 
 For each attempt the saving process holds an anonymous memory file open, whose label Linux shows
-to the user's other processes. So leftovers of a failed save can be told from the files of a
+to the user's other processes. So leftovers of a failed save are distinguished from the files of a
 running one even within one process, and nothing remains when the process is killed.
 """
 

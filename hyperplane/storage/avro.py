@@ -87,7 +87,7 @@ def write_avro(table: pa.Table) -> bytes:
     [{'n': 1}, {'n': None}]
     """
     fastavro = need("fastavro", "avro")
-    rows, columns, kept = [], [], []
+    rows, columns, arrow_fields = [], [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             value_kind = _without_categories(column.type)
@@ -101,9 +101,9 @@ def write_avro(table: pa.Table) -> bytes:
             raise DataError(
                 name, f"Avro does not support it ({reason}); convert it first"
             ) from error
-        kept.append(pa.field(name, value_kind))
+        arrow_fields.append(pa.field(name, value_kind))
     schema = {"type": "record", "name": "row", "fields": rows}
-    arrow = pa.schema(kept, table.schema.metadata)
+    arrow = pa.schema(arrow_fields, table.schema.metadata)
     details = {ARROW_SCHEMA: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
     names = table.column_names
     records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -157,7 +157,7 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
     if ends["min"] is not None and not (
         _FIRST_DAY * per_day <= ends["min"] and ends["max"] < (_LAST_DAY + 1) * per_day
     ):
-        raise _UnsupportedType("it has times before the year 1 or after 9999")
+        raise _UnsupportedType("it has times outside the years 1 to 9999")
 
 
 def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:

@@ -89,7 +89,7 @@ def _encode_model(model: Any, format: str) -> bytes:  # noqa: A002
     return file.getvalue()
 
 
-def _normalize_skops(made: bytes) -> bytes:
+def _normalize_skops(archive: bytes) -> bytes:
     """Return a skops file without time stamps and memory addresses, for reproducible bytes."""
     numbers: dict[str, int] = {}
 
@@ -98,7 +98,7 @@ def _normalize_skops(made: bytes) -> bytes:
         return "".join([match[1], str(number), *match.groups()[2:]])
 
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(made)) as original, zipfile.ZipFile(out, "w") as normalized:
+    with zipfile.ZipFile(io.BytesIO(archive)) as original, zipfile.ZipFile(out, "w") as normalized:
         schema = _FILE.sub(renumber, _ID.sub(renumber, original.read("schema.json").decode()))
         files = {name: original.read(name) for name in original.namelist()}
         files["schema.json"] = schema.encode()
@@ -236,9 +236,9 @@ def _to_text_table(table: Any, form: str) -> Any:
     if isinstance(table, pa.Table) or type(table).__module__.startswith("polars"):
         return _decode_categories(_to_arrow(table, form), lambda kind: True)
     frame = _to_pandas(table)
-    kept = _is_index_kept(frame)
-    arrow = _decode_categories(_to_arrow(frame, form, index=kept), lambda kind: True)
-    levels = frame.index.nlevels if kept else 0
+    has_index = _is_index_kept(frame)
+    arrow = _decode_categories(_to_arrow(frame, form, index=has_index), lambda kind: True)
+    levels = frame.index.nlevels if has_index else 0
     names = arrow.column_names
     return arrow.select([*names[len(names) - levels :], *names[: len(names) - levels]])
 

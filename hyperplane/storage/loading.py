@@ -195,7 +195,8 @@ def _load_file(target: Target, object_store: ObjectStore, trusted: bool) -> Any:
         raise
     except Exception as error:  # each format's library raises its own exceptions
         raise ReadError(
-            target.url, f"is damaged, or not of the format of its name ({describe_error(error)})"
+            target.url,
+            f"is damaged, or its content does not match its suffix ({describe_error(error)})",
         ) from (error)
 
 

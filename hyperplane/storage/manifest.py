@@ -128,5 +128,5 @@ def _parse_entry(fields: Mapping[str, Any], schemas: Sequence[str]) -> ManifestE
 
 def hash_names(names: Iterable[str]) -> str:
     """Return a hash of the names of parts, independent of their order."""
-    listed = "\n".join(sorted(names))
-    return hashlib.sha256(listed.encode()).hexdigest()[:24]
+    text = "\n".join(sorted(names))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]

@@ -30,9 +30,9 @@ class ManifestCommit:
         """Return the state of the manifest with the highest number."""
         while True:
             if numbers := self._list_numbers():
-                found = self.object_store.get(f"{self.target.beside}/{_commit_name(numbers[-1])}")
-                if found is not None:
-                    return PublishedState(str(numbers[-1]), Manifest.from_json(found))
+                data = self.object_store.get(f"{self.target.beside}/{_commit_name(numbers[-1])}")
+                if data is not None:
+                    return PublishedState(str(numbers[-1]), Manifest.from_json(data))
                 # The manifest was removed after the listing, so a newer one exists.
             elif not (sizes := self._list_target_sizes()):
                 return PublishedState()
@@ -41,10 +41,10 @@ class ManifestCommit:
 
     def _list_target_sizes(self) -> dict[str, int]:
         """Return the size of each file in the output's folder."""
-        found = self.object_store.list_files(self.target.path)
-        if not found and self.object_store.is_file(self.target.path):
-            found = {"": self.object_store.store.system.info(self.target.path)}
-        return {name: int(info["size"] or 0) for name, info in found.items()}
+        files = self.object_store.list_files(self.target.path)
+        if not files and self.object_store.is_file(self.target.path):
+            files = {"": self.object_store.store.system.info(self.target.path)}
+        return {name: int(info["size"] or 0) for name, info in files.items()}
 
     def finish_interrupted(self, state: PublishedState) -> None:
         """Copy the parts of the manifest if its commit has not finished that."""
@@ -90,8 +90,8 @@ class ManifestCommit:
     def finish_commit(self, manifest: Manifest) -> None:
         """Copy the parts to the output's folder and remove older commits; can be repeated."""
         path, number = self.target.path, int(manifest.details["commit"])
-        staged, done = self._staged_folder(manifest), self._done_path(number)
-        if not self.object_store.is_file(done):
+        staged, done_path = self._staged_folder(manifest), self._done_path(number)
+        if not self.object_store.is_file(done_path):
             wanted = {part.name for part in manifest.parts}
             to_copy = [name for name in self.object_store.list_files(staged) if name in wanted]
             try:
@@ -108,7 +108,7 @@ class ManifestCommit:
                 return
             replaced = self._replaced_names(manifest, number) - wanted
             self.object_store.remove(f"{path}/{name}".rstrip("/") for name in replaced)
-            self.object_store.put(done, b"")
+            self.object_store.put(done_path, b"")
         self.object_store.remove_folder(staged)
         older = [before for before in self._list_numbers() if before < number]
         self.object_store.remove(f"{self.target.beside}/{_commit_name(before)}" for before in older)
@@ -159,8 +159,8 @@ class ManifestCommit:
 
     def _list_numbers(self) -> list[int]:
         """Return the numbers of all manifests in order."""
-        found = map(_COMMIT.fullmatch, self.object_store.list_files(self.target.beside))
-        return sorted(int(match[1]) for match in found if match)
+        matches = map(_COMMIT.fullmatch, self.object_store.list_files(self.target.beside))
+        return sorted(int(match[1]) for match in matches if match)
 
 
 def _commit_name(number: int) -> str:

@@ -49,9 +49,9 @@ class MultipartUpload:
 
     def _has_same_bytes(self, object_store: ObjectStore, path: str) -> bool:
         """Return whether a file of the store begins with the bytes of the local one."""
-        with self.source.open("rb") as mine, object_store.store.system.open(path, "rb") as theirs:
-            while block := mine.read(BLOCK_BYTES):
-                if theirs.read(len(block)) != block:
+        with self.source.open("rb") as local, object_store.store.system.open(path, "rb") as remote:
+            while block := local.read(BLOCK_BYTES):
+                if remote.read(len(block)) != block:
                     return False
         return True
 

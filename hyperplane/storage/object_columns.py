@@ -33,7 +33,7 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     Examples
     --------
     >>> find_mixed_kinds([1, 2.5, None]), find_mixed_kinds([2.5, True])
-    ([], ['numbers', 'booleans'])
+    ([], ['booleans', 'numbers'])
     >>> find_mixed_kinds([[b"a"], ["b"]])
     ['bytes', 'text']
     """
@@ -52,21 +52,23 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     if dict in types:
         records = [one for one in items if isinstance(one, dict)]
         for name in dict.fromkeys(name for one in records for name in one):
-            found = find_mixed_kinds([one.get(name) for one in records])
-            if found:
-                return found
+            kinds = find_mixed_kinds([one.get(name) for one in records])
+            if kinds:
+                return kinds
     return []
 
 
-def _kind_name(held: type) -> str:
+def _kind_name(value_class: type) -> str:
     """Return the kind of a type; empty for missing values."""
     import numpy as np
     import pandas as pd
 
-    if held in (type(None), type(pd.NA), type(pd.NaT)):
+    if value_class in (type(None), type(pd.NA), type(pd.NaT)):
         return ""
-    if issubclass(held, np.bool_):
+    if issubclass(value_class, np.bool_):
         return "booleans"
-    if issubclass(held, (*_LISTS, np.ndarray)):
+    if issubclass(value_class, (*_LISTS, np.ndarray)):
         return "lists"
-    return next((name for base, name in _KINDS if issubclass(held, base)), held.__name__)
+    return next(
+        (name for base, name in _KINDS if issubclass(value_class, base)), value_class.__name__
+    )

@@ -99,8 +99,8 @@ class ObjectStore:
     def get(self, path: str) -> bytes | None:
         """Return the content of a file; None if it does not exist."""
         try:
-            found: bytes = self._call(path, partial(self.store.system.cat_file, path))
-            return found
+            data: bytes = self._call(path, partial(self.store.system.cat_file, path))
+            return data
         except (FileNotFoundError, StorageError) as error:
             if self.is_missing(error):
                 return None
@@ -114,25 +114,25 @@ class ObjectStore:
         is_generic = type(system).find is AbstractFileSystem.find
         list_below = self._walk if is_generic else partial(self._find, system)
         try:
-            found = list_below(folder)
+            files = list_below(folder)
         except (FileNotFoundError, StorageError) as error:
             if self.is_missing(error):
                 return {}
             raise
         prefix = folder.rstrip("/") + "/"
-        inside = {path: info for path, info in found.items() if path.startswith(prefix)}
+        inside = {path: info for path, info in files.items() if path.startswith(prefix)}
         return {path.removeprefix(prefix): info for path, info in inside.items()}
 
     def _find(self, system: Any, folder: str) -> dict[str, dict[str, Any]]:
         """Return all files below a folder by path, with the file system's own find()."""
-        found: dict[str, dict[str, Any]] = self._call(
+        files: dict[str, dict[str, Any]] = self._call(
             folder, partial(system.find, folder, detail=True)
         )
-        return found
+        return files
 
     def _walk(self, folder: str) -> dict[str, dict[str, Any]]:
         """Return all files below a folder by path; each folder's listing is retried."""
-        found, pending = {}, [folder]
+        files, pending = {}, [folder]
         while pending:
             current = pending.pop()
             try:
@@ -143,10 +143,10 @@ class ObjectStore:
                 continue  # the folder was removed meanwhile
             for info in entries:
                 if info["type"] != "directory":
-                    found[info["name"]] = info
+                    files[info["name"]] = info
                 elif info["name"].rstrip("/") != current:
                     pending.append(info["name"].rstrip("/"))
-        return dict(sorted(found.items()))
+        return dict(sorted(files.items()))
 
     def is_file(self, path: str) -> bool:
         """Return whether a path is an existing file."""

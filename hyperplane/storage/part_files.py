@@ -54,16 +54,16 @@ class PartFile:
             If the part is gone, or has another size or checksum.
         """
         object_store = ObjectStore(self.store)
-        found = object_store.get(self.path)
-        if found is None and self.path != self.published:  # copied to the output meanwhile
-            found = object_store.get(self.published)
-        if found is None:
+        data = object_store.get(self.path)
+        if data is None and self.path != self.published:  # copied to the output meanwhile
+            data = object_store.get(self.published)
+        if data is None:
             raise ReadError(self.url, REPLACED)
-        if len(found) != self.part.size:
-            raise ReadError(self.url, f"has {len(found)} bytes, but {self.part.size} were saved")
-        if self.part.sha256 and hashlib.sha256(found).hexdigest() != self.part.sha256:
+        if len(data) != self.part.size:
+            raise ReadError(self.url, f"has {len(data)} bytes, but {self.part.size} were saved")
+        if self.part.sha256 and hashlib.sha256(data).hexdigest() != self.part.sha256:
             raise ReadError(self.url, "is damaged: its checksum differs; save it again")
-        return found
+        return data
 
     def _read_retrying(self, read: Callable[[Any], T]) -> T:
         """Call ``read`` with the opened part; retry transient errors of the store."""

@@ -46,16 +46,18 @@ def _build_frame(table: pa.Table, nullable: Sequence[bool]) -> pd.DataFrame:
     details = _pandas_metadata(table.schema)
     types = {one["field_name"]: one for one in details.get("columns", ())}
     levels = [one for one in details.get("index_columns", ()) if isinstance(one, str)]
-    made = {
+    converted = {
         name: _convert_column(column, types.get(name), missing)
         for name, column, missing in zip(table.column_names, table.columns, nullable, strict=True)
     }
     labels = _column_labels(table.schema, set(levels))
     names = [name for name in table.column_names if name not in levels]
     index = _build_index(
-        details, {name: made[name] for name in levels if name in made}, table.num_rows
+        details, {name: converted[name] for name in levels if name in converted}, table.num_rows
     )
-    frame = pd.DataFrame(dict(enumerate(made[name] for name in names)), index=range(table.num_rows))
+    frame = pd.DataFrame(
+        dict(enumerate(converted[name] for name in names)), index=range(table.num_rows)
+    )
     frame.columns, frame.index = labels, index
     return frame
 
@@ -63,10 +65,10 @@ def _build_frame(table: pa.Table, nullable: Sequence[bool]) -> pd.DataFrame:
 def _pandas_metadata(schema: pa.Schema) -> Mapping[str, Any]:
     """Return the pandas metadata of a schema; empty if it has none."""
     try:
-        found = json.loads((schema.metadata or {}).get(_PANDAS_KEY, b"{}"))
+        metadata = json.loads((schema.metadata or {}).get(_PANDAS_KEY, b"{}"))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _column_labels(schema: pa.Schema, levels: set[str]) -> Any:
@@ -138,14 +140,14 @@ def _convert_categories(column: pa.ChunkedArray) -> Any:
     import numpy as np
     import pandas as pd
 
-    made, category_type = column.to_pandas().array, column.type.value_type
+    converted, category_type = column.to_pandas().array, column.type.value_type
     if pa.types.is_string(category_type) or pa.types.is_large_string(category_type):
-        categories = pd.Index(made.categories, dtype=pd.StringDtype(na_value=np.nan))
-    elif len(made.categories) or pa.types.is_null(category_type):
-        return made
+        categories = pd.Index(converted.categories, dtype=pd.StringDtype(na_value=np.nan))
+    elif len(converted.categories) or pa.types.is_null(category_type):
+        return converted
     else:
         categories = pd.Index(pa.chunked_array([], category_type).to_pandas())
-    return pd.Categorical.from_codes(made.codes, categories, ordered=made.ordered)
+    return pd.Categorical.from_codes(converted.codes, categories, ordered=converted.ordered)
 
 
 def _extension_dtype(wanted: str, kind: pa.DataType) -> Any:
@@ -163,8 +165,8 @@ def _extension_dtype(wanted: str, kind: pa.DataType) -> Any:
     if hasattr(dtype, "__from_arrow__") and not isinstance(dtype, pd.DatetimeTZDtype):
         return dtype
     if isinstance(kind, pa.BaseExtensionType):
-        made = kind.to_pandas_dtype()
-        return made if hasattr(made, "__from_arrow__") else None
+        extension = kind.to_pandas_dtype()
+        return extension if hasattr(extension, "__from_arrow__") else None
     return None
 
 

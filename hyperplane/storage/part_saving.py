@@ -72,8 +72,8 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
             obj,
             request,
             staged,
-            there=added if appends else old,
-            kept=old if appends else (),
+            existing=added if appends else old,
+            preceding=old if appends else (),
             refuses=request.mode == "error" and base.manifest is not None,
         )
         if base.manifest is not None and manifest.parts == (*old, *added):
@@ -92,8 +92,8 @@ def write_parts(
     request: SaveRequest,
     folder: str,
     *,
-    there: Sequence[ManifestEntry],
-    kept: Sequence[ManifestEntry] = (),
+    existing: Sequence[ManifestEntry],
+    preceding: Sequence[ManifestEntry] = (),
     refuses: bool = False,
 ) -> Manifest:
     """Write the parts of a collection to a staging folder, and return their manifest.
@@ -102,25 +102,30 @@ def write_parts(
     ----------
     folder : str
         Staging folder.
-    there : sequence of ManifestEntry
+    existing : sequence of ManifestEntry
         Existing parts at the same positions; equal ones are not written again.
-    kept : sequence of ManifestEntry
+    preceding : sequence of ManifestEntry
         Existing parts that precede all of these.
     refuses : bool
         Whether a part that differs from the existing one is an error.
     """
     pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
-    if refuses and len(pieces) != len(there):
+    if refuses and len(pieces) != len(existing):
         raise exists_error(request)
-    writing = PartWriteOptions(
+    write_options = PartWriteOptions(
         request.target.store,
         folder,
         request.format,
         request.target.url if refuses else "",
         request.shard[0] if request.shard else None,
     )
-    each = [
-        [piece, number + len(kept), writing, there[number] if number < len(there) else None]
+    task_arguments = [
+        [
+            piece,
+            number + len(preceding),
+            write_options,
+            existing[number] if number < len(existing) else None,
+        ]
         for number, piece in enumerate(pieces)
     ]
     if hasattr(obj, "to_delayed"):
@@ -128,35 +133,37 @@ def write_parts(
         from hyperplane.collections.frames import task_graph
 
         tasks = task_graph.make_tasks(
-            "save", tokenize(request.target.path, folder), write_part, each
+            "save", tokenize(request.target.path, folder), write_part, task_arguments
         )
         parts = compute_with_progress(tasks, f"saving {request.target.url}")
     else:
-        parts = [write_part(*arguments) for arguments in each]
+        parts = [write_part(*arguments) for arguments in task_arguments]
     kind = "bag" if request.kind == "bag" else "dataframe"
-    return Manifest(request.format, kind, (*kept, *parts))
+    return Manifest(request.format, kind, (*preceding, *parts))
 
 
 def write_part(
-    piece: Any, number: int, writing: PartWriteOptions, there: ManifestEntry | None
+    piece: Any, number: int, write_options: PartWriteOptions, existing: ManifestEntry | None
 ) -> ManifestEntry:
     """Write one part in a task, unless an equal one exists."""
     with name_part_in_errors(number):
-        made = _encode_part(piece, writing.format)
-    sha = hashlib.sha256(made.data).hexdigest()
-    prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
+        encoded = _encode_part(piece, write_options.format)
+    sha = hashlib.sha256(encoded.data).hexdigest()
+    prefix = "part-" if write_options.shard is None else f"part-{write_options.shard:05d}-"
     # A task may run twice; only the part named by its result is published.
-    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[writing.format]}"
-    part = ManifestEntry(name, len(made.data), sha, made.rows, writing.shard, made.schema)
-    if there is not None and there.content == part.content:
-        return replace(there, shard=writing.shard)
-    if writing.refuse:
+    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[write_options.format]}"
+    part = ManifestEntry(
+        name, len(encoded.data), sha, encoded.rows, write_options.shard, encoded.schema
+    )
+    if existing is not None and existing.content == part.content:
+        return replace(existing, shard=write_options.shard)
+    if write_options.refuse:
         raise OutputExists(
-            writing.refuse,
+            write_options.refuse,
             f"part {number} differs from the saved one; pass mode='overwrite' to replace what is "
             "saved, or mode='skip' to keep it",
         )
-    ObjectStore(writing.store).put(f"{writing.folder}/{name}", made.data)
+    ObjectStore(write_options.store).put(f"{write_options.folder}/{name}", encoded.data)
     return part
 
 
@@ -176,14 +183,13 @@ def staging_folder(commits: CommitProtocol) -> Iterator[str]:
         try:
             yield f"{folder}/data"
         finally:
-            with suppress(
-                StorageError
-            ):  # leftovers are harmless; do not hide the error of the block
+            # Leftovers are harmless, and their error would hide that of the block.
+            with suppress(StorageError):
                 commits.discard_attempt(folder)
 
 
 def check_writable(commits: CommitProtocol, attempt: str) -> None:
-    """Write an empty probe file, so that a save without rights fails before a long computation."""
+    """Write and remove an empty file, to report missing permissions before any computation."""
     probe = f"{attempt}/probe"
     commits.object_store.put(probe, b"")
     commits.object_store.remove([probe])
@@ -199,8 +205,8 @@ def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[Manif
     """
     deadline = time.monotonic() + LISTING_TIMEOUT
     while True:
-        seen = object_store.list_files(folder)
-        missing = [part for part in parts if part.name not in seen]
+        listing = object_store.list_files(folder)
+        missing = [part for part in parts if part.name not in listing]
         if not missing or time.monotonic() > deadline:
             break
         time.sleep(0.2)
@@ -208,16 +214,16 @@ def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[Manif
     wrong += [
         part.name
         for part in parts
-        if part.name in seen and int(seen[part.name]["size"] or 0) != part.size
+        if part.name in listing and int(listing[part.name]["size"] or 0) != part.size
     ]
     if wrong:
-        some = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
+        examples = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
         raise StorageError(
             folder
             if object_store.store.local
             else object_store.store.system.unstrip_protocol(folder),
             f"{len(wrong)} of {len(parts)} parts are missing or incomplete in the store's listing "
-            f"({some}); nothing was published, save again",
+            f"({examples}); nothing was published, save again",
         )
 
 

@@ -32,12 +32,12 @@ def serialize_schema(table: pa.Table) -> str:
     """Return the schema of a table as text, with ``nullable`` set for columns that have nulls."""
     fields = []
     for field, column in zip(table.schema, table.columns, strict=True):
-        kept = field.with_nullable(column.null_count > 0 or pa.types.is_null(field.type))
+        recorded = field.with_nullable(column.null_count > 0 or pa.types.is_null(field.type))
         if pa.types.is_dictionary(field.type) and field.type.ordered and column.num_chunks:
             # Parquet restores only the categories that occur in a part.
             categories = pa.table({"words": column.chunk(0).dictionary})
-            kept = kept.with_metadata({_CATEGORIES: _to_ipc_bytes(categories)})
-        fields.append(kept)
+            recorded = recorded.with_metadata({_CATEGORIES: _to_ipc_bytes(categories)})
+        fields.append(recorded)
     schema = pa.schema(fields, _strip_versions(table.schema.metadata or {}))
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
@@ -54,10 +54,10 @@ def _read_categories(field: pa.Field) -> Any:
     """Return the recorded categories of an ordered column; None if there are none."""
     import pandas as pd
 
-    found = (field.metadata or {}).get(_CATEGORIES)
-    if found is None:
+    data = (field.metadata or {}).get(_CATEGORIES)
+    if data is None:
         return None
-    return pd.Index(pa.ipc.open_stream(found).read_all().column(0).to_pandas())
+    return pd.Index(pa.ipc.open_stream(data).read_all().column(0).to_pandas())
 
 
 def _strip_versions(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -110,16 +110,16 @@ def unify_schemas(
     first = counted[0]
     for _, frame, url in counted[1:]:
         _check_columns(frame, first[1], url, first[2])
-    made = first[1].copy()
-    for place, label in enumerate(made.columns):
+    unified = first[1].copy()
+    for place, label in enumerate(unified.columns):
         dtypes = [frame[label].dtype for _, frame, _ in counted]
         fields = [_schema_field(schema, label) for schema, _, _ in counted]
-        made.isetitem(place, _empty_column(_common_dtype(dtypes, fields), made.index))
+        unified.isetitem(place, _empty_column(_common_dtype(dtypes, fields), unified.index))
     if len(counted) > 1 and any(
-        frame.index.nlevels != made.index.nlevels for _, frame, _ in counted
+        frame.index.nlevels != unified.index.nlevels for _, frame, _ in counted
     ):
-        made = made.reset_index(drop=True)
-    return made
+        unified = unified.reset_index(drop=True)
+    return unified
 
 
 def _check_columns(frame: Any, like: Any, url: str, other: str) -> None:
@@ -127,15 +127,15 @@ def _check_columns(frame: Any, like: Any, url: str, other: str) -> None:
     gone = [name for name in like.columns if name not in frame.columns]
     more = [name for name in frame.columns if name not in like.columns]
     if gone or more:
-        said = " and ".join(
+        differences = " and ".join(
             f"{what} {', '.join(map(repr, names[:3]))}{', ...' * (len(names) > 3)}"
             for names, what in ((gone, "lacks the columns"), (more, "has the additional columns"))
             if names
         )
         raise ReadError(
             url,
-            f"{said} compared with {other}; save all parts with the same columns, or read the "
-            "files with hyperplane.dataframe.read(..., schema='union')",
+            f"{differences} compared with {other}; save all parts with the same columns, or read "
+            "the files with hyperplane.dataframe.read(..., schema='union')",
         )
 
 
@@ -177,15 +177,15 @@ def _common_dtype(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
     truth = {pd.api.types.is_bool_dtype(kind) for kind in kinds}
     if len(truth) > 1:
         return np.dtype(object)  # pandas makes 1 of True beside Int64
-    found = pd.concat([pd.Series([], dtype=kind) for kind in kinds]).dtype
-    if has_nulls_only and isinstance(found, pd.IntervalDtype):
+    common = pd.concat([pd.Series([], dtype=kind) for kind in kinds]).dtype
+    if has_nulls_only and isinstance(common, pd.IntervalDtype):
         return np.dtype(object)  # intervals of integers have no missing value
-    if has_nulls_only and found.kind in "iub" and isinstance(found, np.dtype):
-        name = str(found).replace("bool", "boolean")
+    if has_nulls_only and common.kind in "iub" and isinstance(common, np.dtype):
+        name = str(common).replace("bool", "boolean")
         return pd.api.types.pandas_dtype(
             name if name == "boolean" else name.title().replace("Ui", "UI")
         )
-    return found
+    return common
 
 
 def _can_combine_categories(typed: Sequence[tuple[Any, pa.Field]]) -> bool:
@@ -209,30 +209,30 @@ def convert_frame(frame: Any, like: Any, url: str) -> Any:
         If a column is missing, or a value does not fit its type without loss.
     """
     _check_columns(frame, like, url, "the other parts")
-    made = frame if list(frame.columns) == list(like.columns) else frame[list(like.columns)]
+    converted = frame if list(frame.columns) == list(like.columns) else frame[list(like.columns)]
     for place, (name, dtype) in enumerate(like.dtypes.items()):
-        column = made.iloc[:, place]
+        column = converted.iloc[:, place]
         if _has_dtype(column.dtype, dtype):
             continue
-        if made is frame:
-            made = frame.copy(deep=False)
-        made.isetitem(place, _convert_column(column, dtype, name, url))
-    if like.index.nlevels != made.index.nlevels:
+        if converted is frame:
+            converted = frame.copy(deep=False)
+        converted.isetitem(place, _convert_column(column, dtype, name, url))
+    if like.index.nlevels != converted.index.nlevels:
         raise ReadError(
             url, "has another number of index levels than the other parts; save it again"
         )
-    return made
+    return converted
 
 
-def _has_dtype(had: Any, dtype: Any) -> bool:
+def _has_dtype(present: Any, dtype: Any) -> bool:
     """Return whether a column already has a dtype; of categories only their dtype is compared."""
     import pandas as pd
 
-    if isinstance(had, pd.CategoricalDtype) and isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(present, pd.CategoricalDtype) and isinstance(dtype, pd.CategoricalDtype):
         if dtype.ordered and len(dtype.categories):
-            return bool(had == dtype)
-        return bool(had.categories.dtype == dtype.categories.dtype)
-    return bool(had == dtype)
+            return bool(present == dtype)
+        return bool(present.categories.dtype == dtype.categories.dtype)
+    return bool(present == dtype)
 
 
 def _convert_column(column: Any, dtype: Any, name: Any, url: str) -> Any:
@@ -254,24 +254,24 @@ def _convert_column(column: Any, dtype: Any, name: Any, url: str) -> Any:
         return originals
     try:
         with np.errstate(all="raise"):
-            made = cast_column(column, dtype)
+            converted = cast_column(column, dtype)
     except (ArithmeticError, TypeError, ValueError) as error:
         bad = next((value for value in originals if not _is_castable(value, dtype)), None)
         raise _misfit_error(url, name, bad, dtype) from error
     if not _is_exact_cast(column.dtype, dtype):
-        for value, other in zip(originals, made.astype(object), strict=True):
+        for value, other in zip(originals, converted.astype(object), strict=True):
             if not _is_equal(value, other):
                 raise _misfit_error(url, name, value, dtype)
-    return made
+    return converted
 
 
-def _is_exact_cast(had: Any, dtype: Any) -> bool:
+def _is_exact_cast(source: Any, dtype: Any) -> bool:
     """Return whether NumPy converts every value between two dtypes exactly."""
     import numpy as np
 
-    if not (isinstance(had, np.dtype) and isinstance(dtype, np.dtype)):
+    if not (isinstance(source, np.dtype) and isinstance(dtype, np.dtype)):
         return False
-    return np.can_cast(had, dtype, "safe") and not (had.kind in "iu" and had.itemsize == 8)
+    return np.can_cast(source, dtype, "safe") and not (source.kind in "iu" and source.itemsize == 8)
 
 
 def _is_equal(value: Any, other: Any) -> bool:

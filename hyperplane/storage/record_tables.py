@@ -63,21 +63,19 @@ def _build_column(items: Sequence[Mapping[str, Any]], name: str, form: str) -> A
             ),
             0,
         )
-        said = " ".join(str(error).split())[:160]
-        wrong = (
-            f"{form} requires values of one type in a field ({said}); convert it, or save as jsonl"
-        )
+        reason = " ".join(str(error).split())[:160]
+        wrong = f"{form} requires one type for each field ({reason}); convert it, or save as jsonl"
         raise item_error(name, values[number], number, wrong) from error
 
 
-def _check_round_trip(made: Sequence[Any], items: Sequence[Any], form: str) -> None:
+def _check_round_trip(restored_items: Sequence[Any], items: Sequence[Any], form: str) -> None:
     """Raise for the first item that the table does not hold unchanged."""
     try:
-        if made == items:
+        if restored_items == items:
             return
     except ValueError:
         pass  # nested NumPy arrays cannot be compared this way
-    for number, (restored, item) in enumerate(zip(made, items, strict=True)):
+    for number, (restored, item) in enumerate(zip(restored_items, items, strict=True)):
         found = _find_difference(restored, item, "")
         if found is not None:
             path, value = found
@@ -85,23 +83,23 @@ def _check_round_trip(made: Sequence[Any], items: Sequence[Any], form: str) -> N
             raise item_error(path, value, number, wrong)
 
 
-def _find_difference(made: Any, item: Any, path: str) -> tuple[str, Any] | None:
+def _find_difference(restored: Any, item: Any, path: str) -> tuple[str, Any] | None:
     """Return path and value of the first difference; NaN equals NaN, and a tuple equals a list."""
-    if isinstance(made, dict) and isinstance(item, dict):
-        for key in {**item, **made}:
+    if isinstance(restored, dict) and isinstance(item, dict):
+        for key in {**item, **restored}:
             nested_path = f"{path}.{key}" if path else str(key)
-            if key not in made or key not in item:
+            if key not in restored or key not in item:
                 return nested_path, item.get(key)
-            found = _find_difference(made[key], item[key], nested_path)
+            found = _find_difference(restored[key], item[key], nested_path)
             if found is not None:
                 return found
         return None
-    if isinstance(made, list) and isinstance(item, list | tuple) and len(made) == len(item):
-        pairs = enumerate(zip(made, item, strict=True))
+    if isinstance(restored, list) and isinstance(item, list | tuple) and len(restored) == len(item):
+        pairs = enumerate(zip(restored, item, strict=True))
         differences = (_find_difference(one, other, f"{path}[{n}]") for n, (one, other) in pairs)
         return next((found for found in differences if found is not None), None)
     try:
-        same = bool(made == item) or bool(made != made and item != item)
+        same = bool(restored == item) or bool(restored != restored and item != item)
     except ValueError:
         same = False
     return None if same else (path, item)

@@ -57,23 +57,21 @@ class RenameCommit:
         else:
             return PublishedState()
         version = _version(hash_names(sizes), path)
-        found = self.object_store.get(f"{self.target.beside}/{version}.json")
-        if found is None:  # a restored copy of the folder has another inode
-            found = self._find_only_manifest(hash_names(sizes))
-        if found is not None:
-            return PublishedState(version, Manifest.from_json(found))
+        data = self.object_store.get(f"{self.target.beside}/{version}.json")
+        if data is None:  # a restored copy of the folder has another inode
+            data = self._find_only_manifest(hash_names(sizes))
+        if data is not None:
+            return PublishedState(version, Manifest.from_json(data))
         return PublishedState(version, foreign_manifest(sizes, self._find_saved_manifest()))
 
     def _restore_moved_folder(self) -> None:
         """Undo the first of two renames if the process was killed before the second."""
         if any(self._moved_folders()):
-            with (
-                contextlib.suppress(OSError),
-                self._publish_lock(),
-            ):  # a live process releases it after both
-                for aside in self._moved_folders():
+            # A live process holds the lock until both renames are done.
+            with contextlib.suppress(OSError), self._publish_lock():
+                for moved in self._moved_folders():
                     if not os.path.lexists(self.target.path):
-                        aside.rename(self.target.path)
+                        moved.rename(self.target.path)
 
     def _moved_folders(self) -> list[Path]:
         """Return folders that were renamed and not yet replaced, on systems without exchange."""
@@ -98,20 +96,20 @@ class RenameCommit:
         """Rename the folder; see :class:`CommitProtocol`."""
         # A new folder, into which a task that runs twice cannot write.
         with running_attempt() as name:
-            whole = f"{self.target.beside}/{name}"
+            folder = f"{self.target.beside}/{name}"
             try:
                 for part in manifest.parts:
                     fresh = Path(staged, part.name)
-                    found = fresh if fresh.exists() else Path(self.target.path, part.name)
-                    self.object_store.copy(str(found), f"{whole}/{part.name}")
-                version = _version(manifest.key, Path(whole))
-                self._replace_target(whole, manifest, version, base)
+                    source = fresh if fresh.exists() else Path(self.target.path, part.name)
+                    self.object_store.copy(str(source), f"{folder}/{part.name}")
+                version = _version(manifest.key, Path(folder))
+                self._replace_target(folder, manifest, version, base)
             finally:
-                shutil.rmtree(whole, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
         return manifest
 
     def _replace_target(
-        self, whole: str, manifest: Manifest, version: str, base: PublishedState
+        self, folder: str, manifest: Manifest, version: str, base: PublishedState
     ) -> None:
         """Replace the published folder under the lock, if its state is still ``base``."""
         manifest_path = f"{self.target.beside}/{version}.json"
@@ -120,7 +118,7 @@ class RenameCommit:
             if self._read_stable_state().version != base.version:
                 Path(manifest_path).unlink(missing_ok=True)
                 raise conflict_error(self.target)
-            _exchange(whole, self.target.path)
+            _exchange(folder, self.target.path)
             if base.version:
                 Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
 
@@ -166,14 +164,14 @@ def _exchange(staged: str, path: str) -> None:
     if not os.path.lexists(path):
         Path(staged).rename(path)
     elif not _try_swap(staged, path):
-        aside = Path(f"{staged}.old")
-        Path(path).rename(aside)  # for a moment readers find no output, but never a part of one
+        moved = Path(f"{staged}.old")
+        Path(path).rename(moved)  # for a moment readers find no output, but never a part of one
         try:
             Path(staged).rename(path)
         except BaseException:
-            aside.rename(path)
+            moved.rename(path)
             raise
-        aside.rename(staged)
+        moved.rename(staged)
     if Path(staged).is_file():
         Path(staged).unlink()
 
@@ -186,5 +184,5 @@ def _try_swap(one: str, other: str) -> bool:
         exchange = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
         return False
-    done = exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
-    return bool(done == 0)
+    status = exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
+    return bool(status == 0)

@@ -87,13 +87,20 @@ def parse_request(
     if run is not None and not (isinstance(run, str) and _RUN.fullmatch(run)):
         faults.append(Fault("run", repr(run), "a name of up to 64 letters, digits and . _ -"))
     if run is not None and shard is None and mode != "append":
-        faults.append(Fault("run", repr(run), "None, except with shard= or mode='append'"))
+        faults.append(Fault("run", repr(run), "None unless shard= or mode='append' is given"))
     if shard is not None and mode == "overwrite" and run is None:
         allowed = "a name shared by all shards of this run, as they replace those of another run"
         advice = "pass for example the id of the job"
         faults.append(Fault("run", "None", allowed, advice))
     if shard is not None and mode == "append":
-        faults.append(Fault("mode", "'append'", "another mode with shard=", "save to another URL"))
+        faults.append(
+            Fault(
+                "mode",
+                "'append'",
+                "'error', 'overwrite' or 'skip' with shard=",
+                "save to another URL",
+            )
+        )
     if kind == "series":
         faults.append(Fault("obj", "a Dask series", "a dataframe", "write series.to_frame()"))
     if kind == "text" and len(obj) < 4096 and "\n" not in obj and _is_file_name(obj):
@@ -110,21 +117,23 @@ def parse_request(
         faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "omit shard="))
     if mode == "append" and not many:
         advice = "save a Dask collection, or pass mode='overwrite'"
-        faults.append(Fault("mode", "'append'", "another mode for a single file", advice))
+        faults.append(
+            Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for a single file", advice)
+        )
     wanted = format or SUFFIXES.get(target_suffix(target), known[0] if many and known else "")
     if kind == "bytes" and format is None:
         wanted = "bytes"
     if kind == "text" and wanted not in known:
         wanted = "text"
     if kind not in ("path", "array", "series") and wanted not in known:
-        asked = (
+        given = (
             repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
         )
         near = difflib.get_close_matches(str(format or ""), known, 1)
         advice = f"did you mean {near[0]!r}?" if near else "pass format="
         endings = [end for end, name in SUFFIXES.items() if name in known]
         allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({', '.join(endings)})"
-        faults.append(Fault("format" if format else "url", asked, allowed, advice))
+        faults.append(Fault("format" if format else "url", given, allowed, advice))
     check(faults)
     of = None if shard is None else (shard[0], shard[1])
     return SaveRequest(target, kind, wanted, mode, of, run or "")

@@ -52,14 +52,14 @@ class SaveResult:
         how = "nothing was written: the same content was already saved"
         if self.changed:
             how = f"{self.written:,} of them written in {self.seconds:.1f} s"
-        found = [
+        lines = [
             ("saved", self.url),
             ("holds", f"{rows}{plural(self.files, 'file')}, {format_bytes(self.nbytes)}"),
             ("done", how),
         ]
         if not self.complete:
-            found.append(("waits", "for other shards; readers see the output when all are saved"))
-        return found
+            lines.append(("waits", "for other shards; readers see the output when all are saved"))
+        return lines
 
     def __str__(self) -> str:
         return as_text(self.as_rows())

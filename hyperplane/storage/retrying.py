@@ -57,14 +57,14 @@ _TRANSIENT_TEXT = re.compile(
 )
 _FORBIDDEN = re.compile(r"\b(forbidden|access ?denied|unauthorized)\b", re.IGNORECASE)
 _ADVICE = {
-    errno.ENOSPC: "no space left on the disk; free some space, or save to another disk",
-    errno.EDQUOT: "the disk quota is exceeded; free some space, or save to another disk",
+    errno.ENOSPC: "no space left; free some space, or save elsewhere",
+    errno.EDQUOT: "the quota is exceeded; free some space, or save elsewhere",
     errno.EFBIG: "the file exceeds the size limit of the disk or of this process",
     errno.EACCES: "permission denied; check the permissions of the folder, or the credentials",
     errno.EPERM: "permission denied; check the permissions of the folder, or the credentials",
-    errno.EROFS: "the disk is read-only; save to another disk",
+    errno.EROFS: "the disk is read-only; save elsewhere",
     errno.ENOENT: "the bucket or folder does not exist; create it, or check its name",
-    errno.ENOTDIR: "a parent of the path is a file; save to another path",
+    errno.ENOTDIR: "a parent of the path is a file; save elsewhere",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
 }
 
@@ -173,7 +173,7 @@ def call_with_retries(
 def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Raise errors of a store in this block as a StorageError with the URL and advice.
 
-    FileNotFoundError and FileExistsError from a check of existence are answers and stay unchanged.
+    FileExistsError stays unchanged; other errors become the ``__cause__`` of the StorageError.
     """
     try:
         yield

@@ -47,26 +47,26 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
             request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
         )
     check_writable(commits, run.folder)
-    there = committed.parts if committed else published
-    made = write_parts(obj, request, f"{run.folder}/data", there=there)
-    made = replace(made, details={**made.details, _COLUMNS_KEY: _column_names(obj)})
-    known = {part.name for part in there}
-    new = [part for part in made.parts if part.name not in known]
+    existing = committed.parts if committed else published
+    manifest = write_parts(obj, request, f"{run.folder}/data", existing=existing)
+    manifest = replace(manifest, details={**manifest.details, _COLUMNS_KEY: _column_names(obj)})
+    known = {part.name for part in existing}
+    new = [part for part in manifest.parts if part.name not in known]
     if committed is not None:
-        return _finish_repeated(request, run, made, committed, new)
+        return _finish_repeated(request, run, manifest, committed, new)
     if ended or (old is not None and request.mode == "error"):
         run.discard_parts(new)
         if not new:
-            return _save_result(request, made, 0, complete=True)
+            return _save_result(request, manifest, 0, complete=True)
         raise _other_rows_error(request) if ended and request.run else exists_error(request)
-    run.adopt_parts([part for part in made.parts if part.name in known])
-    verify_listing(commits.object_store, f"{run.folder}/data", made.parts)
+    run.adopt_parts([part for part in manifest.parts if part.name in known])
+    verify_listing(commits.object_store, f"{run.folder}/data", manifest.parts)
     try:
-        commits.object_store.put_new(run.record_path(index), made.to_json().encode())
+        commits.object_store.put_new(run.record_path(index), manifest.to_json().encode())
     except FileExistsError:
-        return _finish_repeated(request, run, made, run.read_record(index), new)
+        return _finish_repeated(request, run, manifest, run.read_record(index), new)
     return _save_result(
-        request, made, len(new), complete=run.publish_if_complete(replaces=replaces)
+        request, manifest, len(new), complete=run.publish_if_complete(replaces=replaces)
     )
 
 
@@ -87,8 +87,8 @@ class _ShardRun:
 
     def read_record(self, index: int) -> Manifest | None:
         """Return the manifest of a shard; None if it has not committed."""
-        found = self.commits.object_store.get(self.record_path(index))
-        return None if found is None else Manifest.from_json(found)
+        data = self.commits.object_store.get(self.record_path(index))
+        return None if data is None else Manifest.from_json(data)
 
     def discard_parts(self, parts: list[ManifestEntry]) -> None:
         """Remove parts that will not be published."""
@@ -129,23 +129,23 @@ class _ShardRun:
         if base.manifest is not None and self.has_published(base.manifest):
             return True  # another shard has published it
         shards = [self.read_record(index) for index in range(self.count)]
-        found = [shard for shard in shards if shard is not None]
-        if len(found) == self.count:
-            if len({(shard.format, shard.kind) for shard in found}) > 1:
+        committed = [shard for shard in shards if shard is not None]
+        if len(committed) == self.count:
+            if len({(shard.format, shard.kind) for shard in committed}) > 1:
                 url = self.commits.target.url
                 raise OutputConflict(
                     url, "its shards have different formats; save all with one format"
                 )
-            if len({tuple(shard.details.get(_COLUMNS_KEY) or ()) for shard in found}) > 1:
+            if len({tuple(shard.details.get(_COLUMNS_KEY) or ()) for shard in committed}) > 1:
                 url = self.commits.target.url
                 raise OutputConflict(
                     url, "its shards have different columns; save all with the same, as a new run="
                 )
             if base.manifest is not None and not replaces:
                 raise conflict_error(self.commits.target)
-            parts = tuple(part for shard in found for part in shard.parts)
+            parts = tuple(part for shard in committed for part in shard.parts)
             details = {"run": self.name}
-            whole = Manifest(found[0].format, found[0].kind, parts, self.count, details)
+            whole = Manifest(committed[0].format, committed[0].kind, parts, self.count, details)
             try:
                 self.commits.publish(whole, f"{self.folder}/data", base)
             except OutputConflict:
@@ -159,7 +159,7 @@ class _ShardRun:
         # Keeps the folder while another process that published it still copies from there.
         self.commits.discard_attempt(self.folder)
         old = base.manifest
-        if old is not None and old.shards:  # its process may have been killed before this
+        if old is not None and old.shards:  # in case its own process was killed before it did so
             before = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
             self.commits.discard_attempt(before.folder)
         return True
@@ -180,13 +180,13 @@ def _column_names(obj: Any) -> list[str]:
 def _finish_repeated(
     request: SaveRequest,
     run: _ShardRun,
-    made: Manifest,
+    manifest: Manifest,
     committed: Manifest | None,
     new: list[ManifestEntry],
 ) -> SaveResult:
     """Return the result of a shard that is already committed, or raise if its rows differ."""
     run.discard_parts(new)
-    if committed is not None and made.same_content(committed):
+    if committed is not None and manifest.same_content(committed):
         replaces = request.mode == "overwrite"
         return _save_result(
             request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
@@ -260,19 +260,19 @@ def missing_shards(
     check_options(url, options, missing_shards)
     target = resolve_target(url, storage_options, options)
     faults = read_only_faults(target)
-    asked: Any = run
-    if not isinstance(asked, str | None):
-        faults.append(Fault("run", repr(asked)[:80], "the name of one run, or None"))
+    given_run: Any = run
+    if not isinstance(given_run, str | None):
+        faults.append(Fault("run", repr(given_run)[:80], "the name of one run, or None"))
     check(faults)
     commits = commit_protocol_for(target)
     base = commits.read_state().manifest
-    found: dict[tuple[int, str], set[int]] = {}
+    committed: dict[tuple[int, str], set[int]] = {}
     for match in map(_RECORD.fullmatch, commits.object_store.list_files(target.beside)):
         if match and run in (None, match[2]):
-            found.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
+            committed.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
     under_way = {
         (count, name): have
-        for (count, name), have in found.items()
+        for (count, name), have in committed.items()
         if base is None
         or not _ShardRun(commits, count, "" if name == UNNAMED_RUN else name).has_published(base)
     }

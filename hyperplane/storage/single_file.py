@@ -42,8 +42,8 @@ class BytesContent:
 
     def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
         """See :class:`FileContent`."""
-        found = object_store.get(path)
-        return found == self.data, None if found is None else len(found)
+        data = object_store.get(path)
+        return data == self.data, None if data is None else len(data)
 
     def put(self, object_store: ObjectStore, path: str) -> None:
         """See :class:`FileContent`."""

@@ -82,7 +82,7 @@ def resolve_target(
     storage_options: Mapping[str, Any] | None,
     extra_options: Mapping[str, Any] | None = None,
 ) -> Target:
-    """Return the target of a URL; links on local disk are resolved, so that they remain.
+    """Return the target of a URL; of a link on local disk, the file that it leads to.
 
     Raises
     ------
@@ -221,7 +221,9 @@ def check_options(url: Any, options: Mapping[str, Any], function: Callable[..., 
     if not options:
         return
     parameters = inspect.signature(function).parameters.values()
-    known = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    known = [
+        parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     system = _system_class(url)
     of_store = _option_names(system)
     faults = []
@@ -248,7 +250,11 @@ def _option_names(system: Any) -> set[str]:
     classes = getattr(system, "__mro__", ())
     constructors = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)]
     with contextlib.suppress(ValueError):  # constructors written in C have no signature
-        return {name for maker in constructors for name in inspect.signature(maker).parameters}
+        return {
+            name
+            for constructor in constructors
+            for name in inspect.signature(constructor).parameters
+        }
     return set()
 
 

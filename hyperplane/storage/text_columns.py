@@ -51,8 +51,8 @@ def format_column(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedAr
         advice = f"convert it with df[{name!r}].astype(str), or save it as Parquet"
         raise DataError(name, f"{form} does not support {_type_name(kind)}; {advice}")
     try:
-        made = write(plain)
-        exact = _has_exact_text(kind) or _to_storage(parse_column(made, kind)).equals(
+        texts = write(plain)
+        exact = _has_exact_text(kind) or _to_storage(parse_column(texts, kind)).equals(
             _to_storage(plain)
         )
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
@@ -60,7 +60,7 @@ def format_column(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedAr
     if not exact:
         advice = "convert it first, or save it as Parquet"
         raise DataError(name, f"{form} cannot represent some of its values ({kind}); {advice}")
-    return made
+    return texts
 
 
 def parse_column(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -102,8 +102,8 @@ def _to_storage(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _from_pandas(values: Any, kind: pa.DataType) -> pa.ChunkedArray:
     """Return pandas values as an Arrow column."""
-    made = pa.Array.from_pandas(values, type=kind)
-    return made if isinstance(made, pa.ChunkedArray) else pa.chunked_array([made])
+    converted = pa.Array.from_pandas(values, type=kind)
+    return converted if isinstance(converted, pa.ChunkedArray) else pa.chunked_array([converted])
 
 
 def _parse_durations(texts: pa.ChunkedArray, kind: pa.DataType) -> Any:
@@ -180,12 +180,12 @@ def _format_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
         first, last = (day * _DAY[kind.unit] for day in (_YEARS[0], _YEARS[1] + 1))
         if ends["min"] is not None and not (first <= ends["min"] and ends["max"] < last):
             raise ValueError("years of more than four digits")
-    made = _format_with_pandas(column)
+    texts = _format_with_pandas(column)
     if kind.tz is None:
-        return made
+        return texts
     try:
-        if parse_column(made, kind).equals(column):
-            return made
+        if parse_column(texts, kind).equals(column):
+            return texts
     except pa.ArrowException:
         pass  # offsets before standard time have seconds
     return _format_with_pandas(column.cast(pa.timestamp(kind.unit, "UTC")))

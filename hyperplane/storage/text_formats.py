@@ -50,11 +50,11 @@ def to_json(obj: Any, where: str, **how: Any) -> str:
         pass  # the slow conversion below reports each value
     faults: list[Fault] = []
     try:
-        made = _to_json_value(obj, where, faults)
+        converted = _to_json_value(obj, where, faults)
     except RecursionError:
         faults = [Fault(where, "nested too deeply, or containing itself", _JSON)]
     check(faults)
-    return json.dumps(made, ensure_ascii=False, **how)
+    return json.dumps(converted, ensure_ascii=False, **how)
 
 
 def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:
@@ -85,7 +85,9 @@ def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:
         try:
             obj.encode()
         except UnicodeEncodeError:
-            faults.append(Fault(where, ascii(obj)[:80], "text without unpaired surrogates"))
+            faults.append(
+                Fault(where, ascii(obj)[:80], "valid Unicode text, without unpaired surrogates")
+            )
         return obj
     return _to_json_scalar(obj, where, faults)
 
@@ -169,8 +171,8 @@ def _check_unicode(text: str) -> str:
 def item_error(field: str, value: Any, number: int, message: str) -> WrongType:
     """Return the error of a bag item that the format does not support."""
     shown = shorten(value)
-    said = f"item {number} (counted from 0): {field} is {shown}: {message}"
-    return WrongType(field, shown, f"item {number}", said)
+    text = f"item {number} (counted from 0): {field} is {shown}: {message}"
+    return WrongType(field, shown, f"item {number}", text)
 
 
 @contextmanager

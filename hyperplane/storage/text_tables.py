@@ -148,9 +148,9 @@ def to_json_lines(table: pa.Table) -> bytes:
         # Polars would write its Null type in another way.
         columns.append(values.cast(pa.string()) if pa.types.is_null(kind) else values)
     # Polars would replace an empty column name.
-    made = as_polars(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
-    made.columns = file_column_names(table.schema)
-    return made.write_ndjson().encode()
+    frame = as_polars(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
+    frame.columns = file_column_names(table.schema)
+    return frame.write_ndjson().encode()
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:
@@ -208,7 +208,7 @@ def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
     fields = list(zip(file_column_names(schema), stored, strict=True))
     if not data.strip():
         return schema.empty_table()
-    found = _read_in_blocks(
+    parsed = _read_in_blocks(
         lambda block: json.read_json(
             pa.BufferReader(data),
             read_options=json.ReadOptions(use_threads=False, block_size=block),
@@ -218,7 +218,7 @@ def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
         ),
         data,
     )
-    columns = [found.column(name) for name, _ in fields]
+    columns = [parsed.column(name) for name, _ in fields]
     return _cast_columns(columns, schema)
 
 
@@ -233,11 +233,11 @@ def _readable_type(kind: pa.DataType) -> pa.DataType:
 
 def _cast_columns(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
     """Return a table with the columns cast to the types of the schema."""
-    made = [
+    cast = [
         parse_column(column, field.type)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
         else column.cast(value_type(field.type))
         for column, field in zip(columns, schema, strict=True)
     ]
-    fields = [pa.field(field.name, column.type) for field, column in zip(schema, made, strict=True)]
-    return pa.table(made, schema=pa.schema(fields, schema.metadata))
+    fields = [pa.field(field.name, column.type) for field, column in zip(schema, cast, strict=True)]
+    return pa.table(cast, schema=pa.schema(fields, schema.metadata))

@@ -108,10 +108,10 @@ def _build_column(values: Sequence[Any]) -> Any:
         return pd.array(list(values), dtype=truth)
     if kinds == {float} or (kinds == {int, float} and all(map(_is_exact, values))):
         return np.array([np.nan if value is None else value for value in values], dtype="float64")
-    held = np.empty(len(values), dtype=object)
-    held[:] = list(values)
-    made = pd.Series(held, dtype=object)
-    return made.astype("str") if kinds == {str} else made
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = list(values)
+    column = pd.Series(objects, dtype=object)
+    return column.astype("str") if kinds == {str} else column
 
 
 def _is_exact(value: Any) -> bool:
@@ -131,8 +131,8 @@ def _integer_column(values: Sequence[Any]) -> Any:
     elif least >= 0 and most < 2**64:
         name = "UInt64"
     else:
-        made = np.empty(len(values), dtype=object)
-        made[:] = list(values)
-        return pd.Series(made, dtype=object)
+        objects = np.empty(len(values), dtype=object)
+        objects[:] = list(values)
+        return pd.Series(objects, dtype=object)
     dtype: Any = name if len(present) < len(values) else name.lower()
     return pd.array(list(values), dtype=dtype)

@@ -69,7 +69,7 @@ class ChunkWriter:
         Path of the staging folder.
     documents : mapping of str to bytes
         Metadata by key.
-    there : mapping of str to ManifestEntry
+    existing : mapping of str to ManifestEntry
         Published files; equal ones are not written again.
     refuse : str
         URL for the error if a file differs from the published one; empty to write it.
@@ -78,7 +78,7 @@ class ChunkWriter:
     store: Store
     folder: str
     documents: Mapping[str, bytes]
-    there: Mapping[str, ManifestEntry]
+    existing: Mapping[str, ManifestEntry]
     refuse: str = ""
 
     def make_entry(self, name: str, data: bytes) -> ManifestEntry:
@@ -90,7 +90,7 @@ class ChunkWriter:
             If it differs from the published file, which is not to be replaced.
         """
         part = ManifestEntry(name, len(data), hashlib.sha256(data).hexdigest())
-        if self.refuse and self.there.get(name) != part:
+        if self.refuse and self.existing.get(name) != part:
             raise OutputExists(
                 self.refuse,
                 f"{name} differs from the saved file; pass mode='overwrite' to replace what is "
@@ -101,7 +101,7 @@ class ChunkWriter:
     def put(self, name: str, data: bytes) -> ManifestEntry:
         """Write a file, unless an equal one is published."""
         part = self.make_entry(name, data)
-        if self.there.get(name) == part:
+        if self.existing.get(name) == part:
             return part
         object_store, path = ObjectStore(self.store), f"{self.folder}/{name}"
         try:
@@ -109,10 +109,10 @@ class ChunkWriter:
         except FileExistsError:
             # A task may run twice with different results. The first file remains, so that no
             # late writer makes it differ from its checksum.
-            found = object_store.get(path)
-            if found is None:
+            existing = object_store.get(path)
+            if existing is None:
                 raise
-            return self.make_entry(name, found)
+            return self.make_entry(name, existing)
         return part
 
 
@@ -171,11 +171,11 @@ def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da
         raise RequestError(
             [Fault("obj", f"variables named {wrong}", "variable names that are non-empty strings")]
         )
-    made = xarray.backends.ZarrStore.open_group(
+    store = xarray.backends.ZarrStore.open_group(
         MemoryStore(files), mode="w", consolidate_on_close=True
     )
     writer = _VariableWriter()
-    data.dump_to_store(made, writer=writer)
+    data.dump_to_store(store, writer=writer)
     return writer.lazy
 
 
@@ -214,11 +214,11 @@ def _refusal_error(obj: Any, error: Exception) -> RequestError:
     return RequestError([Fault("obj", f"a {type(obj).__name__}", allowed, advice)])
 
 
-def build_tasks(template: ZarrTemplate, writing: ChunkWriter) -> list[Any]:
+def build_tasks(template: ZarrTemplate, writer: ChunkWriter) -> list[Any]:
     """Return one task per block that writes its chunks; all tasks share one graph."""
-    token = tokenize(writing.folder)
+    token = tokenize(writer.folder)
     # A separate task, so that each worker receives the writer only once.
-    (shared,) = task_graph.make_tasks("save-to", token, _return_writer, [[writing]])
+    (shared,) = task_graph.make_tasks("save-to", token, _return_writer, [[writer]])
     arguments = [
         [block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)
     ]
@@ -233,28 +233,28 @@ def _iterate_blocks(
     keys = [list(flatten(array.__dask_keys__())) for array in arrays]
     # In one graph, so that intermediate results shared by variables are computed once.
     graph = HighLevelGraph.merge(*(array.dask for array in arrays))
-    work = ensure_dict(optimize(graph, [key for some in keys for key in some]))
-    for (array, path), some in zip(lazy, keys, strict=True):
-        for key, region in zip(some, slices_from_chunks(array.chunks), strict=True):
+    work = ensure_dict(optimize(graph, [key for array_keys in keys for key in array_keys]))
+    for (array, path), array_keys in zip(lazy, keys, strict=True):
+        for key, region in zip(array_keys, slices_from_chunks(array.chunks), strict=True):
             if all(side.stop > side.start for side in region):
                 yield Delayed(key, work), path, region
 
 
-def _return_writer(writing: ChunkWriter) -> ChunkWriter:
+def _return_writer(writer: ChunkWriter) -> ChunkWriter:
     """Return the writer, as a task."""
-    return writing
+    return writer
 
 
 def write_block(
-    block: Any, path: str, region: tuple[slice, ...], writing: ChunkWriter
+    block: Any, path: str, region: tuple[slice, ...], writer: ChunkWriter
 ) -> list[ManifestEntry]:
     """Write the chunks of one block, in a task."""
     # Chunks of only the fill value are not stored.
     chunks: dict[str, Buffer] = {}
     prefix = f"{path}/" if path else ""
-    documents = writing.documents
+    documents = writer.documents
     document = documents.get(f"{prefix}zarr.json") or documents[f"{prefix}.zarray"]
     # Opening it by path takes as long as writing a small chunk.
     array = zarr.Array.from_dict(StorePath(MemoryStore(chunks), path), json.loads(document))
     array[region] = block
-    return [writing.put(key, data.to_bytes()) for key, data in sorted(chunks.items())]
+    return [writer.put(key, data.to_bytes()) for key, data in sorted(chunks.items())]

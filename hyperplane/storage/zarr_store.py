@@ -102,11 +102,11 @@ class VerifiedZarrStore(abc.Store):
         part, object_store = self.parts[key], ObjectStore(self.store)
         wrong = _GONE
         for folder in self.folders:
-            found = object_store.get(f"{folder}/{key}")
-            if found is None:
+            data = object_store.get(f"{folder}/{key}")
+            if data is None:
                 continue
-            if len(found) == part.size and hashlib.sha256(found).hexdigest() == part.sha256:
-                return found
+            if len(data) == part.size and hashlib.sha256(data).hexdigest() == part.sha256:
+                return data
             wrong = _CHANGED
         raise ReadError(Target(self.store, f"{self.folders[-1]}/{key}").url, wrong)
 
@@ -124,7 +124,7 @@ class VerifiedZarrStore(abc.Store):
         key_ranges: Iterable[tuple[str, abc.ByteRequest | None]],
     ) -> list[Buffer | None]:
         """Return several ranges."""
-        return [await self.get(key, prototype, asked) for key, asked in key_ranges]
+        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
     async def exists(self, key: str) -> bool:
         """Return whether a key exists."""

@@ -84,7 +84,7 @@ def decompress(raw: Any, compression: str) -> AbstractContextManager[Any]:
     ----------
     raw : file
         Opened for bytes.
-    packing : str
+    compression : str
         A value of ``COMPRESSIONS``; if empty, ``raw`` itself is returned.
     """
     if not compression:
@@ -99,8 +99,8 @@ def decompress(raw: Any, compression: str) -> AbstractContextManager[Any]:
         return stream
     if compression == "zip":
         return _open_zip(raw)
-    made: AbstractContextManager[Any] = fsspec.core.compr[compression](raw, mode="rb")
-    return made
+    reader: AbstractContextManager[Any] = fsspec.core.compr[compression](raw, mode="rb")
+    return reader
 
 
 def _open_zip(raw: Any) -> AbstractContextManager[Any]:
@@ -153,9 +153,9 @@ def detect_format(
     for suffix, file in by_suffix.items():
         by_format.setdefault(formats[suffix], file)
     if len(by_format) > 1:
-        asked = " and ".join(f"{name} ({file.url})" for name, file in sorted(by_format.items()))
+        given = " and ".join(f"{name} ({file.url})" for name, file in sorted(by_format.items()))
         glob = f"use a glob such as '*{next(iter(by_suffix))}'"
-        check([Fault("urls", asked, "files of one format", glob)])
+        check([Fault("urls", given, "files of one format", glob)])
     return next(iter(by_format))
 
 

@@ -140,8 +140,8 @@ def resolve_location(url: str, options: Mapping[str, Any] | None = None) -> Loca
 def _find_all(urls: Any, options: Any, look: _Finder) -> list[Any]:
     """Return what ``look`` finds for each URL, concurrently; raise the faults of all URLs."""
     if not isinstance(options, Mapping | None):
-        asked = f"a {type(options).__name__}"  # its value may be a secret
-        raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
+        given = f"a {type(options).__name__}"  # its value may be a secret
+        raise RequestError([Fault("storage_options", given, "a mapping for fsspec")])
     names = [urls] if isinstance(urls, str | os.PathLike) else urls
     if not is_iterable(names) or isinstance(names, Mapping | bytes):
         raise RequestError([_url_fault(urls, _ALLOWED)])
@@ -183,11 +183,11 @@ def _map_threads(function: Callable[[Any], _Result], items: Sequence[Any]) -> li
 
     with ThreadPoolExecutor(MAX_THREADS) as pool:
         try:
-            done = list(pool.map(work, shares))
+            results = list(pool.map(work, shares))
         except BaseException:  # otherwise the threads would list the whole disk
             stopped.set()
             raise
-    return [done[place % MAX_THREADS][place // MAX_THREADS] for place in range(len(items))]
+    return [results[place % MAX_THREADS][place // MAX_THREADS] for place in range(len(items))]
 
 
 def _url_fault(url: object, allowed: str, advice: str = "") -> Fault:
@@ -264,11 +264,11 @@ def _is_http_error(cause: BaseException | None, store: Store) -> TypeGuard[BaseE
 def _is_system_folder(folder: str) -> bool:
     """Return whether a folder is the disk's root or the kernel's, also through ``..`` or links."""
     try:
-        found = Path(folder).resolve()
+        resolved = Path(folder).resolve()
     except (OSError, RuntimeError):  # circular links are reported separately
         return False
-    made_up = any(str(parent) in _KERNEL_FOLDERS for parent in (found, *found.parents))
-    return made_up or str(found) in ("/", "/dev")
+    is_virtual = any(str(parent) in _KERNEL_FOLDERS for parent in (resolved, *resolved.parents))
+    return is_virtual or str(resolved) in ("/", "/dev")
 
 
 def _list_files(url: Any, place: Location) -> _Entries:
@@ -343,20 +343,20 @@ def _parse_entry(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Fold
         yield _url_fault(path, allowed, "fix or remove the link")
 
 
-def _sort_entries(found: _Entries) -> _Entries:
+def _sort_entries(entries: _Entries) -> _Entries:
     """Return faults first, then files and folders in natural order."""
     return sorted(
-        found, key=lambda one: [] if isinstance(one, Fault) else natural_sort_key(one.path)
+        entries, key=lambda one: [] if isinstance(one, Fault) else natural_sort_key(one.path)
     )
 
 
 def _refresh_info(file: File) -> File:
     """Return a file with the length that a request for the file itself returns."""
     try:
-        found = list(_parse_entry(file.store, file.store.system.info(file.path)))
+        entries = list(_parse_entry(file.store, file.store.system.info(file.path)))
     except Exception:  # noqa: BLE001 - each file system raises its own
         return file
-    return found[0] if found and isinstance(found[0], File) else file
+    return entries[0] if entries and isinstance(entries[0], File) else file
 
 
 def _suggest_names(system: Any, path: str) -> str:

@@ -75,14 +75,14 @@ def monitor_open(url: str, options: Mapping[str, Any]) -> Iterator[None]:
     if not separator or protocol in _LOCAL_PROTOCOLS:
         yield
         return
-    made = tokenize(protocol, options)
+    token = tokenize(protocol, options)
     with _slow_notice(url):
-        if made not in _opened_systems:
+        if token not in _opened_systems:
             address = find_server_address_before_opening(url, options)
             if address is not None:
                 _probe_address(address)
         yield
-    _opened_systems.add(made)
+    _opened_systems.add(token)
 
 
 @contextmanager

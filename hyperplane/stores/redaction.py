@@ -112,8 +112,8 @@ def _split_url(after: str, query: re.Pattern[str]) -> tuple[str, str, str]:
 
     A password may contain the characters that should end it: ``@``, ``/``, and ``?``.
     """
-    found = query.search(after)
-    before = after[: found.start()] if found else after
+    match = query.search(after)
+    before = after[: match.start()] if match else after
     host = re.split("[/?]", after, maxsplit=1)[0]
     if _HOST.fullmatch(host):
         user, at, _ = host.rpartition("@")
@@ -122,5 +122,5 @@ def _split_url(after: str, query: re.Pattern[str]) -> tuple[str, str, str]:
         user, _, place = before.rpartition("@")
         return user, place, after[len(before) :]
     user, _, place = after.rpartition("@")
-    found = query.search(place)
-    return user, place[: found.start()] if found else place, found[0] if found else ""
+    match = query.search(place)
+    return user, place[: match.start()] if match else place, match[0] if match else ""

@@ -20,14 +20,14 @@ STATE = Path(os.environ["HYPERPLANE_GATEWAY"])
 server = json.loads((STATE / "server.json").read_text())
 
 
-class Listed(Authenticator):
-    """Users of users.json, each with a password; dask-gateway's own has one password for all."""
+class UserListAuthenticator(Authenticator):
+    """Authenticator for the users of users.json; dask-gateway's has one password for all users."""
 
     async def authenticate(self, request):
-        """The user of a request, or 401."""
-        kind, _, told = request.headers.get("Authorization", "").partition(" ")
+        """Return the user of a request, or raise 401."""
+        kind, _, credentials = request.headers.get("Authorization", "").partition(" ")
         if kind == "Basic":
-            name, _, password = base64.b64decode(told).decode("latin1").partition(":")
+            name, _, password = base64.b64decode(credentials).decode("latin1").partition(":")
             users = json.loads((STATE / "users.json").read_text())
             if name in users and users[name] == password:
                 return User(name)
@@ -35,14 +35,14 @@ class Listed(Authenticator):
 
 
 class PromptBackend(UnsafeLocalBackend):
-    """The local backend with short looks at whether a process has ended.
+    """The local backend with a short polling interval for processes that end.
 
-    The base class doubles the time to the next look, up to 6 s, and stops the scheduler only when
-    the workers have ended: a cluster whose processes end within 2 s takes 10 s.
+    The base class doubles its interval up to 6 s, and stops the scheduler only when the workers
+    have ended, so closing a cluster whose processes end within 2 s takes 10 s.
     """
 
     async def stop_process(self, pid):
-        """Ask a process to end, at last with SIGKILL, and return when it has ended."""
+        """Terminate a process, finally with SIGKILL, and return when it has ended."""
         for number, seconds in (
             (signal.SIGINT, self.sigint_timeout),
             (signal.SIGTERM, self.sigterm_timeout),
@@ -59,7 +59,7 @@ class PromptBackend(UnsafeLocalBackend):
 
 
 def handle(options):
-    """What the options mean to the backend."""
+    """Return the backend's configuration for the values of the options."""
     return {
         "worker_cores": options.worker_cores,
         "worker_memory": int(options.worker_memory * 2**30),
@@ -72,7 +72,7 @@ def handle(options):
 
 
 def options_of(user):
-    """The options that dask-gateway's documentation has as its example, and three more."""
+    """Return the example options of dask-gateway's documentation, and three more."""
     return Options(
         Integer("worker_cores", 1, min=1, max=2, label="Worker cores"),
         Float("worker_memory", 1, min=0.25, max=4, label="Worker memory (GiB)"),
@@ -84,21 +84,21 @@ def options_of(user):
 
 
 c.DaskGateway.backend_class = PromptBackend
-c.DaskGateway.authenticator_class = Listed
+c.DaskGateway.authenticator_class = UserListAuthenticator
 c.DaskGateway.address = server["private"]
 c.Proxy.address = server["address"].removeprefix("http://")
 c.Proxy.tcp_address = server["proxy_address"].removeprefix("gateway://")
 c.Backend.cluster_options = options_of
 c.PromptBackend.clusters_directory = str(STATE / "clusters")
-# distributed installs dask-scheduler and dask-worker, its defaults, no longer. The modules start in
-# two thirds of the time of `dask worker`, which imports the commands of all other packages too; and
-# pages of workers, which nothing here reads, take a second of CPU time each.
+# distributed no longer installs dask-scheduler and dask-worker, the defaults. The modules start in
+# two thirds of the time of `dask worker`, which also imports the commands of other packages. The
+# pages of workers are not used here and take a second of CPU time each.
 c.ClusterConfig.scheduler_cmd = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
 c.ClusterConfig.worker_cmd = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-dashboard"]
 c.ClusterConfig.cluster_max_workers = 4
-# A lost worker is seen after seconds, and not after half a minute.
+# Notice a lost worker after seconds instead of half a minute.
 c.DBBackendBase.cluster_heartbeat_period = 2
-# By default twice the period, in which a scheduler on a busy machine may not get to run at all.
+# The default is twice the period; a scheduler on a busy machine may not run within that time.
 c.DBBackendBase.cluster_heartbeat_timeout = 60
 c.DBBackendBase.cluster_status_period = 2
 c.DBBackendBase.worker_status_period = 2

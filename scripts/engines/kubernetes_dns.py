@@ -1,7 +1,7 @@
-"""The DNS of the test cluster: ``<service>.<namespace>.svc.cluster.local`` to its address.
+"""DNS server of the test cluster: resolves ``<service>.<namespace>.svc.cluster.local``.
 
 ``kubernetes_dns.py KUBECONFIG ADDRESS`` answers on UDP port 53 of that address, and asks the API
-server at each question. Everything else does not exist.
+server for each query. Other names do not exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ A, ANY = 1, 255
 
 
 def address_of(name: str, configuration: dict[str, str]) -> str | None:
-    """The address of a service, or None."""
+    """Return the address of a service, or None."""
     parts = name.lower().split(".")
     if len(parts) != 5 or parts[2:] != ["svc", "cluster", "local"]:
         return None
@@ -38,7 +38,7 @@ def address_of(name: str, configuration: dict[str, str]) -> str | None:
 
 
 def reply(question: bytes, configuration: dict[str, str]) -> bytes:
-    """The answer to one DNS message with one question."""
+    """Return the answer to a DNS message with one question."""
     labels, at = [], 12
     while length := question[at]:
         labels.append(question[at + 1 : at + 1 + length].decode("ascii", "replace"))
@@ -55,7 +55,7 @@ def reply(question: bytes, configuration: dict[str, str]) -> bytes:
 
 
 def main() -> None:
-    """Answer for ever."""
+    """Answer queries until the process ends."""
     file, own_address = sys.argv[1:3]
     content = json.loads(Path(file).read_text(encoding="utf-8"))
     configuration = {

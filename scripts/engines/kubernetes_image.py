@@ -1,8 +1,8 @@
-"""Write the two images of the test cluster from what this machine has: no Docker, no registry.
+"""Write the images of the test cluster from this machine's files, without Docker.
 
-``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second holds
-the Python that runs this, the packages of :data:`WANTED` with all they need, in just the versions
-that are installed here, bash and sleep, and the shared libraries that these load; nothing else.
+``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second has
+only the Python that runs this script, the packages of :data:`WANTED` and their dependencies in the
+versions installed here, bash and sleep, and the shared libraries that they load.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ WANTED = (
     *("hyperplane", "pandas", "pyarrow", "bokeh", "cryptography", "dask-kubernetes"),
     *("papermill", "ipykernel"),  # for jobs with notebooks
 )
-#: Declared by kopf and kr8s for other ways than the one they take here.
+#: Dependencies of kopf and kr8s that they do not use here.
 NOT_NEEDED = {"kubernetes", "kubernetes-asyncio"}
 NOT_COPIED = re.compile(r"(^|/)(test|tests|idlelib|tkinter|ensurepip|site-packages|config-[^/]+)/")
 USER = 1000
 VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-#: An editable installation has no files of its own.
+#: Imported from the repository, because an editable installation has no files.
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = Path(__file__).with_name("kubernetes_shim.py")
-#: The last line is read again by each process that Dask starts from it.
+#: Each process that Dask starts from it runs the last line again.
 SCRIPT = """#!/opt/python/bin/python3
 import sys
 from {module} import {name}
@@ -46,13 +46,13 @@ if __name__ == "__main__":
 
 
 def say(text: str) -> None:
-    """A line about what was done."""
+    """Print a line about progress."""
     sys.stdout.write(f"kubernetes_image: {text}\n")
     sys.stdout.flush()
 
 
 def closure(names: tuple[str, ...]) -> dict[str, Distribution]:
-    """Installed packages and all that they need."""
+    """Return installed packages and their dependencies."""
     found: dict[str, Distribution] = {}
     todo = list(names)
     while todo:
@@ -71,7 +71,7 @@ def closure(names: tuple[str, ...]) -> dict[str, Distribution]:
 
 
 def libraries(files: list[Path]) -> set[Path]:
-    """Shared libraries of the system that programs and modules load."""
+    """Return the shared libraries that programs and modules load."""
     found: set[Path] = set()
     for start in range(0, len(files), 200):
         batch = list(map(str, files[start : start + 200]))
@@ -85,7 +85,7 @@ def libraries(files: list[Path]) -> set[Path]:
 
 
 class Image:
-    """A docker-archive of one layer, as it is filled."""
+    """A docker-archive with one layer that is being written."""
 
     def __init__(self, scratch: Path) -> None:
         self.layer = scratch / "layer.tar"
@@ -93,31 +93,31 @@ class Image:
         self.seen: set[str] = set()
 
     def add(self, source: Path, target: str) -> None:
-        """A file under a path of the image."""
+        """Add a file at a path of the image."""
         target = target.lstrip("/")
         if target not in self.seen:
             self.seen.add(target)
             self.tar.add(source, arcname=target, recursive=False)
 
     def text(self, target: str, text: str, mode: int = 0o644) -> None:
-        """A small file."""
+        """Add a small text file."""
         entry = tarfile.TarInfo(target.lstrip("/"))
         entry.size, entry.mode, entry.mtime = len(text.encode()), mode, int(time.time())
         self.tar.addfile(entry, io.BytesIO(text.encode()))
 
     def folder(self, target: str, mode: int = 0o755) -> None:
-        """An empty folder."""
+        """Add an empty folder."""
         entry = tarfile.TarInfo(target.lstrip("/"))
         entry.type, entry.mode = tarfile.DIRTYPE, mode
         self.tar.addfile(entry)
 
     def with_libraries(self, files: list[Path]) -> None:
-        """What programs and modules load, and the loader itself."""
+        """Add programs and modules, the libraries that they load, and the loader."""
         for path in sorted(libraries(files)):
             self.add(path, str(path))
 
     def write(self, name: str, out: Path, config: dict[str, object]) -> None:
-        """Finish: the layer, its checksum and what to run."""
+        """Finish the image: its layer, the checksum and the command."""
         self.tar.close()
         checksum = hashlib.sha256()
         with self.layer.open("rb") as file:
@@ -143,7 +143,7 @@ class Image:
 
 
 def pause(out: Path, scratch: Path) -> None:
-    """What holds the network of each pod: a program that does nothing."""
+    """Write the image of the pause container, which holds the network of each pod."""
     image = Image(scratch)
     image.add(Path("/bin/sleep").resolve(), "/sleep")
     image.with_libraries([Path("/bin/sleep")])
@@ -151,7 +151,7 @@ def pause(out: Path, scratch: Path) -> None:
 
 
 def dask(out: Path, scratch: Path) -> None:
-    """Python, Dask and the operator."""
+    """Write the image with Python, Dask and the operator."""
     image, native = Image(scratch), [Path(sys.executable).resolve()]
     for name in ("python3", "python"):
         image.add(native[0], f"/opt/python/bin/{name}")
@@ -195,7 +195,7 @@ def dask(out: Path, scratch: Path) -> None:
 
 
 def _stdlib() -> Iterator[tuple[Path, str]]:
-    """Files of the standard library, and where they go."""
+    """Yield the files of the standard library and their paths in the image."""
     for key in ("stdlib", "platstdlib"):
         folder = Path(sysconfig.get_path(key, vars={"base": sys.base_prefix}))
         for file in sorted(folder.rglob("*")):

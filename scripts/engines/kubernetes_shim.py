@@ -1,7 +1,7 @@
-"""For the test cluster only: let kr8s see the kinds of a Kubernetes older than it supports.
+"""For the test cluster only: make kr8s work with a Kubernetes older than it supports.
 
 Before 1.27 the API server leaves ``singularName`` empty, and kr8s then does not find its own
-classes for pods and services. Importing this fills it in.
+classes for pods and services. Importing this module sets it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Runs the tests of engines on real services, several test files beside each other.
+"""Run the tests of engines on real services, several test files in parallel.
 
     scripts/engines/run_tests.py ssh slurm gateway
     scripts/engines/run_tests.py kubernetes --only 'main_job or deleted'
 
-Most of the time such a test waits: for a process to start, for Slurm's next look at its queue. Each
-test file runs in a pytest process with its own services, temporary directory and job home; the
-files of kubernetes share one process, because there is one Kubernetes on a machine. At the end the
-output of each process that failed is printed, then the time of each engine and the slowest tests.
-The exit status is 0 when every process has succeeded. Ctrl-C or SIGTERM ends all of them, with
-their services.
+Such tests mostly wait: for a process to start, or for Slurm's next scheduling cycle. Each test file
+runs in a pytest process with its own services, temporary directory and job home; the files of
+kubernetes share one process, because a machine runs only one Kubernetes. At the end the output of
+each process that failed is printed, then the time of each engine and the slowest tests. The exit
+status is 0 when every process has succeeded. Ctrl-C or SIGTERM ends all of them, with their
+services.
 """
 
-# ruff: noqa: T201 - it prints what it finds
+# ruff: noqa: T201 - it prints its results
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ FOLDERS = {
     "tests/engines": "test_{}*.py",
     "tests/jobs/runners": "test_runners_{}*.py",
 }
-#: Engines whose service exists once on a machine.
+#: Engines whose service can run only once on a machine.
 ONE_SERVICE = {"kubernetes"}
-#: Processes at a time: half of them wait.
-AT_ONCE = 2 * (os.cpu_count() or 1) + 1
-#: Files that take longest start first, so that none is left running alone at the end.
+#: Number of parallel processes; half of them wait.
+MAX_PROCESSES = 2 * (os.cpu_count() or 1) + 1
+#: Files that take longest; they start first, so that none runs alone at the end.
 LONGEST = (
     *("test_slurm_life", "test_gateway_life", "test_ssh_life", "test_gateway_real"),
     *("test_runners_slurm_real", "test_ssh_real", "test_slurm_real", "test_slurm_walltime"),
 )
 SLOWEST = 20
-#: Seconds that processes get to end their services after an interruption.
+#: Seconds that processes may take to end their services after an interruption.
 GRACE = 90.0
 NO_TESTS = 5
 PR_SET_PDEATHSIG = 1
 
 
 @dataclass
-class Part:
+class TestGroup:
     """Test files that run in one pytest process.
 
     Parameters
@@ -61,7 +61,7 @@ class Part:
     engine : str
         Their engine.
     files : list of str
-        Relative to the root of the repository.
+        Paths relative to the root of the repository.
     """
 
     engine: str
@@ -75,11 +75,11 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Name of the first file without what all names have."""
+        """Name of the first file without the common prefix and suffix."""
         return Path(self.files[0]).stem.removeprefix("test_")
 
     def start(self, folder: Path, number: int, only: str) -> None:
-        """Start the process; what it writes is in a folder, under a number of its own."""
+        """Start the process; its output goes to a folder, under a unique number."""
         self._files = folder / str(number)
         self._files.mkdir()  # short, because the path of a socket may have a hundred characters
         words = [sys.executable, "-m", "pytest", "-m", "engine", "-p", "no:cacheprovider"]
@@ -94,13 +94,13 @@ class Part:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C reaches it through this process only, once.
+                # Only this process forwards Ctrl-C to it, once.
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
             )
 
     def finish(self) -> None:
-        """Read the report of the process, which has ended."""
+        """Read the report of the ended process."""
         self.seconds = time.monotonic() - self.began
         if self._file("xml").exists():
             cases = ElementTree.parse(self._file("xml")).getroot()  # noqa: S314 - of our pytest
@@ -111,17 +111,17 @@ class Part:
         self.summary = found[-1] if found else f"exit status {self.status}"
 
     def heading(self) -> str:
-        """A line to put above the output."""
+        """Return the heading of the output."""
         return f"\n{f' {self.name} ':=^100}"
 
     @property
     def output(self) -> str:
-        """All that the process has printed."""
+        """Everything that the process has printed."""
         return self._file("txt").read_text(errors="replace")
 
     @property
     def status(self) -> int:
-        """Exit status of the process, which has ended; 0 where no test was selected."""
+        """Exit status of the ended process; 0 if no test was selected."""
         code = None if self.process is None else self.process.returncode
         return 1 if code is None else 0 if code == NO_TESTS else code
 
@@ -129,8 +129,8 @@ class Part:
         return self._files.with_suffix(f".{kind}")
 
 
-class Interrupted(BaseException):
-    """The user or the system ends the run."""
+class Interruption(BaseException):
+    """Raised when the user or the system ends the run."""
 
 
 def main() -> int:
@@ -146,9 +146,9 @@ def main() -> int:
         metavar=("ENGINE", "EXPRESSION"),
         help="as --only, for the tests of one engine",
     )
-    parser.add_argument("--at-once", type=int, default=AT_ONCE)
+    parser.add_argument("--at-once", type=int, default=MAX_PROCESSES)
     given = parser.parse_args()
-    parts = [part for engine in given.engines for part in parts_of(engine)]
+    parts = [part for engine in given.engines for part in group_test_files(engine)]
     if not parts:
         parser.error(f"no tests of {', '.join(given.engines)}")
     parts.sort(key=lambda part: rank(part.files))
@@ -160,15 +160,15 @@ def main() -> int:
     try:
         run(parts, folder, only, given.at_once)
         return report(parts, time.monotonic() - began)
-    except Interrupted:
+    except Interruption:
         print("interrupted; all processes and services are ended", file=sys.stderr)
         return 130
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def parts_of(engine: str) -> list[Part]:
-    """What can run beside each other of an engine's tests."""
+def group_test_files(engine: str) -> list[TestGroup]:
+    """Return the groups of an engine's test files that can run in parallel."""
     files = [
         str(file.relative_to(ROOT))
         for folder, pattern in FOLDERS.items()
@@ -176,19 +176,19 @@ def parts_of(engine: str) -> list[Part]:
         if "pytest.mark.engine" in file.read_text(encoding="utf-8")
     ]
     if engine in ONE_SERVICE and files:
-        return [Part(engine, files)]
-    return [Part(engine, [file]) for file in files]
+        return [TestGroup(engine, files)]
+    return [TestGroup(engine, [file]) for file in files]
 
 
 def rank(files: list[str]) -> int:
-    """Place of a process in the order of starts."""
+    """Return the position of a process in the order of starts."""
     ranks = [LONGEST.index(stem) for stem in map(_stem, files) if stem in LONGEST]
     return min(ranks, default=-1 if len(files) > 1 else len(LONGEST))
 
 
-def run(parts: list[Part], folder: Path, only: dict[str, str], at_once: int) -> None:
-    """Run all parts, so many at a time; end all of them on an interruption."""
-    waiting, running = list(parts), list[Part]()
+def run(parts: list[TestGroup], folder: Path, only: dict[str, str], at_once: int) -> None:
+    """Run all groups in parallel; end all of them on an interruption."""
+    waiting, running = list(parts), list[TestGroup]()
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -206,8 +206,8 @@ def run(parts: list[Part], folder: Path, only: dict[str, str], at_once: int) -> 
             print(part.heading(), part.output, sep="\n", flush=True)
 
 
-def end(running: list[Part]) -> None:
-    """End processes as Ctrl-C does, so that they end their services; kill those that stay."""
+def end(running: list[TestGroup]) -> None:
+    """Interrupt processes, so that they end their services; kill those that do not end."""
     processes = [part.process for part in running if part.process is not None]
     for process in processes:
         process.send_signal(signal.SIGINT)
@@ -220,8 +220,8 @@ def end(running: list[Part]) -> None:
             process.wait()
 
 
-def report(parts: list[Part], seconds: float) -> int:
-    """Print what failed, the time of each engine and the slowest tests; the exit status."""
+def report(parts: list[TestGroup], seconds: float) -> int:
+    """Print failures, times of engines and the slowest tests; return the exit status."""
     failed = [part for part in parts if part.status]
     for part in failed:
         print(part.heading(), part.output, sep="\n")
@@ -253,7 +253,7 @@ def _stem(file: str) -> str:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)  # what follows ends by itself
-    raise Interrupted
+    raise Interruption
 
 
 def _end_with_parent() -> None:

@@ -139,7 +139,7 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
         (["say.sh", "--cron", "* * * * *", "--runner", "at"], ["one of cron, kubernetes"]),
         (["say.sh", "--cron", "* * * * *", "--runner=kubernetes", "--install"], ["kubectl apply"]),
         (["say.sh", "--cron", "61 * * * *"], ["numbers from 0 to 59"]),
-        (["none.sh", "--cron", "* * * * *"], ["a file that is there"]),
+        (["none.sh", "--cron", "* * * * *"], ["an existing file"]),
         (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["ending with a letter or digit"]),
         (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments without line breaks"]),
     ],

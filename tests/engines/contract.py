@@ -1,4 +1,4 @@
-"""What every engine must do; each engine's tests subclass this and say how to start small."""
+"""Tests that every engine must pass; the tests of each engine subclass them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ import hyperplane
 from hyperplane import MemoryPolicy
 from hyperplane.demo import check, data, job
 
-# Workers elsewhere have no tests to import the functions below from.
+# Remote workers cannot import the functions below from the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def thresholds(dask_worker: Any) -> dict[str, Any]:
-    """Read a worker's thresholds, inside it."""
+    """Return a worker's memory thresholds; runs in the worker."""
     manager = dask_worker.memory_manager
     return {
         "target": manager.memory_target_fraction,
@@ -40,14 +40,14 @@ def thresholds(dask_worker: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Running:
-    """A cluster that runs.
+    """A running cluster.
 
     Parameters
     ----------
     client, cluster
         From ``hyperplane.start``.
     workers : tuple of int
-        Worker processes just after the start, counted in the two ways that Dask has.
+        Numbers of worker processes just after the start, counted in Dask's two ways.
     """
 
     client: Any
@@ -80,7 +80,7 @@ class EngineContract:
 
     @pytest.fixture
     def running(self) -> Iterator[Running]:
-        """A cluster for a test that leaves it with two workers again."""
+        """A cluster for a test that restores its two workers."""
         with started(self.plan()) as found:
             yield found
 
@@ -115,7 +115,7 @@ class EngineContract:
         assert json.dumps(dask.config.config, default=str) == before
 
     def check_terminate(self, cluster: Any, expected: float) -> None:
-        """Check the threshold that lives outside the worker process."""
+        """Check the threshold that is outside the worker process."""
         raise AssertionError(f"say where engine {self.engine} keeps the terminate threshold")
 
     def test_two_clusters_with_different_policies(self) -> None:
@@ -168,7 +168,7 @@ class EngineContract:
         victim = next(iter(client.nthreads()))
         futures = client.map(slow_square(), range(20), pure=False)
         client.run(_die, workers=[victim], on_error="ignore")
-        # The scheduler may learn of it after all results are there.
+        # The scheduler may notice it after all results are ready.
         until(lambda: victim not in client.nthreads())
         wait(futures, timeout=120)
         assert client.gather(futures) == [n * n for n in range(20)]
@@ -176,7 +176,7 @@ class EngineContract:
 
 
 class OneClusterContract(EngineContract):
-    """The contract, with one cluster for all tests that leave it as it was.
+    """The contract, with one cluster for all tests that do not change it.
 
     The tests of the engine have the fixture ``one_cluster`` below, and one named ``surroundings``,
     in which a cluster can start.
@@ -184,7 +184,7 @@ class OneClusterContract(EngineContract):
 
     @pytest.fixture
     def running(self, one_cluster: Running) -> Running:  # type: ignore[override]
-        """A cluster for all tests that leave it with two workers again."""
+        """A cluster for all tests that restore its two workers."""
         return one_cluster
 
 
@@ -201,7 +201,7 @@ def _die() -> None:
 
 
 def slow_square() -> Callable[[int], int]:
-    """A function that workers need no module for: Dask pickles those of modules by name."""
+    """A function that is pickled by value; Dask pickles functions of modules by reference."""
 
     def square(number: int) -> int:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a start, and services of engines that are nothing but Python objects."""
+"""Raise Ctrl-C at any line of a start, with fake services of the engines in this process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any, cast
 import hyperplane
 
 PACKAGE = str(Path(hyperplane.__file__).parent)
-#: Seconds that a service takes for an answer: enough that others run meanwhile.
+#: Seconds that a service takes to answer, so that other tasks run meanwhile.
 SHORT = 0.002
 
 
 class Lines:
-    """The lines of this package that run in this thread, with Ctrl-C before one of them."""
+    """Traces the lines of this package in this thread, and raises Ctrl-C before one of them."""
 
     def __init__(self, press_before: int = 0) -> None:
         self.press_before = press_before
@@ -50,12 +50,12 @@ class Lines:
 
 
 class World:
-    """What the services of a test run, by names."""
+    """The running objects of the fake services, by name."""
 
     def __init__(self) -> None:
         self.runs: set[str] = set()
         self.begun = 0
-        #: Press Ctrl-C as so many things have begun, in whichever thread: the answer is on its way.
+        #: Number of started objects at which Ctrl-C is raised, before the answer arrives.
         self.press_at = 0
 
     def begin(self, name: str) -> str:
@@ -68,11 +68,11 @@ class World:
 
 
 class OpenClient:
-    """A client that is there at once, with all workers."""
+    """A client that is connected at once, with all workers."""
 
     def __init__(self, cluster: Any, world: World, **options: Any) -> None:
         self.world, self.name = world, world.begin("client")
-        # A loop that has a handler of errors already.
+        # A loop that already has an exception handler.
         self.loop = SimpleNamespace(asyncio_loop=SimpleNamespace(get_exception_handler=lambda: id))
 
     def __enter__(self) -> OpenClient:
@@ -92,7 +92,7 @@ class OpenClient:
 
 
 class HostConnection:
-    """A connection of asyncssh's to a host on which every process starts."""
+    """A connection of asyncssh to a host on which every process starts."""
 
     def __init__(self, world: World, host: str) -> None:
         self.world, self.name, self.mine = world, world.begin(f"connection {host}"), set[str]()
@@ -145,7 +145,7 @@ class _Stream:
 
 
 class GatewayServer:
-    """What the engine asks of a gateway's server, and its clusters."""
+    """The requests of the engine to a gateway server, and its clusters."""
 
     address = "http://gateway.example"
 
@@ -193,8 +193,8 @@ class _GatewayHandle:
         self.release()
 
 
-class KubernetesApi:
-    """The API of a Kubernetes whose operator is quick."""
+class FakeKubernetesApi:
+    """The API of a Kubernetes whose operator reacts at once."""
 
     kr8s = None
     namespace = "lab"
@@ -214,9 +214,9 @@ class KubernetesApi:
         if kind == "daskclusters":
             self.mine = created
         else:
-            # As the garbage collector of Kubernetes, which removes what the cluster owns.
+            # As the garbage collector of Kubernetes does with objects that the cluster owns.
             self.world.runs.discard(created)
-        # The answer takes its way, too.
+        # The answer takes time, too.
         await asyncio.sleep(SHORT)
         return {
             "apiVersion": version,

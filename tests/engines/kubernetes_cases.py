@@ -1,4 +1,4 @@
-"""Plans, and the resource definition that ships inside dask-kubernetes, for the tests."""
+"""Plans for the tests, and the resource definition that dask-kubernetes ships."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def worker(options: dict[str, Any] | None = None, **arguments: Any) -> dict[str,
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """The schema by which an API server judges a DaskCluster."""
+    """The schema with which an API server validates a DaskCluster."""
     spec = importlib.util.find_spec("dask_kubernetes")
     assert spec is not None
     assert spec.submodule_search_locations
@@ -48,7 +48,7 @@ def schema() -> dict[str, Any]:
 
 
 def pruned(value: Any, judge: dict[str, Any], path: str = "") -> list[str]:
-    """What an API server drops in silence, because the schema does not have it."""
+    """Fields that an API server drops silently because the schema does not have them."""
     if judge.get("x-kubernetes-preserve-unknown-fields"):
         return []
     if isinstance(value, list):
@@ -61,6 +61,6 @@ def pruned(value: Any, judge: dict[str, Any], path: str = "") -> list[str]:
     for key, one in value.items():
         if key in known:
             missing += pruned(one, known[key], f"{path}.{key}")
-        elif not rest and path:  # apiVersion, kind and metadata are every object's
+        elif not rest and path:  # every object has apiVersion, kind and metadata
             missing.append(f"{path}.{key}")
     return missing

@@ -18,14 +18,14 @@ from typing import IO
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
-#: Where services keep their files.
+#: Folder for the files of services.
 STATE = Path(os.environ.get("HYPERPLANE_ENGINES", "~/.cache/hyperplane/engines")).expanduser()
-#: Services of one kind that can run beside each other.
+#: Maximum number of services of one kind that run at the same time.
 MOST = 9
 
 
 def need(what: str, there: bool) -> None:
-    """Skip where a service cannot run; fail where it must."""
+    """Skip the test if a service cannot run; fail if it must run."""
     if there:
         return
     if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1":
@@ -34,7 +34,7 @@ def need(what: str, there: bool) -> None:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether a folder is empty or absent; others may remove what is in it meanwhile."""
+    """Return whether a folder is empty or absent; other processes may change it meanwhile."""
     return not any(folders or files for _, folders, files in os.walk(folder))
 
 
@@ -44,19 +44,19 @@ def until(condition: Callable[[], object], seconds: float = 120) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(pause)
-        pause = min(2 * pause, 0.4)  # most conditions start programs, which take time themselves
+        pause = min(2 * pause, 0.4)  # most conditions start programs, which is slow
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A number that one service of a kind has while it runs, and the folder for its files.
+    """A number that only one running service of a kind has, and the folder for its files.
 
     Parameters
     ----------
     number : int
-        From 0 on; no other running service of the kind on this machine has it.
+        From 0; no other running service of the kind on this machine has it.
     folder : Path
-        For ``HYPERPLANE_ENGINES`` of the scripts in scripts/engines.
+        Value of ``HYPERPLANE_ENGINES`` for the scripts in scripts/engines.
     """
 
     number: int
@@ -67,9 +67,9 @@ class Slot:
 def slot(kind: str, clean: Callable[[Slot], None]) -> Iterator[Slot]:
     """Reserve the lowest free number of a kind of service.
 
-    The reservation is a lock on a file, which ends with the process that holds it, however that
-    process ends. So a number whose lock is free and whose folder is there belongs to a run that was
-    killed: its service is removed first.
+    The reservation is a lock on a file, which is released when its process ends for any reason. A
+    number whose lock is free and whose folder exists belongs to a killed run, so its service is
+    removed first.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def slot(kind: str, clean: Callable[[Slot], None]) -> Iterator[Slot]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C to the end of the block."""
+    """Defer Ctrl-C to the end of the block."""
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
@@ -129,11 +129,11 @@ def _locked(file: IO[str]) -> bool:
 
 @contextmanager
 def temporary_directory() -> Iterator[None]:
-    """Make tempfile, here and in child processes, use a new directory, and remove it after.
+    """Make tempfile use a new directory, in child processes too, and remove it at the end.
 
-    Its path is short, because the path of a socket may have a hundred characters and no more.
+    Its path is short, because the path of a socket has at most about a hundred characters.
     """
-    # Multiprocessing keeps its directory for as long as the process lives: not in the new one.
+    # Multiprocessing keeps its directory until the process ends, so it must not be in the new one.
     multiprocessing.util.get_temp_dir()
     folder = tempfile.mkdtemp(prefix="hp-")
     with pytest.MonkeyPatch.context() as patch:

@@ -29,20 +29,20 @@ SMALL: dict[str, Any] = {
     "ram_gb_per_proc": 0.5,
     "timeout": 120,
 }
-#: All that the server's options can be told.
+#: All quantities that the server's options can receive.
 TOLD = {"worker_cores": "nthreads", "worker_memory": "ram_gib", "environment": "environment"}
-#: The variable that the engine is told to take a user's password from.
+#: The variable from which the engine takes a user's password.
 VARIABLE = "HYPERPLANE_TEST_GATEWAY_{user}"
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs.
+    """A running server.
 
     Parameters
     ----------
     state : Path
-        The folder that ``gateway_up`` has made.
+        The folder that ``gateway_up`` has created.
     """
 
     state: Path
@@ -54,7 +54,7 @@ class Server:
         return dict(json.loads((self.state / "users.json").read_text()))
 
     def settings(self, user: str = "ada", **more: Any) -> dict[str, Any]:
-        """Settings of the engine for a user; their passwords are in the environment."""
+        """Return settings of the engine for a user whose password is in the environment."""
         told = self.addresses()
         return {
             "address": told["address"],
@@ -66,7 +66,7 @@ class Server:
         }
 
     def processes(self, but: Iterable[Path] = ()) -> list[psutil.Process]:
-        """The schedulers, nannies and workers of the server's clusters, without some clusters.
+        """Return the schedulers, nannies and workers of the server's clusters.
 
         Parameters
         ----------
@@ -84,11 +84,11 @@ class Server:
         return found
 
     def folders(self) -> set[Path]:
-        """A folder of each cluster."""
+        """Return the folders of the clusters."""
         return set((self.state / "clusters").iterdir())
 
     def kill(self) -> None:
-        """End the server as a crash does; its clusters live on."""
+        """Kill the server; its clusters go on running."""
         os.kill(int((self.state / "pid").read_text()), signal.SIGKILL)
 
 
@@ -105,7 +105,7 @@ def _clean(found: Slot) -> None:
 
 @contextmanager
 def server() -> Iterator[Server]:
-    """A server that runs as long as the block does."""
+    """Run a server during the block."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     there = shutil.which("dask-gateway-server", path=path) is not None
     need("no dask-gateway-server; pip install 'dask-gateway-server[local]'", there)
@@ -126,7 +126,7 @@ def gateway() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def surroundings(gateway: Server) -> Iterator[None]:
-    """The settings of the engine for ada; nothing is left when the last test is over."""
+    """Apply the settings of the engine for ada; check that nothing is left after the last test."""
     settings = gateway.settings()
     with dask.config.set({f"hyperplane.engines.gateway.{k}": v for k, v in settings.items()}):
         yield
@@ -137,12 +137,12 @@ def surroundings(gateway: Server) -> Iterator[None]:
 def nothing_left(
     surroundings: None, gateway: Server, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """No record, process or folder that a test has made is left when it is over."""
+    """Check that no record, process or folder of a test is left after it."""
     folders = gateway.folders()
     yield
     assert not records.read_all()
-    # The processes of a cluster that several tests use end with the last one.
+    # The processes of a shared cluster end after its last test.
     if "one_cluster" not in request.fixturenames:
-        # Not by their numbers: the server replaces workers of the shared cluster when it likes.
+        # Not by their numbers: the server may replace workers of the shared cluster at any time.
         until(lambda: not gateway.processes(but=folders))
         until(lambda: gateway.folders() <= folders)

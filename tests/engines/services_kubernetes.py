@@ -1,7 +1,7 @@
 """A real one-node Kubernetes with the operator, for the tests of its engine.
 
-Started by the project's script where scripts/engines/kubernetes_build has built the programs; one
-that runs already is used, and left as it was.
+The project's script starts it if scripts/engines/kubernetes_build has built the programs. One that
+is already running is used, and not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOLDER = STATE / "kubernetes"
 RUN = FOLDER / "run"
 NAMESPACE = "lab"
 IMAGE = "test.invalid/hyperplane/dask:1"
-#: Two cores have room for few whole ones; nothing may be fetched from anywhere.
+#: Fractions of cores, because a test machine has two; images must not be downloaded.
 OPTIONS: dict[str, Any] = {
     "image": IMAGE,
     "image_pull_policy": "Never",
@@ -39,7 +39,7 @@ OPTIONS: dict[str, Any] = {
     "scheduler_cpu": "200m",
     "scheduler_ram": "600Mi",
 }
-#: Seconds for a test with what starts before it, which may be the build.
+#: Seconds for a test and its setup, which may include the build.
 LONGEST = 240 if (FOLDER / "bin" / "kubelet").exists() else 2700
 PROGRAMS = ("etcd", "containerd", "runc", "kubectl", "iptables", "conntrack", "nsenter")
 
@@ -60,7 +60,7 @@ def _path() -> str:
 
 
 def kubectl(*arguments: str, text: str | None = None) -> str:
-    """What kubectl prints, as the administrator."""
+    """Return the output of kubectl, run as administrator."""
     environment = {**os.environ, "KUBECONFIG": str(RUN / "admin.json")}
     command = ["kubectl", *arguments]
     found = subprocess.run(
@@ -85,22 +85,22 @@ def clusters() -> list[str]:
 
 
 def left(kinds: str) -> str:
-    """Names of what there is of any cluster."""
+    """Return the names of all objects of clusters."""
     arguments = ("-l", "dask.org/cluster-name", "-o", "name")
     return kubectl("-n", NAMESPACE, "get", kinds, *arguments)
 
 
 @functools.cache
 def _start() -> None:
-    """Once for all modules of a run; what this starts ends with the run."""
-    # Where services must run, the script below says what it lacks, and builds what is not built.
+    """Start Kubernetes once for all modules; it ends with the run."""
+    # If services must run, the script below reports what is missing, and builds what is not built.
     if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") != "1":
         what = _lacking()
         need(what, not what)
     there = (RUN / "kubelet.pid").exists()
     STATE.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PATH": _path(), "PYTHON": sys.executable}
-    # Into a file: a pipe would stay open with the daemons.
+    # Into a file, because daemons would keep a pipe open.
     with (STATE / "kubernetes.log").open("w") as log:
         up = [str(SCRIPTS / "kubernetes_up")]
         done = subprocess.run(up, env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -112,11 +112,11 @@ def _start() -> None:
 
 @contextmanager
 def service() -> Iterator[dict[str, Any]]:
-    """Kubernetes, as somebody sees it who has the rights of the example and no others."""
+    """Kubernetes, used with only the permissions of the example rbac.yaml."""
     _start()
     sys.path.insert(0, str(SCRIPTS))
-    import dask_kubernetes.operator  # noqa: F401 - its defaults come into Dask's configuration
-    import kubernetes_shim  # noqa: F401 - kr8s supports a Kubernetes as old as this no more
+    import dask_kubernetes.operator  # noqa: F401 - adds its defaults to Dask's configuration
+    import kubernetes_shim  # noqa: F401 - kr8s no longer supports this version of Kubernetes
 
     before = os.environ.get("KUBECONFIG")
     try:
@@ -125,7 +125,7 @@ def service() -> Iterator[dict[str, Any]]:
         section = "hyperplane.engines.kubernetes"
         with dask.config.set({f"{section}.{key}": value for key, value in OPTIONS.items()}):
             yield OPTIONS
-        # A kubelet takes up to a minute to take out pods that have ended.
+        # A kubelet takes up to a minute to remove pods that have ended.
         until(lambda: not left("pods"), 150)
     finally:
         sys.path.remove(str(SCRIPTS))

@@ -1,4 +1,4 @@
-"""A Slurm for the tests of its engine: one node, this machine, started by the project's script."""
+"""A Slurm cluster for the tests of its engine, with this machine as its only node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _clean(found: Slot) -> None:
 
 @contextmanager
 def slurm() -> Iterator[Slot]:
-    """A Slurm that runs as long as the block does; its programs find it."""
+    """Run Slurm during the block; its commands find it."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     there = all(shutil.which(name, path=path) for name in PROGRAMS)
     need("no slurm-wlm, munge or root for a Slurm", there and os.getuid() == 0)
@@ -71,7 +71,7 @@ def service() -> Iterator[Slot]:
 
 @pytest.fixture(scope="module")
 def surroundings(service: Slot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Settings of the engine for what several tests use."""
+    """Apply the settings of the engine that several tests share."""
     folder = tmp_path_factory.mktemp("shared")
     with settings(folder):
         yield
@@ -88,11 +88,11 @@ def settings(folder: Path) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def shared(service: Slot, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """The folder for key pairs; empty when a test is over, as the queue is."""
+    """The folder for key pairs; checks that it and the queue are empty after a test."""
     folder, before = tmp_path / "shared", set(queue())
     with settings(folder):
         yield folder
-    # The jobs of a cluster that several tests use end with the last one.
+    # The jobs of a shared cluster end after its last test.
     kept = set(queue()) if "one_cluster" in request.fixturenames else before
     until(lambda: set(queue()) <= kept and is_empty(folder))
 
@@ -102,7 +102,7 @@ def start(**options: Any) -> Any:
 
 
 def queue(state: str = "all") -> dict[str, str]:
-    """Jobs and their states: those that wait, run or are just ending."""
+    """Return pending, running and completing jobs with their states."""
     words = ["squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING", "--format=%i %T"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     listed = dict(line.split() for line in done.stdout.splitlines())
@@ -110,7 +110,7 @@ def queue(state: str = "all") -> dict[str, str]:
 
 
 def told(job: str) -> dict[str, str]:
-    """All that Slurm knows of a job."""
+    """Return what Slurm knows about a job."""
     words = ["scontrol", "--oneliner", "show", "job", job]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     return dict(word.partition("=")[::2] for word in done.stdout.split())

@@ -1,4 +1,4 @@
-"""Hosts for the tests of the ssh engine: network namespaces, each with an sshd of its own."""
+"""Hosts for the tests of the ssh engine: network namespaces, each with a separate sshd."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SMALL: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class SshConnections:
-    """Hosts that run, numbered from 1.
+class HostNetwork:
+    """Running hosts, numbered from 1.
 
     Parameters
     ----------
     network : int
-        The network of ``ssh_up`` that they are in.
+        Number of their network, for ``ssh_up``.
     state : Path
         The folder with the keys.
     """
@@ -44,7 +44,7 @@ class SshConnections:
     state: Path
 
     def address(self, host: int) -> str:
-        """Address of a host; of one beyond ``NUMBER``, an address that nothing answers at."""
+        """Return the address of a host; beyond ``NUMBER``, one at which nothing answers."""
         return f"10.77.{self.network}.{10 + host}"
 
     def settings(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class SshConnections:
         }
 
     def processes(self, *hosts: int) -> set[int]:
-        """Processes on some hosts, by default on all, less their sshd."""
+        """Return the processes on hosts, by default on all, without their sshd."""
         found = set()
         for host in hosts or range(1, NUMBER + 1):
             words = ["ip", "netns", "pids", f"hpssh{self.network}-{host}"]
@@ -71,13 +71,13 @@ class SshConnections:
         return found
 
     def set_link(self, host: int, state: str) -> None:
-        """Cut a host off (down), or bring it back (up)."""
+        """Disconnect a host ("down") or reconnect it ("up")."""
         link = f"hpssh{self.network}v{host}"
         subprocess.run(["ip", "link", "set", link, state], check=True)
 
 
 def _environment(found: Slot) -> dict[str, str]:
-    # Network 0 is for hosts that somebody brings up by hand.
+    # Network 0 is for hosts that a user starts manually.
     network = str(found.number + 1)
     return {**os.environ, "HYPERPLANE_ENGINES": str(found.folder), "HYPERPLANE_SSH": network}
 
@@ -89,8 +89,8 @@ def _clean(found: Slot) -> None:
 
 
 @contextmanager
-def hosts() -> Iterator[SshConnections]:
-    """Hosts that run as long as the block does."""
+def hosts() -> Iterator[HostNetwork]:
+    """Run hosts during the block."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     programs = all(shutil.which(name, path=path) for name in ("sshd", "ip", "nsenter"))
     need("no openssh-server, iproute2 or root for hosts", programs and os.getuid() == 0)
@@ -100,18 +100,18 @@ def hosts() -> Iterator[SshConnections]:
             up, env=_environment(mine), capture_output=True, text=True, check=False
         )
         need(f"hosts do not come up: {done.stderr}", done.returncode == 0)
-        yield SshConnections(mine.number + 1, mine.folder / "ssh")
+        yield HostNetwork(mine.number + 1, mine.folder / "ssh")
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[SshConnections]:
+def network() -> Iterator[HostNetwork]:
     with hosts() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def surroundings(network: SshConnections) -> Iterator[None]:
-    """The settings of the engine; no process is left on a host when the last test is over."""
+def surroundings(network: HostNetwork) -> Iterator[None]:
+    """Apply the settings of the engine; check that no process is left after the last test."""
     settings = network.settings()
     with dask.config.set({f"hyperplane.engines.ssh.{k}": v for k, v in settings.items()}):
         yield
@@ -120,12 +120,12 @@ def surroundings(network: SshConnections) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left(
-    surroundings: None, network: SshConnections, request: pytest.FixtureRequest
+    surroundings: None, network: HostNetwork, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """No process that a test has started is left on a host when it is over."""
+    """Check that no process of a test is left on a host after it."""
     before = network.processes()
     yield
-    # The processes of a cluster that several tests use end with the last one.
+    # The processes of a shared cluster end after its last test.
     if "one_cluster" not in request.fixturenames:
         until(lambda: network.processes() <= before, 120)
 

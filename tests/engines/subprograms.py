@@ -1,4 +1,4 @@
-"""Programs with a local cluster, in a session of their own: watched from outside."""
+"""Run programs with a local cluster in separate sessions, and observe their processes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ client, cluster = hyperplane.initialize_cluster(
     num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact"
 )
 """
-#: What most of the time of a start is, and none of these tests needs.
+#: Skips the imports that take most of a start and that these tests do not need.
 FEW_IMPORTS = {"DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD": "[]"}
-#: Seconds for what takes a fraction of one on a machine at rest.
+#: Seconds for what takes a fraction of a second on an idle machine.
 SOON = 120.0
 
 
 def dead(process: psutil.Process) -> bool:
-    """Whether a process has ended, reaped or not: its parent may be no good at that."""
+    """Return whether a process has ended, also as a zombie that its parent did not reap."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -37,7 +37,7 @@ def dead(process: psutil.Process) -> bool:
 
 
 def wait_until(condition: Callable[[], object], seconds: float) -> float:
-    """Wait until a condition holds, or fail; the seconds it took."""
+    """Wait until a condition holds, or fail; return the seconds it took."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < seconds, f"not within {seconds} s"
@@ -46,7 +46,7 @@ def wait_until(condition: Callable[[], object], seconds: float) -> float:
 
 
 class Program:
-    """A Python program in a session of its own.
+    """A Python program in a separate session.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Program:
     place : Path
         Its temporary directory.
     few_imports : bool
-        Whether its workers load no more than Dask itself does.
+        Whether its workers import only what Dask imports.
     start : str
-        What it does first.
+        Code that it runs first.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Program:
         )
 
     def line(self, start: str) -> str:
-        """Wait for a line of output that starts so."""
+        """Wait for a line of output with a prefix."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(start):
@@ -85,18 +85,18 @@ class Program:
         raise AssertionError(f"no line {start!r}; stderr:\n{self.finish()[1]}")
 
     def go_on(self) -> None:
-        """Give it a line of input."""
+        """Write a line to its input."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def finish(self, timeout: float = 240) -> tuple[str, str]:
-        """Wait for the end; what it wrote to both streams, without what is of Dask's own timing."""
+        """Wait for its end; return both streams without messages that depend on Dask's timing."""
         out, err = self.process.communicate(timeout=timeout)
         return out, without_notices(err)
 
     def family(self) -> list[psutil.Process]:
-        """The processes of its session that are there now, beside itself."""
+        """Return the other running processes of its session."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
@@ -109,10 +109,10 @@ Run = Callable[..., Program]
 
 
 def only_the_tracker(program: Program) -> bool:
-    """Whether a program has no process but Python's own helper for shared memory."""
+    """Return whether a program has no process but Python's resource tracker."""
     left = []
     for process in program.family():
-        with suppress(psutil.Error):  # it has ended since
+        with suppress(psutil.Error):  # it has ended meanwhile
             left.append(" ".join(process.cmdline()))
     return [command for command in left if "resource_tracker" not in command] == []
 

@@ -1,4 +1,4 @@
-"""Attaching to a cluster that does not answer, and where the list of clusters cannot be read."""
+"""Attach to a cluster that does not answer, or when the list of clusters cannot be read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
     try:
         assert program.stdout.readline() == "ready\n"
         os.kill(program.pid, signal.SIGSTOP)
-        advice = f"does not answer within 2 s.*kill -CONT {program.pid}"
+        advice = f"did not answer within 2 s.*kill -CONT {program.pid}"
         with monkeypatch.context() as patch:
             patch.setattr(attach, "ANSWER_WITHIN", 2.0)
             with pytest.raises(hyperplane.EngineError, match=advice):
@@ -70,7 +70,7 @@ def test_a_list_of_clusters_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch)
 
 
 def listed(name: str, engine: str) -> None:
-    """Put a cluster on the list that nobody has started."""
+    """Write a record for a cluster that does not exist."""
     record = records.ClusterRecord(
         name=name,
         engine=engine,

@@ -1,4 +1,4 @@
-"""Busy workers of schedulers elsewhere, where this package may not be installed, live on."""
+"""Busy workers survive on remote schedulers, which may not have this package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import hyperplane.engines.gateway.start as gateway_start
 from hyperplane.engines.gateway import plugins
 from hyperplane.guard.busy import BusyWorkerGuard
 
-#: A scheduler with a time-to-live of one second and a worker, both without this package.
+#: A program without this package that runs a worker and a scheduler with a short time-to-live.
 PROGRAM = """
 import asyncio, ctypes, json, logging, os, pickle, sys
 import dask.config
@@ -75,14 +75,14 @@ if __name__ == "__main__":
 
 
 def scheduler_preloads(**options: Any) -> list[str]:
-    """The texts that a scheduler in a pod reads."""
+    """The preloads, as text, of a scheduler in a pod."""
     [container] = rendered(**options)["spec"]["scheduler"]["spec"]["containers"]
     args = container["args"]
     return [args[at + 1] for at, arg in enumerate(args) if arg == "--preload"]
 
 
 @pytest.mark.cluster
-def test_a_scheduler_elsewhere_leaves_a_worker_at_work_that_holds_the_interpreters_lock(
+def test_a_remote_scheduler_keeps_a_worker_that_holds_the_gil(
     tmp_path: Any,
 ) -> None:
     program = tmp_path / "program.py"
@@ -114,7 +114,7 @@ def test_a_time_to_live_that_the_user_chose_is_kept_exactly_in_pods() -> None:
 
 
 @pytest.mark.parametrize("environment", [None, "environment"])
-def test_a_gateway_s_scheduler_is_told_unless_the_user_chose_a_time_to_live(
+def test_a_gateway_scheduler_gets_the_guard_unless_the_user_set_a_time_to_live(
     environment: str | None,
 ) -> None:
     plan_options = {"variables": environment, "memory": "ram_gb"}
@@ -124,7 +124,7 @@ def test_a_gateway_s_scheduler_is_told_unless_the_user_chose_a_time_to_live(
     def names() -> list[str]:
         return [one.name for one in gateway_start._needed_plugins(plan, plan.settings)]
 
-    # The guard starts with the time-to-live that the settings before it have put in force.
+    # The guard comes after the plugin that sets the time-to-live.
     settings = [] if environment else ["hyperplane-settings"] * 2
     assert names() == [*settings, BusyWorkerGuard.name, "hyperplane-idle-guard"]
     with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):

@@ -1,4 +1,4 @@
-"""What the cuda engine knows without a GPU: what is there, what is asked, what it would give."""
+"""The cuda engine without a GPU: availability, plans and arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec
 
 INTERFACE = Path(__file__).parents[1] / "golden" / "engines" / "cuda_interface.json"
-#: As published: eight threads on two cores.
+#: As in the documentation: eight threads on two cores.
 PUBLISHED: dict[str, Any] = {
     "num_workers": 1,
     "nprocs": 1,
@@ -37,15 +37,15 @@ Here = Callable[..., None]
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Say how many GPUs there are, and which packages are not."""
+    """Set the number of GPUs and the missing packages."""
 
     def say(count: int, visible: str | None = None, missing: tuple[str, ...] = ()) -> None:
         if visible is None:
             monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         else:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        monkeypatch.setattr(cuda_devices, "_installed", lambda root: count)
-        monkeypatch.setattr(cuda, "_is_there", lambda module: module not in missing)
+        monkeypatch.setattr(cuda_devices, "_count_installed", lambda root: count)
+        monkeypatch.setattr(cuda, "_is_installed", lambda module: module not in missing)
 
     return say
 
@@ -54,8 +54,8 @@ class TestAvailable:
     @pytest.mark.parametrize(
         ("count", "visible", "missing", "reason"),
         [
-            (0, None, (), "no NVIDIA GPU is visible here"),
-            (0, None, ("dask_cuda",), "no NVIDIA GPU is visible here"),
+            (0, None, (), "no NVIDIA GPU is visible"),
+            (0, None, ("dask_cuda",), "no NVIDIA GPU is visible"),
             (2, "", (), "CUDA_VISIBLE_DEVICES='' hides the 2 NVIDIA GPUs of this machine"),
             (1, None, ("dask_cuda",), "it needs dask-cuda: pip install 'hyperplane[gpu]'"),
         ],
@@ -70,17 +70,17 @@ class TestAvailable:
 
     def test_says_how_many(self, here: Here) -> None:
         here(4, "2,3")
-        assert cuda.CudaEngine().available() == Availability(True, "2 NVIDIA GPUs here")
+        assert cuda.CudaEngine().available() == Availability(True, "2 NVIDIA GPUs on this machine")
 
     def test_a_start_by_name_is_refused_with_the_reason(self, here: Here) -> None:
         here(0)
         plan = hyperplane.plan_cluster(engine="cuda", **PUBLISHED)
-        with pytest.raises(EngineUnavailable, match="engine cuda: no NVIDIA GPU is visible here"):
+        with pytest.raises(EngineUnavailable, match="engine cuda: no NVIDIA GPU is visible"):
             hyperplane.start(plan)
 
 
 class TestAuto:
-    """The local engine has no GPUs, so that auto goes on to the next."""
+    """The local engine has no GPUs, so "auto" takes the next engine."""
 
     @pytest.fixture(autouse=True)
     def _both(self) -> Any:
@@ -91,7 +91,7 @@ class TestAuto:
         here(1)
         plan = hyperplane.plan_cluster(**PUBLISHED)
         assert plan.engine == "cuda"
-        assert "engine auto: cuda, 1 NVIDIA GPU here" in plan.notes
+        assert "engine auto: cuda, 1 NVIDIA GPU on this machine" in plan.notes
 
     def test_takes_the_local_one_when_none_are(self, here: Here) -> None:
         here(1)
@@ -99,7 +99,7 @@ class TestAuto:
 
     def test_says_why_not(self, here: Here) -> None:
         here(0)
-        with pytest.raises(EngineUnavailable, match="cuda: no NVIDIA GPU is visible here"):
+        with pytest.raises(EngineUnavailable, match="cuda: no NVIDIA GPU is visible"):
             hyperplane.plan_cluster(**PUBLISHED)
 
 
@@ -236,7 +236,7 @@ class TestArguments:
                 for of_dask in (LocalCluster, Nanny, Worker, GuardedCluster)
                 for name in inspect.signature(of_dask.__init__).parameters  # type: ignore[misc]
             ),
-            # Of our own subclasses.
+            # Methods of our subclasses.
             *("guard", "environ", "import_meanwhile"),
         }
         assert set(self.arguments(here)) - known == set()

@@ -1,4 +1,4 @@
-"""Which GPUs are here and may be used: what the driver, the kernel and a variable say."""
+"""Detection of GPUs by the driver, the kernel and CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from hyperplane.engines.cuda.devices import Gpus
     [
         (2, None, ("0", "1")),
         (0, None, ()),
-        (0, "0,GPU-8932f937", ()),  # it makes no GPUs
+        (0, "0,GPU-8932f937", ()),  # more than are installed
         (4, "1", ("1",)),
         (4, "3, 1", ("3", "1")),
         (4, "GPU-8932f937,MIG-41b3359c", ("GPU-8932f937", "MIG-41b3359c")),
         (4, "", ()),
         (4, "-1", ()),
         (4, "NoDevFiles", ()),
-        (4, "0,9,1", ("0",)),  # CUDA stops at the first name that it cannot use
+        (4, "0,9,1", ("0",)),  # CUDA stops at the first invalid name
         (4, "0,0", ("0",)),
     ],
 )
 def test_the_variable_is_read_as_cuda_reads_it(
     monkeypatch: pytest.MonkeyPatch, here: int, limit: str | None, visible: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(cuda_devices, "_installed", lambda root: here)
+    monkeypatch.setattr(cuda_devices, "_count_installed", lambda root: here)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if limit is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", limit)
@@ -38,12 +38,12 @@ def test_the_variable_is_read_as_cuda_reads_it(
 
 
 def test_the_kernel_says_how_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cuda_devices, "_nvml", lambda: None)
+    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cuda_devices._installed(tmp_path) == 0
+    assert cuda_devices._count_installed(tmp_path) == 0
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
     (tmp_path / "proc/driver/nvidia/gpus/0000:02:00.0").mkdir()
-    assert cuda_devices._installed(tmp_path) == 2
+    assert cuda_devices._count_installed(tmp_path) == 2
 
 
 @pytest.mark.process
@@ -61,9 +61,9 @@ def test_nvidia_smi_says_how_many(
     program = tmp_path / "nvidia-smi"
     program.write_text(f'#!/bin/sh\n[ "$1" = --list-gpus ] || exit 3\n{script}\n')
     program.chmod(0o755)
-    monkeypatch.setattr(cuda_devices, "_nvml", lambda: None)
+    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cuda_devices._installed(tmp_path) == count
+    assert cuda_devices._count_installed(tmp_path) == count
 
 
 def test_nvml_is_asked_first_and_left_again(
@@ -76,8 +76,8 @@ def test_nvml_is_asked_first_and_left_again(
         nvmlDeviceGetCount=lambda: 4,
         nvmlShutdown=began.pop,
     )
-    monkeypatch.setattr(cuda_devices, "_nvml", lambda: library)
-    assert cuda_devices._installed(tmp_path) == 4
+    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: library)
+    assert cuda_devices._count_installed(tmp_path) == 4
     assert not began
 
 
@@ -86,6 +86,6 @@ def test_nvml_without_a_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_pa
         raise RuntimeError("NVML Shared Library Not Found")
 
     library = types.SimpleNamespace(NVMLError=RuntimeError, nvmlInit=no_driver)
-    monkeypatch.setattr(cuda_devices, "_nvml", lambda: library)
+    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: library)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cuda_devices._installed(tmp_path) == 0
+    assert cuda_devices._count_installed(tmp_path) == 0

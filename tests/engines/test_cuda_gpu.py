@@ -1,6 +1,6 @@
-"""The cuda engine on a real GPU; one is enough. Without a GPU nothing of this can run.
+"""The cuda engine on a real GPU; one is enough.
 
-Needs what the extra ``gpu`` installs; parts of it may be missing, then their tests are skipped.
+Needs the packages of the extra ``gpu``; tests of missing packages are skipped.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def client() -> Iterator[Client]:
 
 
 def gpu_memory() -> tuple[int, int]:
-    """Bytes of the first GPU: all, and those that any process uses."""
+    """Total bytes of the first GPU, and those in use."""
     pynvml = pytest.importorskip("pynvml")
     pynvml.nvmlInit()
     try:

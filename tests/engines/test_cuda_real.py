@@ -1,8 +1,8 @@
-"""The cuda engine with dask-cuda itself, where that is installed.
+"""The cuda engine with the real dask-cuda, if that is installed.
 
-Without a GPU dask-cuda's own test switch leaves out what needs one (the pool of RMM, the spilling
-from the GPU, the choice of cores near to it). All else is real: its cluster class and ours on top
-of it, its nannies, one process for each pretended GPU.
+Without a GPU, dask-cuda's own test switch skips what needs one (RMM's pool, spilling from the GPU,
+CPU affinity). The rest is real: its cluster class and our subclass, its nannies, one process for
+each pretended GPU.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_workers_end_with_their_owner_whatever_they_do(tmp_path: Path) -> None:
 
 
 def listening() -> set[str]:
-    """Addresses that this process and those below it listen on."""
+    """Return the addresses that this process and its children listen on."""
     me = psutil.Process()
     return {
         connection.laddr.ip

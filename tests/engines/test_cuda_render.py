@@ -1,7 +1,7 @@
-"""The script for several machines: against a file that one can read, and run with a stand-in.
+"""The script for several machines: a golden file, and a run with a fake ``dask``.
 
-``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/engines/test_cuda_render.py`` writes the files anew; that
-of dask-cuda's options only where dask-cuda is installed.
+``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/engines/test_cuda_render.py`` writes the golden files;
+that of dask-cuda's options only if dask-cuda is installed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EVERYTHING: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def no_gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan may ask for no more GPUs than a machine that has some."""
+    """Without a GPU, because a plan cannot ask for more GPUs than the machine has."""
     monkeypatch.setattr(cuda_devices, "gpus", lambda: cuda_devices.Gpus(0, (), None))
 
 
@@ -70,7 +70,7 @@ def test_is_what_the_file_shows() -> None:
 def run(
     text: str, tmp_path: Path, *words: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script with a program named dask that tells what it was given."""
+    """Run the script with a fake ``dask`` that prints its arguments."""
     script, stand_in = tmp_path / "gpus.sh", tmp_path / "dask"
     script.write_text(text, encoding="utf-8")
     stand_in.write_text(
@@ -106,7 +106,7 @@ def test_a_worker_gets_its_options_and_settings(tmp_path: Path) -> None:
     assert variables["CUDF_SPILL"] == "on"
 
 
-def test_gpus_that_somebody_has_chosen_stay(tmp_path: Path) -> None:
+def test_gpus_that_the_user_has_chosen_stay(tmp_path: Path) -> None:
     chosen = {"SCHEDULER": "tls://a:1", "CUDA_VISIBLE_DEVICES": "6,7", **KEYS}
     told = json.loads(run(rendered(), tmp_path, "worker", **chosen).stdout)
     assert told["variables"]["CUDA_VISIBLE_DEVICES"] == "6,7"
@@ -125,7 +125,7 @@ def test_the_scheduler_shows_its_pages_on_loopback_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "variables", "wrong"),
     [
-        (("scheduler",), {}, "TLS_CA: file of the certificate of the authority"),
+        (("scheduler",), {}, "TLS_CA: file with the certificate of the authority"),
         (("worker",), KEYS, "SCHEDULER: address of the scheduler"),
         ((), KEYS, "usage:"),
     ],
@@ -139,7 +139,7 @@ def test_says_what_is_missing(
 
 
 def options_of(command: Any) -> dict[str, bool]:
-    """The options of a command of click, and whether each takes a value."""
+    """Return the options of a click command, and whether each takes a value."""
     return {
         name: not parameter.is_flag
         for parameter in command.params

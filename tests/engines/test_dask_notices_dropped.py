@@ -1,4 +1,4 @@
-"""Which lines of Dask are left out, and that handlers of a program get all records."""
+"""Which messages of Dask are suppressed, and that a program's own handlers get all records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CANCELLED = "Async instruction for <Task cancelled name=\"execute('slow')\"> end
 
 @pytest.fixture
 def dask_logger(monkeypatch):
-    """The logger of Dask with a terminal, and with a file and a stream of the program."""
+    """Dask's logger with its own handler, and with a file and a stream of the program."""
     written = SimpleNamespace(terminal=io.StringIO(), own=io.StringIO())
     logger = logging.getLogger("distributed")
     monkeypatch.setattr(logger, "handlers", [])
@@ -30,7 +30,7 @@ def dask_logger(monkeypatch):
     monkeypatch.setattr(logger, "level", logging.INFO)
     written.handlers = [logging.StreamHandler(one) for one in (written.terminal, written.own)]
     form = logging.Formatter(dask.config.get("distributed.admin.log-format"))
-    written.handlers[0].setFormatter(form)  # as Dask does it as it is imported
+    written.handlers[0].setFormatter(form)  # as Dask does when it is imported
     for handler in written.handlers:
         logger.addHandler(handler)
     monkeypatch.setattr(dask_notices, "_holders", 0)
@@ -67,7 +67,7 @@ def test_levels_of_a_program_stay(dask_logger):
     assert (terminal.level, own.level) == (logging.ERROR, logging.NOTSET)
     terminal.setLevel(logging.NOTSET)
     dask_notices.hold_quiet()
-    terminal.setLevel(logging.DEBUG)  # the program wants to see all
+    terminal.setLevel(logging.DEBUG)  # the program wants all messages
     dask_notices.release_quiet()
     assert (terminal.level, own.level) == (logging.DEBUG, logging.NOTSET)
 
@@ -114,8 +114,8 @@ def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, 
 
 
 def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatch):
-    # As garbage collection does it, in the same thread and at any line.
-    find, released = dask_notices._handlers_of_dask, []
+    # As the garbage collector may do, in the same thread and at any line.
+    find, released = dask_notices._dask_handlers, []
 
     def collecting(logger):
         if not released:
@@ -123,7 +123,7 @@ def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatc
             dask_notices.release_quiet()
         return find(logger)
 
-    monkeypatch.setattr(dask_notices, "_handlers_of_dask", collecting)
+    monkeypatch.setattr(dask_notices, "_dask_handlers", collecting)
     holding = threading.Thread(target=dask_notices.hold_quiet, daemon=True)
     holding.start()
     holding.join(30)

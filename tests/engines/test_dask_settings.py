@@ -1,4 +1,4 @@
-"""What a cluster lends to Dask's configuration, and what it leaves alone."""
+"""Settings that a cluster applies to Dask's configuration, and those it leaves alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import dask.config
-import distributed  # noqa: F401 - its defaults are what the user's choices are told from
+import distributed  # noqa: F401 - its defaults are needed to recognize the user's values
 import pytest
 
 from hyperplane.engines import dask_settings
@@ -42,7 +42,7 @@ def test_lent_and_taken_back() -> None:
     assert method() == "tasks"
     restore_client_settings("a")
     assert method() is None
-    restore_client_settings("a")  # twice is no harm
+    restore_client_settings("a")  # a second call has no effect
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bac", "bca", "acb", "cab"])
@@ -102,7 +102,7 @@ def test_variables_of_the_user_win_wherever_they_are_set(monkeypatch: pytest.Mon
     path = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
     with dask.config.set({path: 4096}):
         assert list(drop_overridden_variables(ours)) == ["POLARS_MAX_THREADS"]
-    # What Dask itself writes into the variables of a process that has started workers.
+    # Variables that Dask writes into the environment of a process that has started workers.
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
     assert drop_overridden_variables(ours) == ours
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "4096")

@@ -1,4 +1,4 @@
-"""A process forked from one with an open cluster gets an error at once, and harms nothing."""
+"""A process forked while a cluster is open gets an error at once, and does no damage."""
 
 from __future__ import annotations
 

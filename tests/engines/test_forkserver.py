@@ -1,4 +1,4 @@
-"""When worker processes are forked from the forkserver, and when not."""
+"""When worker processes are forked from the forkserver, and when they are not."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_not_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_process_has_one_thread_whatever_it_loads() -> None:
-    """In a program of its own, so that no other test's modules are about."""
+    """In a separate program, without modules that other tests have imported."""
     program = (
         "import os\n"
         "from hyperplane.engines.local import forkserver\n"
@@ -115,7 +115,7 @@ def test_its_process_has_one_thread_whatever_it_loads() -> None:
 
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A temporary directory with a path longer than that of a socket may be."""
+    """A temporary directory with a path that is too long for a socket."""
     folder = tmp_path / ("long" * 60)[: 150 - len(str(tmp_path)) - 1]
     folder.mkdir()
     assert len(str(folder)) == 150
@@ -174,7 +174,7 @@ def test_a_cluster_closes_while_the_forkserver_is_stopped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = GuardedNanny.close
-    # A second instead of the nine that Dask gives a worker process.
+    # A second instead of Dask's nine for a worker process.
     monkeypatch.setattr(
         GuardedNanny,
         "close",

@@ -1,4 +1,4 @@
-"""What the gateway engine says without a server: plans, renderings, options and refusals."""
+"""The gateway engine without a server: plans, renderings, options and faults."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _options() -> Options:
     )
 
 
-def test_every_option_that_the_server_does_not_take_is_told_at_once() -> None:
+def test_every_option_that_the_server_refuses_is_reported_at_once() -> None:
     settings = {
         "plan_options": {**ALL, "scheduler_cores": None},
         "options": {"profile": "huge", "image": 7, "environment": {"TOKEN": "hunter2"}},
@@ -145,7 +145,7 @@ def test_options_of_dask_gateways_own_configuration_hold_below_those_of_the_plan
         gateway_options.fill_options(_options(), _plan(settings, nthreads=2))
 
 
-def test_a_plan_says_what_is_missing_and_what_no_option_is_told_of() -> None:
+def test_a_plan_reports_missing_settings_and_quantities_without_option() -> None:
     with pytest.raises(RequestError) as caught:
         hyperplane.plan_cluster(
             engine="gateway",
@@ -206,4 +206,4 @@ def test_usable_says_that_no_server_was_asked(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     usable, reason = GatewayEngine().available()
     assert usable
-    assert "whether it answers is seen when a cluster starts" in reason
+    assert "it is contacted when a cluster starts" in reason

@@ -35,7 +35,7 @@ def start(**options: Any) -> Any:
     return hyperplane.start(hyperplane.plan_cluster(**{"engine": "gateway", **ONE, **options}))
 
 
-# Workers have no tests to import the function below from.
+# Workers cannot import the function below from the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -43,7 +43,7 @@ def terminate(dask_worker: Any) -> Any:
     return dask_worker.memory_manager.memory_terminate_fraction
 
 
-# Workers have no tests to import the functions below from.
+# Workers cannot import the functions below from the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -92,7 +92,7 @@ def test_two_users_on_other_machines(
                     hyperplane.EngineError, match=f"of this user; running: {own.name}"
                 ):
                     GatewayEngine().connect(other.name, user)
-            # By the settings; without a record only the gateway's own name is known.
+            # By the settings; without a record only the gateway's name is known.
             with pytest.raises(
                 hyperplane.EngineError, match="runs no cluster 'of-ada' of this user; running"
             ):

@@ -1,4 +1,4 @@
-"""The gateway engine on a real server: the contract, in the two ways that servers have options."""
+"""The gateway engine on a real server: the contract, with two kinds of options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services_gateway import SMALL, TOLD, gateway, nothing_left, surroundings
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 __all__ = ["gateway", "nothing_left", "one_cluster", "surroundings"]  # fixtures
 
-# Workers have no tests to import the function below from.
+# Workers cannot import the function below from the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -23,7 +23,7 @@ def terminate(dask_worker: Any) -> Any:
 
 
 class TestContract(OneClusterContract):
-    """With the example of dask-gateway's manual: cores and memory are all that can be said."""
+    """With the options of dask-gateway's manual: only cores and memory can be set."""
 
     engine = "gateway"
     small = SMALL
@@ -34,6 +34,6 @@ class TestContract(OneClusterContract):
 
 
 class TestContractWithVariables(TestContract):
-    """With an option for variables, through which the memory policy then goes."""
+    """With an option for environment variables, which then carries the memory policy."""
 
     small: ClassVar[dict[str, Any]] = {**SMALL, "engine_options": {"plan_options": TOLD}}

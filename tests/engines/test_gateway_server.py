@@ -1,4 +1,4 @@
-"""How the gateway engine talks to servers that do not answer, and what it sends to schedulers."""
+"""Requests to gateway servers that do not answer, and plugins for their schedulers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _plan(address: str, **options: Any) -> hyperplane.ClusterPlan:
 
 @contextmanager
 def _port(listening: bool) -> Iterator[str]:
-    """The address of a port: nobody is there, or one who never answers."""
+    """The address of a port at which nothing listens, or at which a server never answers."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         if listening:
@@ -101,17 +101,17 @@ def _response(status: int) -> aiohttp.ClientResponseError:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (_response(401), "does not let user 'ada' in (401)"),
-        (_response(403), "forbids it (403): said so"),
+        (_response(401), "refuses the login of user 'ada' (401)"),
+        (_response(403), "forbids the request (403): said so"),
         (_response(502), "does not answer (502)"),
         (_response(418), "answered 418: said so"),
-        (GatewayServerError("broken"), "says: broken"),
-        (GatewayClusterError("cluster x is not running"), "says: cluster x is not running"),
+        (GatewayServerError("broken"), "reports: broken"),
+        (GatewayClusterError("cluster x is not running"), "reports: cluster x is not running"),
         (ModuleNotFoundError("no", name="kerberos"), "not installed: kerberos"),
         (OSError("timed out"), "through the proxy gateway://a:80"),
     ],
 )
-def test_in_plain_words(error: Exception, words: str) -> None:
+def test_errors_are_explained(error: Exception, words: str) -> None:
     how = {"gateway.address": "http://a", "gateway.auth.kwargs": {"username": "ada"}}
     gateway = gateway_server.open_gateway(how)
     try:

@@ -1,4 +1,4 @@
-"""GPUs on every engine that can have them, and pools with GPUs that a site switches on."""
+"""GPUs on every engine that supports them, and GPU pools that a site can enable."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class TestEngines:
         assert len(words) > 10
         assert set(words) <= known.keys()
 
-    def test_an_option_of_a_gateway_is_told(self) -> None:
+    def test_an_option_of_a_gateway_receives_the_gpus(self) -> None:
         assert requested_options(_plan("gateway"))["worker_gpus"] == 1
         assert "worker_gpus" not in requested_options(_plan("gateway", ngpus=0, nthreads=1))
         with pytest.raises(RequestError) as caught:
@@ -200,12 +200,12 @@ class TestEngines:
         [fault] = caught.value.faults
         assert (fault.where, fault.allowed) == (
             "ngpus",
-            "nothing: no option of the gateway is told of it",
+            "nothing: no option of the gateway receives it",
         )
-        assert "plan_options which is: OPTION: ngpus" in fault.advice
+        assert "plan_options: OPTION: ngpus" in fault.advice
 
     @pytest.mark.process
-    def test_hosts_are_told_how_many(self) -> None:
+    def test_hosts_receive_the_number_of_gpus(self) -> None:
         told = yaml.safe_load(_rendered(_plan("ssh", ngpus=2, nprocs=2)))
         assert told["workers"]["GPUs of each"] == told["workers"]["processes of each"] == 2
 
@@ -239,7 +239,7 @@ class TestSchedulerPlace:
             ),
         ],
     )
-    def test_where_there_is_no_choice_the_reason_is_told(
+    def test_the_reason_is_given_where_there_is_no_choice(
         self, engine: str, mode: str, line: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = _plan(engine, scheduler_deploy_mode=mode)
@@ -250,14 +250,14 @@ class TestSchedulerPlace:
         assert shown.err == f"👉 Hyperplane: {line}\n"
         assert ("Creating scheduler pod" in shown.out) == (engine != "slurm")
 
-    def test_nothing_is_told_of_what_was_not_asked(self) -> None:
+    def test_no_note_on_what_was_not_asked(self) -> None:
         arguments = {k: v for k, v in PUBLISHED.items() if k != "scheduler_deploy_mode"}
         plan = hyperplane.plan_cluster(**arguments, engine="slurm")
         assert plan.alerts == ()
 
 
 class Fake(ModuleType):
-    """dask-cuda as far as a host uses it."""
+    """The part of dask-cuda that a host uses."""
 
     def __init__(self, count: int) -> None:
         super().__init__("dask_cuda")
@@ -267,7 +267,7 @@ class Fake(ModuleType):
         self.modules = {"dask_cuda": self, "dask_cuda.utils": utils}
 
     class CUDAWorker:
-        """The arguments, and as many nannies as GPUs are visible."""
+        """Records its arguments, and has as many nannies as GPUs are visible."""
 
         def __init__(self, scheduler: str, **options: Any) -> None:
             visible = os.environ[ssh_gpus.VARIABLE].split(",")
@@ -294,7 +294,7 @@ class TestHost:
             (0, "GPU-a, GPU-b,7,6", 1, ["7", "6"]),
         ],
     )
-    def test_each_node_takes_gpus_of_its_own(
+    def test_each_node_takes_different_gpus(
         self, fake: Any, count: int, limit: str | None, place: int, taken: list[str]
     ) -> None:
         fake(count, limit)
@@ -315,8 +315,8 @@ class TestHost:
         monkeypatch.undo()
         fake(1)
         assert ssh_gpus.gpu_fault({"ngpus": 1, "place": 0}) == ""
-        assert ssh_gpus.gpu_fault(told).startswith(
-            "the node needs 1 GPU beside 1 of other nodes of the cluster and the host has 1 GPU "
-        )
+        fault = ssh_gpus.gpu_fault(told)
+        assert fault.startswith("the node needs 1 GPU in addition to 1 of other nodes")
+        assert "but the host has 1 GPU for this user" in fault
         assert ssh_gpus.gpu_fault({"ngpus": 0, "place": 0}) == ""
         assert ssh_gpus.gpu_fault({}) == ""

@@ -1,4 +1,4 @@
-"""Closing a cluster from two threads."""
+"""Close a cluster from two threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hyperplane.engines.guarded_cluster import GuardedCluster
 
 
 class SlowToClose(GuardedCluster):
-    """A cluster without workers that closes when the test lets it."""
+    """A cluster without workers whose closing the test delays."""
 
     def __init__(self) -> None:
         self.closing, self.may_close = threading.Event(), threading.Event()
@@ -47,7 +47,7 @@ def test_two_threads_may_close_a_cluster(cluster: SlowToClose) -> None:
         both = [pool.submit(cluster.close_all)]
         assert cluster.closing.wait(120)
         both.append(pool.submit(cluster.close))
-        time.sleep(0.3)  # so that it is most often under way as the first one stops the loop
+        time.sleep(0.3)  # so that it is usually in progress when the first one stops the loop
         cluster.may_close.set()
         assert [each.result(timeout=120) for each in both] == [None, None]
     assert cluster.status.name == "closed"

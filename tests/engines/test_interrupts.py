@@ -1,4 +1,4 @@
-"""Ctrl-C while a cluster starts: it is put off where a start would be left half done."""
+"""Ctrl-C while a cluster starts is deferred during steps that it would leave half done."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_it_is_put_off_to_the_end_of_the_block() -> None:
 
     def block() -> None:
         with interrupts.defer_interrupts():
-            with interrupts.defer_interrupts():  # of a start within a start
+            with interrupts.defer_interrupts():  # nested in another start
                 interrupt()
             reached.append(signal.getsignal(signal.SIGINT))
 
@@ -83,7 +83,7 @@ def test_what_takes_long_is_interrupted_at_once_and_what_undoes_it_is_not() -> N
                 for _ in range(interrupts.MAX_DEFERRED - 1):
                     interrupt()
                 reached.append("undone")
-                interrupt()  # of a user who does not want to wait for that
+                interrupt()  # as by a user who does not want to wait
                 reached.append("after the last")
 
     with pytest.raises(KeyboardInterrupt):

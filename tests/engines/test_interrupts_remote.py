@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a start on the engines that start clusters elsewhere: nothing is left."""
+"""Ctrl-C at any line of a start on remote engines leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from distributed import Scheduler
 from distributed.core import Status
 from interrupted_starts import (
     SHORT,
+    FakeKubernetesApi,
     GatewayServer,
     HostConnection,
-    KubernetesApi,
     Lines,
     OpenClient,
     World,
@@ -96,7 +96,7 @@ def gateway(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     patch.setattr(gateway_start, "Client", partial(OpenClient, world=world))
     patch.setattr(gateway_start._PendingCluster, "check_sizes", lambda begun, client: None)
     patch.setattr(gateway_options, "fill_options", lambda asked, plan: None)
-    patch.setattr(gateway_start, "WatchedGatewayCluster", SimpleNamespace(of=there.cluster_of))
+    patch.setattr(gateway_start, "WatchedGatewayCluster", SimpleNamespace(create=there.cluster_of))
     return hyperplane.plan_cluster(
         engine="gateway", engine_options={"address": there.address}, **ONE
     )
@@ -112,7 +112,7 @@ def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPla
 
     usable = (True, "")
     patch.setattr(kubernetes_engine.KubernetesEngine, "available", lambda engine: usable)
-    patch.setattr(resource, "KubernetesApi", lambda namespace: KubernetesApi(world))
+    patch.setattr(resource, "KubernetesApi", lambda namespace: FakeKubernetesApi(world))
     patch.setattr(resource.DaskClusterResource, "wait_for_scheduler", soon)
     patch.setattr(HyperplaneKubeCluster, "_reach_scheduler", soon)
     options = {"image": "registry.example/flights:1", "security": "none"}
@@ -120,7 +120,7 @@ def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPla
 
 
 def left() -> list[str]:
-    """What this process holds of clusters."""
+    """Everything that this process holds for clusters."""
     loops = [thread.name for thread in threading.enumerate() if "IO loop" in thread.name]
     schedulers = [each for each in Scheduler._instances if each.status != Status.closed]
     files = map(str, Path(tempfile.gettempdir()).rglob("*"))
@@ -136,14 +136,14 @@ def test_at_whatever_line_it_comes_nothing_is_left(
 ) -> None:
     plan = engine(world, monkeypatch)
     handler = signal.getsignal(signal.SIGINT)
-    for _ in range(2):  # the first one imports, too
+    for _ in range(2):  # the first start also imports
         whole = Lines()
         with whole.traced():
             client, cluster = hyperplane.start(plan)
         client.close()
         cluster.close()
         assert not world.runs
-    before = left()  # Dask's own folder for scratch folders stays
+    before = left()  # Dask's parent of scratch folders is not removed
     for number in range(1, whole.seen, max(1, whole.seen // scaled(8, 60))):
         lines = Lines(number)
         with lines.traced(), pytest.raises(KeyboardInterrupt):
@@ -179,7 +179,7 @@ def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) ->
     async def create(kind: str, content: Any, version: str) -> Any:
         await asyncio.sleep(10 * SHORT)
         if taken:
-            raise hyperplane.StartFailed(ENGINE, "there is one of that name already")
+            raise hyperplane.StartFailed(ENGINE, "the name is already in use")
         return {}
 
     async def interrupted() -> DaskClusterResource:
@@ -192,4 +192,6 @@ def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) ->
         assert creating.cancelled() or creating.exception() is not None
         return resource
 
-    assert asyncio.run(interrupted()).ours is not taken  # else another's would be deleted
+    assert (
+        asyncio.run(interrupted()).ours is not taken
+    )  # otherwise another cluster would be deleted

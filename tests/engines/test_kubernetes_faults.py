@@ -1,4 +1,4 @@
-"""What cannot be is refused before anything is contacted, all at once."""
+"""Invalid requests are refused with all their faults before anything is contacted."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ def test_a_template_is_a_file_or_a_text_a_pod_or_its_spec(tmp_path: Path) -> Non
         ("kind: Deployment\nspec: {}", "Deployment, not a Pod"),
         ("- a\n- b", "not a mapping"),
         ("spec: 3\n", "mappings"),
-        ("containers: []\n", "has none"),
+        ("containers: []\n", "is empty"),
         ("containers: [a]\n", "list of mappings"),
         ("a: &x {b: 1}\nc: *x\n", "aliases"),
-        ("a: 1\na: 2\n", "twice"),
+        ("a: 1\na: 2\n", "duplicate key"),
         ("a: " + "[" * 40 + "]" * 40 + "\n", "deeper"),
         ("a: !!python/object/apply:os.getcwd []\n", "python/object"),
         ("a: [\n", "worker_spec_yaml"),
@@ -176,10 +176,10 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: object())
     usable, reason = engine.KubernetesEngine().available()
     assert usable
-    assert "whether Kubernetes answers is seen when a cluster starts" in reason
+    assert "Kubernetes is contacted when a cluster starts" in reason
 
 
-def test_without_an_image_both_ways_to_give_one_are_told() -> None:
+def test_without_an_image_both_ways_to_set_one_are_named() -> None:
     with pytest.raises(hyperplane.RequestError) as caught:
         hyperplane.plan_cluster(engine="kubernetes")
     [fault] = caught.value.faults

@@ -1,4 +1,4 @@
-"""What Kubernetes says of pods, and what its API server refuses, in plain words."""
+"""Messages about pods and about refusals of the API server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hyperplane.spec.settings import KubernetesSettings
 
 
 def pod(name: str = "flights-worker-1", **state: Any) -> dict[str, Any]:
-    """A pod with one container in some state."""
+    """Return a pod with one container in a given state."""
     status = {"name": "worker", "ready": False, "restartCount": 0, "state": {}, **state}
     limits = {"limits": {"memory": "700000000"}}
     return {
@@ -74,8 +74,8 @@ def test_an_image_of_root_is_explained() -> None:
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        ({"reason": "Error", "exitCode": 1}, "ended with status 1"),
-        ({"reason": "OOMKilled", "exitCode": 137}, "0.7 GB: ask for more with ram_gb_per_proc"),
+        ({"reason": "Error", "exitCode": 1}, "ended with exit code 1"),
+        ({"reason": "OOMKilled", "exitCode": 137}, "0.7 GB: raise ram_gb_per_proc"),
     ],
 )
 def test_a_container_that_ends_again_and_again(ended: dict[str, Any], words: str) -> None:
@@ -102,11 +102,11 @@ def test_a_pod_without_a_node_says_what_is_lacking() -> None:
     assert pod_status.summary([one], []) == "Pods: 1 Pending. Unschedulable: no node matches"
 
 
-def test_a_quota_is_told_though_there_is_no_pod() -> None:
+def test_a_quota_is_reported_although_there_is_no_pod() -> None:
     refused = event("FailedCreate", "exceeded quota: memory")
     refused["involvedObject"] = {"kind": "ReplicaSet", "name": "flights-worker-1-abc"}
     assert "exceeded quota" in pod_status.summary([], [refused])
-    assert pod_status.summary([], []) == "No pod is there yet."
+    assert pod_status.summary([], []) == "No pod exists yet."
 
 
 def test_pods_are_counted_by_what_they_do() -> None:
@@ -125,7 +125,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
     assert not pod_status.has_ended(ending)
 
 
-def test_each_end_for_memory_is_told_once() -> None:
+def test_each_kill_for_memory_is_reported_once() -> None:
     ended = {"terminated": {"reason": "OOMKilled"}}
     first = pod_status.find_out_of_memory([pod(lastState=ended, restartCount=1)])
     again = pod_status.find_out_of_memory([pod(lastState=ended, restartCount=2)])
@@ -137,11 +137,11 @@ def test_each_end_for_memory_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (401, "does not know you"),
+        (401, "refuses the login"),
         (403, "not allowed to create daskclusters in namespace 'lab'.*rbac.yaml"),
         (409, "Use another name"),
         (422, "refuses the manifest"),
-        (500, "answers 500"),
+        (500, "answered 500"),
     ],
 )
 def test_what_the_api_server_refuses(status: int, words: str) -> None:
@@ -171,7 +171,7 @@ def test_no_configuration_of_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_no_server_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # to the end, so that no other program takes the port
+        silent.bind(("127.0.0.1", 0))  # kept open, so that no other program takes the port
         name = {"name": "n"}
         server = f"https://127.0.0.1:{silent.getsockname()[1]}"
         content = {
@@ -200,7 +200,7 @@ async def _idle() -> None:
         dask_setup(scheduler)
         ask = scheduler.handlers["check_idle"]
         assert ask == scheduler.check_idle
-        assert ask() is not None, "nobody is there and nobody comes: the owner has died"
+        assert ask() is not None, "no worker and no client: the owner has died"
         async with Client(scheduler.address, asynchronous=True) as client:
             assert ask() is None, "its workers are on their way"
             async with Worker(scheduler.address, dashboard=False, **{"host": "127.0.0.1"}):
@@ -209,7 +209,7 @@ async def _idle() -> None:
                 assert first is not None
                 future = client.submit(sum, [1, 2])
                 assert await future == 3
-                assert [ask(), ask(), ask()] == [None] * 3, "somebody holds the result"
+                assert [ask(), ask(), ask()] == [None] * 3, "a client holds the result"
                 future.release()
                 while scheduler.tasks:
                     await asyncio.sleep(0.01)

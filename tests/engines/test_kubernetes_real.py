@@ -1,4 +1,4 @@
-"""The kubernetes engine on a real Kubernetes: the contract, and size, ends and pods that die."""
+"""The kubernetes engine on a real Kubernetes: the contract, sizes, closing and lost pods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(LONGEST),
     pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning"),
-    # The main job's flights travel in the graph: the pods do not see the files of this machine.
+    # The flights are sent in the graph, because pods do not see the files of this machine.
     pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
 ]
 SMALL: dict[str, Any] = {
@@ -70,7 +70,7 @@ def plan(**options: Any) -> hyperplane.ClusterPlan:
 
 
 def workers_of(cluster: Any) -> list[str]:
-    """Names of the pods of workers that are not ending."""
+    """Return the names of worker pods that are not being deleted."""
     found = [one["metadata"] for one in objects("pods", cluster.name, "worker")]
     return [one["name"] for one in found if "deletionTimestamp" not in one]
 
@@ -102,7 +102,7 @@ def test_the_resource_is_stored_as_it_was_rendered() -> None:
             assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
             assert not [v for v in pod["spec"]["volumes"] if "token" in v["name"]]
         assert set(client.run(os.getuid).values()) == {1000}
-        # A worker has just the memory and the threads that the plan says.
+        # A worker has exactly the memory and threads of the plan.
         told = client.scheduler_info(n_workers=-1)["workers"].values()
         assert {(one["memory_limit"], one["nthreads"]) for one in told} == {(500_000_000, 1)}
 
@@ -143,7 +143,7 @@ def test_it_adapts_to_the_work() -> None:
         until(lambda: len(client.nthreads()) == 1, 90)
 
 
-def test_who_needs_more_memory_than_the_pod_has_is_told() -> None:
+def test_a_worker_that_needs_more_memory_than_its_pod_is_reported() -> None:
     def hog() -> int:
         data = bytearray(900 * 2**20)
         for at in range(0, len(data), 4096):
@@ -187,7 +187,7 @@ def test_the_dashboard_is_reached_through_a_port_of_this_machine_only() -> None:
         assert urllib.request.urlopen(cluster.dashboard_link).status == 200
 
 
-def test_nobody_without_the_key_of_the_cluster_gets_in() -> None:
+def test_clients_without_the_key_of_the_cluster_are_refused() -> None:
     client, cluster = hyperplane.start(plan())
     with cluster, client:
         assert cluster.scheduler_address.startswith("tls://")

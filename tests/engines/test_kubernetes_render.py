@@ -1,6 +1,6 @@
-"""A plan becomes just the resource that one expects, and one that an API server accepts.
+"""A plan is rendered as the expected resource, which an API server accepts.
 
-``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/engines/test_kubernetes_render.py`` writes the files anew.
+``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/engines/test_kubernetes_render.py`` writes golden files.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def test_settings_of_dask_of_the_user_reach_the_pods() -> None:
     with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
         [container] = worker()["containers"]
     told = {one["name"]: one["value"] for one in container["env"]}
-    assert "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL" not in told  # theirs is in their image
+    assert "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL" not in told  # theirs is in the image
     assert told["DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT"] == "300s"
     assert told["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"] == "0.95"
     assert told["DASK_SCHEDULER_ADDRESS"] == "tls://flights-scheduler:8786"
@@ -167,7 +167,7 @@ def test_no_key_and_no_reference_to_a_variable_gets_into_it() -> None:
     text = render(plan({"environ": ["PRICE=$(HOME) $5"]}))
     assert "PRIVATE KEY" not in text
     assert 'value: "$$(HOME) $$5"' in text
-    assert text.count("$(") - text.count("$$(") == 1  # the name that the operator gives
+    assert text.count("$(") - text.count("$$(") == 1  # the name that the operator sets
 
 
 def test_pods_may_do_nothing_that_work_does_not_need() -> None:

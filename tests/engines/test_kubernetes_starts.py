@@ -1,4 +1,4 @@
-"""Starts that fail on a real Kubernetes: each says why in plain words, and leaves nothing."""
+"""Starts that fail on a real Kubernetes give the reason and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def failure(options: dict[str, Any] | None = None, **arguments: Any) -> hyperplane.StartFailed:
-    """How a start fails."""
+    """Return the error of a start."""
     given = {"num_workers": 1, "nprocs": 1, "ram_gb_per_proc": 0.5, "timeout": 100, **arguments}
     given = {"cores_per_worker": 1, **given}
     with pytest.raises((hyperplane.StartFailed, hyperplane.StartTimeout)) as caught:
@@ -69,7 +69,7 @@ def test_a_worker_that_ends_as_it_starts() -> None:
 def test_no_node_has_such_labels_or_so_much_room() -> None:
     found = failure(node_selector={"disk": "none"}, timeout=50)
     assert isinstance(found, hyperplane.StartTimeout)
-    assert "0 of 1 worker process came" in str(found)
+    assert "0 of 1 worker process connected" in str(found)
     assert "node(s) didn't match" in str(found)
     found = failure(cores_per_worker=94, nthreads=90, options={"cpu_reserved": 1}, timeout=50)
     assert "Insufficient cpu" in str(found)
@@ -104,7 +104,7 @@ def test_a_name_that_is_taken() -> None:
     kubectl("-n", "dask-operator", "scale", "deployment/operator", "--replicas=0")
     try:
         kubectl("-n", NAMESPACE, "create", "-f", "-", text=json.dumps(taken))
-        assert "one of that name already" in str(failure(name="taken"))
+        assert "the name is already in use" in str(failure(name="taken"))
         assert clusters() == ["daskcluster.kubernetes.dask.org/taken"], "it is not ours to delete"
     finally:
         kubectl("-n", NAMESPACE, "delete", "daskcluster", "taken", "--ignore-not-found")
@@ -117,7 +117,7 @@ def test_an_operator_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl("-n", "dask-operator", "wait", "--for=delete", "pod", "-l", "app=operator")
     try:
         found = str(failure())
-        assert "the operator of dask-kubernetes made nothing of the cluster in 3 s" in found
+        assert "the operator of dask-kubernetes did not react to the cluster within 3 s" in found
     finally:
         _operator_again()
 

@@ -1,4 +1,4 @@
-"""The local engine keeps the contract of engines, and its own promises."""
+"""The contract of engines on the local engine, and tests of its features."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def wait_until(condition: Callable[[], object], seconds: float) -> None:
 
 
 def listening() -> set[tuple[str, int]]:
-    """Addresses and ports that this process and those below it listen on."""
+    """Return addresses and ports that this process and its children listen on."""
     found = set()
     for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):  # it has ended since
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
             found |= {
                 (connection.laddr.ip, connection.laddr.port)
                 for connection in one.net_connections("inet")
@@ -65,7 +65,7 @@ def listening() -> set[tuple[str, int]]:
 
 @pytest.mark.cluster
 def test_listens_on_loopback_only() -> None:
-    before = listening()  # services that other tests share
+    before = listening()  # services that tests share
     client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
     with cluster, client:
         assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
@@ -103,7 +103,7 @@ def test_settings_that_keep_people_out_of_trouble(monkeypatch: pytest.MonkeyPatc
     def of_worker(dask_worker: Any) -> Any:
         return dask.config.get("distributed.worker.memory.max-spill")
 
-    free = []  # at the start; other programs use the disk, too
+    free = []  # measured at the start; other programs use the disk, too
 
     def free_disk(folder: str) -> int:
         free.append(shutil.disk_usage(folder).free)
@@ -155,7 +155,7 @@ def test_a_job_without_workers_ends_with_an_error() -> None:
 def test_a_worker_slow_to_come_back_keeps_its_place(
     tmp_path: Path, timeout: str, comes_back: bool
 ) -> None:
-    """Dask gives a place up for good after 15 s; the second case shows it, with half a second."""
+    """Dask drops a worker's place after 15 s; the second case shows it, with half a second."""
     slow = tmp_path / "slow.py"
     flag = tmp_path / "started-once"
     slow.write_text(
@@ -175,7 +175,7 @@ def test_a_worker_slow_to_come_back_keeps_its_place(
         [nanny] = cluster.workers.values()
         psutil.Process(pid).kill()
         if comes_back:
-            # Not until there is none: on a busy machine it may be back before the first look.
+            # Not until there is none: on a busy machine it may be back before the first check.
             wait_until(lambda: {*client.run(os.getpid, on_error="ignore").values()} - {pid}, 120)
             assert list(cluster.workers.values()) == [nanny]
         else:
@@ -185,7 +185,7 @@ def test_a_worker_slow_to_come_back_keeps_its_place(
 
 @pytest.mark.cluster
 def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
-    slow = tmp_path / "slow.py"  # the second worker comes long after the first one
+    slow = tmp_path / "slow.py"  # the second worker connects long after the first one
     slow.write_text(
         "import os, time\n"
         "def dask_setup(worker):\n"
@@ -274,7 +274,7 @@ def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
     assert isinstance(caught.value, TimeoutError)
     left = []
     for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it has ended since
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
             left += [process] * ("resource_tracker" not in " ".join(process.cmdline()))
     assert [process for process in left if process.pid not in before] == []
     assert records.read_all() == []

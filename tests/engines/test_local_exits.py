@@ -1,4 +1,4 @@
-"""How local clusters end with their program, at any moment: each case is watched from outside."""
+"""Local clusters end with their program at any moment; each case is a separate program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from subprograms import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_unt
 
 pytestmark = pytest.mark.cluster
 
-#: Endings that the end of the program completes.
+#: Code at the end of a program; the exit of the program closes the cluster.
 EXITS = {
     "client only": "client.close()",
     "with client": "with client: pass",
@@ -31,7 +31,7 @@ except KeyboardInterrupt:
     pass""",
     "del": "del cluster; del client",
 }
-#: Each is a program with a cluster: these differ the most.
+#: Starts of a program with a cluster that differ the most.
 SOME_EXITS = scaled(["nothing at all", "interrupted", "results held"], list(EXITS))
 
 
@@ -45,7 +45,7 @@ def test_every_way_to_exit_leaves_nothing(run: Run, place: Path) -> None:
         programs[name] = own, run(text, place=own, few_imports=name != "nothing at all")
     for name, (own, program) in programs.items():
         out, raw = program.process.communicate(timeout=240)
-        # A second cluster is announced beside the first.
+        # A second cluster is announced in addition to the first.
         err = without_notices("".join(re.findall(r"(?m)^(?!👉).*\n?", raw)))
         assert program.process.returncode == 0, (name, raw)
         assert "Async instruction for" not in raw

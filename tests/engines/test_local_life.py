@@ -1,4 +1,4 @@
-"""How local clusters end: each case is a program of its own, watched from outside."""
+"""How local clusters end; each case is a separate program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from subprograms import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_unt
 
 pytestmark = pytest.mark.cluster
 
-#: Endings after which the program goes on.
+#: Ways to close a cluster after which the program continues.
 CLOSINGS = {
     "cluster then client": "cluster.close(); client.close()",
     "client then cluster": "client.close(); cluster.close()",
@@ -27,7 +27,7 @@ CLOSINGS = {
     "with both": "with cluster, client: client.submit(sum, [1]).result()",
     "restart first": "client.restart(); client.submit(sum, [1]).result(); cluster.close()",
 }
-#: A program with one cluster that stays to the end, so that the others start quickly.
+#: A program with one cluster that stays open, so that the others start quickly.
 MANY_CLOSINGS = """
 import os, sys
 import hyperplane
@@ -67,7 +67,7 @@ def test_every_way_to_close_leaves_nothing(run: Run, place: Path) -> None:
     assert program.process.returncode == 0, err
     assert out.splitlines()[-1] == "end"
     lines = err.splitlines()
-    # What Dask says of a restart; and this package once for each cluster beside the first.
+    # Messages of Dask about a restart, and of this package about each additional cluster.
     expected = ("Restarting worker", "this program runs keeper already")
     assert [line for line in lines if not any(words in line for words in expected)] == []
     wait_until(lambda: not program.family(), SOON)
@@ -80,7 +80,7 @@ def test_after_close_the_program_has_no_worker_left_while_it_goes_on(run: Run) -
     assert only_the_tracker(program)
 
 
-# A call into C that keeps the interpreter: a regular expression that backtracks for minutes.
+# A call into C that holds the GIL: a regular expression that backtracks for minutes.
 HOLD_THE_GIL = """
 import pathlib, re
 def hold(number):
@@ -103,7 +103,7 @@ def test_workers_die_with_their_owner_while_a_task_holds_the_gil(run: Run) -> No
     workers = workers_of(program)
     program.line("held")
     for worker in workers:
-        # Only the tasks use a processor for so long, and they never end.
+        # Only the tasks use so much CPU time, and they never end.
         used = processor_seconds(worker)
         wait_until(lambda w=worker, u=used: processor_seconds(w) > u + 0.3, 60)  # type: ignore[misc]
     program.process.kill()
@@ -212,6 +212,6 @@ def test_an_idle_cluster_closes_and_a_held_result_keeps_it(run: Run) -> None:
     )
     out, err = program.finish()
     assert out.splitlines()[-1] == "closed closed closed", err
-    # The one warning that says why it was left open.
+    # The one warning that says why it was not closed.
     assert "results are held" in err
     assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""What works with Dask's own LocalCluster and Nanny works with the local engine too."""
+"""What works with Dask's LocalCluster and Nanny also works with the local engine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def variable_of_workers(client: Client, name: str) -> set[str | None]:
 
 
 class NameOfPlugin(NannyPlugin):
-    """Changes a nanny's variables and settings, and restarts nothing."""
+    """Nanny plugin that changes variables and settings, without a restart."""
 
     name = "name-of-plugin"
 
@@ -92,7 +92,7 @@ def test_plugins_of_nannies_reach_running_later_and_restarted_workers(
 
 
 def inherited() -> dict[str, Any]:
-    """What a process inherits from the one that starts it."""
+    """Return the state that a process inherits from its parent."""
     umask = os.umask(0)
     os.umask(umask)
     return {
@@ -110,7 +110,7 @@ def inherited() -> dict[str, Any]:
 
 @pytest.fixture
 def changed_process() -> Iterator[Callable[[], None]]:
-    """Change what processes inherit, and put it back after the test."""
+    """Change the state that processes inherit, and restore it after the test."""
     umask = os.umask(0)
     os.umask(umask)
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
@@ -158,34 +158,34 @@ def test_workers_inherit_what_the_program_has_changed_since_the_first_start(
 def short_lives(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A time-to-live of one second, with heartbeats to match."""
     monkeypatch.setattr(distributed.scheduler, "heartbeat_interval", lambda workers: 0.1)
-    monkeypatch.setattr(busy, "ANSWER_LIMIT", 60.0)  # all nannies are here, and answer
+    monkeypatch.setattr(busy, "ANSWER_LIMIT", 60.0)  # all nannies are local and answer
     with dask.config.set({"hyperplane.engines.local.worker_ttl": "1s"}):
         yield
 
 
 @pytest.fixture
 def fifo(tmp_path: Path) -> Iterator[Path]:
-    """What a task waits for that holds the interpreter's lock."""
+    """A named pipe for which a task waits while it holds the GIL."""
     path = tmp_path / "fifo"
     os.mkfifo(path)
     number = os.open(path, os.O_RDWR)
     yield path
-    os.write(number, b"x")  # a task that a failure has left
+    os.write(number, b"x")  # a task that is left after a failure
     os.close(number)
 
 
 def hold_the_lock(fifo: Path) -> int:
-    """Wait in C code for a byte in a pipe, without letting go of the interpreter's lock."""
+    """Wait in C code for a byte in a pipe while holding the GIL."""
     import ctypes
 
-    number = os.open(fifo, os.O_RDWR)  # needs no other end
+    number = os.open(fifo, os.O_RDWR)  # does not wait for a reader
     ctypes.PyDLL(None).read(number, ctypes.create_string_buffer(1), 1)
     os.close(number)
     return os.getpid()
 
 
 def compute_with_the_lock(seconds: float) -> int:
-    """Use a processor in C code without letting go of the interpreter's lock."""
+    """Use CPU time in C code while holding the GIL."""
     began = time.thread_time()
     sum(range(10**6))
     sum(range(int(10**6 * seconds / (time.thread_time() - began))))
@@ -206,7 +206,7 @@ def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
     fifo: Path,
 ) -> None:
     def said() -> list[str]:
-        # In the fixture perhaps: a busy machine sends the first heartbeats late.
+        # Possibly during setup: on a busy machine the first heartbeats are late.
         return [one.getMessage() for one in [*caplog.get_records("setup"), *caplog.records]]
 
     client, cluster = started
@@ -218,21 +218,21 @@ def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
     time.sleep(2.5)  # more than twice the time-to-live
     fifo.write_bytes(b"x")
     assert future.result(timeout=120) == pid
-    judge = guard._judge
+    renew = guard._renew_if_busy
 
     def noted(worker: Any, *activity: Any) -> None:
-        judge(worker, *activity)
+        renew(worker, *activity)
         silence = guard._silent[worker.address]
         at_work.append(silence.idle_since == silence.checked)
 
-    monkeypatch.setattr(guard, "_judge", noted)
-    while not any(at_work):  # no look may fall into the computation if this process stands still
+    monkeypatch.setattr(guard, "_renew_if_busy", noted)
+    while not any(at_work):  # without a check during the computation if this process is delayed
         assert client.submit(compute_with_the_lock, 2, pure=False).result(timeout=240) == pid
     assert client.gather(held) == [1, 2]
 
 
 class Clock:
-    """The module ``time`` with a time that the test sets."""
+    """Replacement of the module ``time`` with a time that the test sets."""
 
     now = 1000.0
 
@@ -250,10 +250,10 @@ def test_who_computes_is_spared_for_longer_than_who_waits(
     with caplog.at_level(logging.WARNING, busy.logger.name):
         for seconds in range(20, 2000, 15):
             clock.now = 1000.0 + seconds
-            guard._judge(worker, 17, share * seconds)
+            guard._renew_if_busy(worker, 17, share * seconds)
     assert (worker.last_seen == clock.now) is spared
     assert spared or worker.last_seen == pytest.approx(1000 + busy.WAITING_LIMIT, abs=15)
-    [said] = caplog.messages  # once, however often it looks
+    [said] = caplog.messages  # once, for any number of checks
     assert "has sent no heartbeat for 20 s, but its process 17 runs" in said
 
 
@@ -278,7 +278,7 @@ def test_workers_outlive_a_time_in_which_their_scheduler_stood_still(
         ended.append(time.monotonic())
 
     check.callback = noted
-    guard_of(cluster)._watch.stop()  # the check comes first, as it may after such a time
+    guard_of(cluster)._watch.stop()  # Dask's check comes first, as it can after such a time
     cluster.loop.add_callback(stand_still)
     wait_until(lambda: ended and any(began >= ended[0] for began in checks))
     assert list(client.run(os.getpid).values()) == [pid]

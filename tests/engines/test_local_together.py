@@ -1,4 +1,4 @@
-"""Clusters beside each other, and beside what else a program does with processes."""
+"""Several clusters at once, and clusters of programs that use multiprocessing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def square(number: int) -> int:
     return number * number
 
 
-def test_started_from_several_threads_each_has_a_folder_of_its_own() -> None:
+def test_clusters_started_from_several_threads_have_separate_folders() -> None:
     def begin(number: int) -> Any:
         return hyperplane.start(hyperplane.plan_cluster(**ONE, name=f"thread-{number}"))
 

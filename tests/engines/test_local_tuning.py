@@ -1,4 +1,4 @@
-"""The tuning of a plan is in force in the workers, and nowhere that is the user's."""
+"""The tuning of a plan applies in workers and does not change the user's settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import dask.config
-import distributed  # noqa: F401 - so that a block of dask.config.set finds its keys to put back
+import distributed  # noqa: F401 - so that dask.config.set restores its keys
 import pytest
 
 import hyperplane
@@ -51,7 +51,7 @@ DASK = {
 
 
 def look(dask_worker: Any) -> dict[str, Any]:
-    """What holds in a worker: of Dask, of the environment, of pyarrow and of Polars."""
+    """Return the settings of a worker: Dask, environment, pyarrow and Polars."""
     import os
 
     import dask.config
@@ -74,7 +74,7 @@ def look(dask_worker: Any) -> dict[str, Any]:
 
 
 def maps_a_large_block() -> bool:
-    """Whether malloc takes 4 MiB from the system and gives them back at once: it maps them."""
+    """Return whether malloc maps 4 MiB, and so returns them to the system at once."""
     import ctypes
 
     libc = ctypes.CDLL(None)
@@ -82,7 +82,7 @@ def maps_a_large_block() -> bool:
     libc.malloc.argtypes = [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
     block = libc.malloc(4 << 20)
-    # The second word before a mapped block says so, in its second bit; see malloc(3)'s source.
+    # A bit in the header of the block marks mapped blocks; see the source of glibc's malloc.
     size = ctypes.c_size_t.from_address(block - ctypes.sizeof(ctypes.c_size_t)).value
     libc.free(block)
     return bool(size & 2)
@@ -170,7 +170,7 @@ def test_several_processes_keep_the_shuffle_of_dask() -> None:
 
 
 def test_the_variables_of_the_program_are_as_before() -> None:
-    def variables() -> dict[str, str]:  # Dask notes the parent of processes that it starts
+    def variables() -> dict[str, str]:  # Dask records the parent of processes that it starts
         return {name: value for name, value in os.environ.items() if "DASK" not in name}
 
     before = variables()
@@ -188,7 +188,7 @@ def test_a_handle_on_a_running_cluster_has_its_settings_too() -> None:
         found = hyperplane.get_cluster(started.cluster.name)
         assert dask.config.get("dataframe.shuffle.method") == "tasks"
         found.client.close()
-        found.cluster.close()  # for the owner too
+        found.cluster.close()  # for the owning process too
     assert dask.config.get("dataframe.shuffle.method") is None
 
 

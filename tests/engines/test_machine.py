@@ -1,4 +1,4 @@
-"""What this process may use: control groups of both versions, at every level."""
+"""Limits of control groups of both versions, at every level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MB = 2**20
 
 
 def tree(root: Path, cgroup: str, files: dict[str, str]) -> Path:
-    """A root folder with the files of /proc and /sys that matter."""
+    """Write the relevant files of /proc and /sys below a root folder."""
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text(cgroup)
     for name, text in files.items():
@@ -97,7 +97,7 @@ def test_a_path_of_the_host_falls_back_to_what_exists(tmp_path: Path) -> None:
 
 
 def _own_memory_group() -> Path | None:
-    """A folder in which a control group of version 1 can be made, if this user may."""
+    """Return a folder for a control group of version 1, if this user can create one."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":

@@ -1,4 +1,4 @@
-"""Folders of one user beside those of a hostile one."""
+"""Private folders, in the presence of a hostile user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hyperplane.folder_entries import find_in
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary directory as all users have it."""
+    """A temporary directory that all users can write to."""
     with shared_folder() as folder:
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -80,7 +80,7 @@ def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, wh
 def test_the_home_of_another_user_is_left_alone(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As sudo leaves HOME, the other way round.
+    # As with sudo and the HOME of another user.
     monkeypatch.setenv("HOME", str(tmp_path))
     tmp_path.chmod(0o777)
     said = as_other_user(lambda: private_folders.record_folder().parents[1])
@@ -98,7 +98,7 @@ def test_clusters_are_listed_in_the_home_directory(
     assert file.parents[1] == tmp_path / ".local" / "state" / "hyperplane" / "clusters"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    # What is large, and sockets, whose paths are short, are where they were.
+    # Large files, and sockets, whose paths must be short, are still there.
     assert Path(found.scratch).parents[2] == shared
     assert records.process_folder().parents[2] == shared
     records.remove(found.name, found.scratch)
@@ -166,7 +166,7 @@ def test_machines_and_containers_that_share_a_disk_do_not_share_a_folder(
         found.append((private_folders._machine_name(), private_folders.private_folder()))
     names, folders = zip(*found, strict=True)
     assert len(set(names)) == len(set(folders)) == 5
-    # Now of the last one: locks count within one host, over boots, and one boot, whatever its name.
+    # Now as the last one: locks are reliable on the same host, and during the same boot.
     assert private_folders.folders_of_other_systems() == [folders[3]]
     private_folders._system_name.cache_clear()
     monkeypatch.setattr(private_folders, "running_system", lambda: "b-2")

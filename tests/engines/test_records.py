@@ -1,4 +1,4 @@
-"""Records of running clusters: private, whole, and gone with their owner."""
+"""Records of clusters: private, written atomically, and removed with their owner."""
 
 from __future__ import annotations
 
@@ -180,23 +180,25 @@ def test_a_name_that_was_taken_since_is_not_cleared(monkeypatch: pytest.MonkeyPa
     running = []
     read = records._read_records
 
-    def and_somebody_takes_the_name() -> list[records.ClusterRecord]:
+    def and_another_process_takes_the_name() -> list[records.ClusterRecord]:
         found = read()
-        if not running:  # between the reading of the list and the removing of what is dead
+        if not running:  # between reading the records and removing dead ones
             running.append(dead)
             records.remove(dead.name, dead.scratch)
             running.append(record("shared"))
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "_read_records", and_somebody_takes_the_name)
+        patch.setattr(records, "_read_records", and_another_process_takes_the_name)
         records.read_all()
     [still] = records._read_records()
     assert still == running[1]
     assert Path(still.scratch).is_dir()
 
 
-def test_who_holds_the_lock_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_holder_of_the_lock_delays_others_only_briefly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fcntl = pytest.importorskip("fcntl")
     monkeypatch.setattr(records, "PATIENCE", 0.2)
     stopped = os.open(records.private_folder(), os.O_RDONLY)
@@ -211,7 +213,7 @@ def test_who_holds_the_lock_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch
 def test_a_process_forked_meanwhile_does_not_keep_the_lock() -> None:
     fcntl = pytest.importorskip("fcntl")
     folder = records.private_folder()
-    with records._exclusive():
+    with records._exclusive_lock():
         child = subprocess.Popen(["sleep", "30"], pass_fds=_open_on(folder))
     try:
         number = os.open(folder, os.O_RDONLY)
@@ -223,7 +225,7 @@ def test_a_process_forked_meanwhile_does_not_keep_the_lock() -> None:
 
 
 def _open_on(folder: Path) -> list[int]:
-    """The descriptors of this process on a folder."""
+    """Return the descriptors of this process on a folder."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
@@ -279,7 +281,7 @@ def test_containers_that_share_a_disk_remove_only_what_a_dead_one_has_left(
     one, two = container(), container()
     disk = tmp_path / "disk"
     disk.mkdir()
-    # The same name and process number in both; what is spilled goes to another disk of one.
+    # Both have the same name and process number; one spills to another disk.
     for each, parent in ((one, None), (two, str(disk))):
         each.send(f"[str(path) for path in open_cluster('same', {parent!r})]")
     found = [eval(each.heard()) for each in (one, two)]
@@ -290,7 +292,7 @@ def test_containers_that_share_a_disk_remove_only_what_a_dead_one_has_left(
         each.ask("[open_cluster(f'more-{number}') for number in range(3)] and None")
         assert each.ask(f"exists(*{paths!r})") == "[True, True, True, True]"
     assert len(list(tmp_path.rglob("same.json"))) == 2
-    # This process is of a third system, and has another host name.
+    # This process is on a third system with another host name.
     assert records.read_all() == []
     assert all(Path(path).exists() for path in paths)
     two.end()
@@ -311,7 +313,7 @@ def test_a_step_reports_its_dashboards_in_the_folder_of_its_job(
 ) -> None:
     monkeypatch.setenv("HYPERPLANE_JOB_FOLDER", str(tmp_path / "job"))
     first = record("first")
-    records.write(first)  # as in a pod, which does not have the folder
+    records.write(first)  # as in a pod without the folder
     assert job_clusters.read_dashboards(tmp_path / "job") == []
     (tmp_path / "job").mkdir()
     records.write(first)

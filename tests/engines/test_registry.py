@@ -1,4 +1,4 @@
-"""Engines by name: ours, and those that other packages bring."""
+"""Engines by name: built-in ones, and those of other packages."""
 
 from __future__ import annotations
 

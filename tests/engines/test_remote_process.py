@@ -1,4 +1,4 @@
-"""What processes on other machines are told: settings, variables, and keys that Dask takes."""
+"""Settings, environment variables and keys of processes on other machines."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestKeys:
         assert remote_process.key_pair(remote_process.make_security(pair)) == pair
 
     def test_another_handle_connects_and_a_stranger_does_not(self) -> None:
-        """Over a real connection: the pair alone must do for every role."""
+        """Over a real connection: the pair must work for every role."""
         pair = remote_process.key_pair(Security.temporary())
         assert asyncio.run(echoed(pair, remote_process.make_security(pair))) == "hello"
         with pytest.raises(OSError, match=r"TLS|certificate|SSL|closed"):
@@ -130,7 +130,7 @@ class TestKeys:
 
 
 async def echoed(pair: dict[str, str], client: Security) -> object:
-    """What a server with the pair answers to a client."""
+    """Return the answer of a server with the key pair to a client."""
 
     async def answer(comm: Any) -> None:
         await comm.write(await comm.read())

@@ -1,4 +1,4 @@
-"""What the slurm engine asks of Slurm and says of it; no Slurm is needed."""
+"""The slurm engine without Slurm: plans, scripts and messages."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_memory_is_the_processes_and_the_margin_in_whole_mebibytes() -> None:
 
 @pytest.mark.process
 def test_a_script_is_shell_that_runs_nothing_of_the_settings(tmp_path: Path) -> None:
-    """With a program that prints its arguments in the place of Python."""
+    """With a program that prints its arguments instead of Python."""
     canary = tmp_path / "canary"
     python = tmp_path / "it's; touch canary"
     python.write_text('#!/bin/bash\nprintf "%s\\n" "$@" > arguments; env > variables\n')
@@ -247,7 +247,7 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         (tmp_path / name).touch(mode=0o755)
     usable, reason = SlurmEngine().available()
     assert usable
-    assert "whether Slurm answers is seen when a cluster starts" in reason
+    assert "Slurm is contacted when a cluster starts" in reason
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: None)
         assert "pip install 'hyperplane[slurm]'" in SlurmEngine().available().reason

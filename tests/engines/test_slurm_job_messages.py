@@ -1,4 +1,4 @@
-"""What the slurm engine makes of Slurm's words; a program of the test answers as squeue would."""
+"""Messages of the slurm engine about jobs, with a fake squeue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def program(file: Path, text: str) -> None:
 
 @pytest.fixture
 def squeue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A file; what is written to it is what squeue does."""
+    """The file of a fake squeue, to which a test writes the program."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return tmp_path / "squeue"
 
@@ -75,10 +75,10 @@ def test_reasons_that_do_not_pass_end_a_start(
 @pytest.mark.parametrize(
     "reason", ["Resources", "Priority", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "None"]
 )
-def test_reasons_that_pass_are_told(squeue: Path, tmp_path: Path, reason: str) -> None:
+def test_temporary_reasons_are_reported(squeue: Path, tmp_path: Path, reason: str) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
     said = job_messages.StartupMonitor(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
-    assert said.startswith("squeue says: 1 job PENDING")
+    assert said.startswith("squeue reports: 1 job PENDING")
     assert (reason in said) == (reason != "None")
 
 
@@ -96,8 +96,8 @@ def test_a_job_that_ends_early_ends_the_start_with_what_it_printed(
 @pytest.mark.parametrize(
     ("incomplete", "ends"),
     [
-        ({"8"}, "Raise timeout to wait longer, or ask for less"),
-        ({"7", "8"}, "the end of what job 7 printed:\nworker speaks"),
+        ({"8"}, "Raise timeout to wait longer, or request less"),
+        ({"7", "8"}, "last lines of the output of job 7:\nworker speaks"),
     ],
 )
 def test_advice_is_about_jobs_whose_workers_are_missing(
@@ -125,7 +125,7 @@ def test_advice_is_about_jobs_whose_workers_are_missing(
         (
             SlurmJobStatus("COMPLETED", "None", "30:00"),
             "30 minutes",
-            r"left 0:28:00 after.*handed over",
+            r"retired 0:28:00 after.*moved to workers",
         ),
         (SlurmJobStatus("OUT_OF_MEMORY", "None", "30:00"), None, "more memory.*ram_gb_per_proc"),
         (SlurmJobStatus("NODE_FAIL", "None", "30:00"), None, "node that failed"),
@@ -150,5 +150,5 @@ def test_memory_is_named_where_slurm_says_it_in_the_output_of_the_job_only(tmp_p
     (tmp_path / "flights-7.log").write_text(f"{said} memory limit\n")
     told = SlurmJobStatus("FAILED", "JobLaunchFailure", "30:00")
     text = job_messages.explain_end(SlurmSettings(), tmp_path, "7", "flights-0", told)
-    assert "used more memory than it asked for. Give ram_gb_per_proc more" in text
+    assert "used more memory than it requested. Raise ram_gb_per_proc" in text
     assert text.endswith("memory limit")

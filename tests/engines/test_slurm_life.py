@@ -1,4 +1,4 @@
-"""What goes wrong with a Slurm of the tests' own, and what is left when a cluster ends."""
+"""Failures on a Slurm of the tests, and what is left when a cluster ends."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def test_a_start_that_finds_the_queue_full_says_so() -> None:
 
 
 def test_a_start_whose_workers_are_there_as_far_as_their_jobs_run_says_so() -> None:
-    with pytest.raises(hyperplane.StartTimeout, match="1 of 2 worker processes came") as caught:
+    with pytest.raises(
+        hyperplane.StartTimeout, match="1 of 2 worker processes connected"
+    ) as caught:
         start(num_workers=2, cores_per_worker=8, timeout=30)
     assert "1 job PENDING" in str(caught.value)
-    assert str(caught.value).endswith("Raise timeout to wait longer, or ask for less")
+    assert str(caught.value).endswith("Raise timeout to wait longer, or request less")
 
 
 @pytest.mark.parametrize(
@@ -50,8 +52,8 @@ def test_a_start_whose_workers_are_there_as_far_as_their_jobs_run_says_so() -> N
         ({}, {"ram_gb_per_proc": 900}, "sbatch refused the job: .*Memory specification"),
         ({}, {"num_workers": 1, "nprocs": 3, "ngpus": 1, "nthreads": 99}, "another partition"),
         ({"partition": "short", "walltime": "1 hour"}, {}, "PartitionTimeLimit.*shorter"),
-        ({"python": "/no/python"}, {}, "ended before its workers came"),
-        ({"prologue": ["exit 7"]}, {}, "ended before its workers came"),
+        ({"python": "/no/python"}, {}, "ended before its workers connected"),
+        ({"prologue": ["exit 7"]}, {}, "ended before its workers connected"),
     ],
 )
 def test_what_will_never_start_fails_at_once(
@@ -83,7 +85,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def owner(tmp_path: Path, shared: Path) -> Iterator[subprocess.Popen[str]]:
-    """A program that starts a cluster of two jobs."""
+    """Start a program with a cluster of two jobs."""
     file = tmp_path / "owner.py"
     file.write_text(OWNER)
     variables = {
@@ -108,7 +110,7 @@ def test_jobs_end_when_their_owner_is_killed(owner: Any, shared: Path) -> None:
     owner.wait()
     until(lambda: queue() == {})
     with pytest.raises(hyperplane.EngineError, match="running: none"):
-        hyperplane.get_cluster("anything", "slurm")  # whoever looks next removes what is left
+        hyperplane.get_cluster("anything", "slurm")  # the next look-up removes leftovers
     (shared / os.uname().nodename).rmdir()
 
 
@@ -139,7 +141,7 @@ def test_a_cluster_that_gets_no_more_jobs_goes_on(
         client.wait_for_workers(2, timeout=120)
 
 
-def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
+def test_a_slurm_that_does_not_answer_at_the_end_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     client, cluster = start(num_workers=1)
@@ -151,8 +153,8 @@ def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         cluster.close()
-    assert f"does not say that jobs have ended: scancel {number}" in caplog.text
-    until(lambda: queue() == {})  # its workers have no scheduler any more
+    assert f"did not confirm that jobs ended; run: scancel {number}" in caplog.text
+    until(lambda: queue() == {})  # its workers have lost their scheduler
 
 
 def test_an_idle_cluster_ends_by_itself(shared: Path) -> None:
@@ -190,7 +192,9 @@ def listening(pid: int) -> set[str]:
     return {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
 
 
-def test_the_cluster_lets_in_nobody_without_its_key(network: tuple[str, str], shared: Path) -> None:
+def test_the_cluster_refuses_clients_without_its_key(
+    network: tuple[str, str], shared: Path
+) -> None:
     interface, host = network
     client, cluster = start(num_workers=1, engine_options={"interface": interface})
     with cluster, client:
@@ -233,7 +237,7 @@ cuda = click.Group("cuda", commands={"worker": main})
 
 
 def test_slurm_gives_a_gpu(tmp_path: Path) -> None:
-    """The GPU is a file that nobody computes with, and `dask cuda worker` runs `dask worker`."""
+    """The GPU is a dummy file, and `dask cuda worker` runs `dask worker`."""
     (tmp_path / "in_place_of_dask_cuda.py").write_text(DASK_CUDA)
     package = tmp_path / "in_place_of_dask_cuda-1.dist-info"
     package.mkdir()

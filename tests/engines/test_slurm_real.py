@@ -1,4 +1,4 @@
-"""The slurm engine on a Slurm of its own: the contract, the main job, and jobs that are lost."""
+"""The slurm engine on a separate Slurm: the contract, the main job and lost jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TestContract(OneClusterContract):
 
     def check_terminate(self, cluster: Any, expected: float) -> None:
         def of_nanny() -> str:
-            # Not to be asked by its worker, so from the words that it was started with.
+            # Its worker cannot return it, so it is read from the command line.
             words = Path(f"/proc/{os.getppid()}/environ").read_text().split("\0")
             variables = dict(word.partition("=")[::2] for word in words)
             return variables["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"]
@@ -46,7 +46,7 @@ def test_slurm_gives_what_the_plan_says() -> None:
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         assert [(one["nthreads"], one["memory_limit"]) for one in workers] == [(2, 500_000_000)] * 2
         assert {one["name"] for one in workers} == {f"{cluster.name}-0-{i}" for i in range(2)}
-        # The process with the nannies and all below it, less the workers: what the margin is for.
+        # The memory for which the margin is: the nannies and their children without the workers.
         pids = set(client.run(os.getpid).values())
         [top] = {psutil.Process(pid).parent() for pid in pids}
         assert top is not None

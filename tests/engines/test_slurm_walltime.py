@@ -1,4 +1,4 @@
-"""Jobs of a real Slurm that reach their time limit, and those that leave before it."""
+"""Jobs of a real Slurm that reach their time limit, or retire before it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_results_move_to_others_before_the_walltime_ends_a_worker(
         pid = future.result()
         time.sleep(10)
         cluster.scale(2)
-        client.wait_for_workers(2, timeout=45)  # before the first one leaves
-        until(lambda: "left 60 seconds after it began" in caplog.text, 90)
+        client.wait_for_workers(2, timeout=45)  # before the first one retires
+        until(lambda: "retired 60 seconds after its start" in caplog.text, 90)
         assert not first & set(client.nthreads())
         assert future.result() == pid, "computed again"

@@ -1,4 +1,4 @@
-"""What the ssh engine says without a host: plans, renderings and refusals."""
+"""The ssh engine without hosts: plans, renderings and faults."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ def test_its_own_python_where_none_is_set() -> None:
 @pytest.mark.parametrize(
     ("options", "where", "words"),
     [
-        ({"engine_options": {}}, "hyperplane.engines.ssh.hosts", "names or addresses of hosts"),
+        (
+            {"engine_options": {}},
+            "hyperplane.engines.ssh.hosts",
+            "a list of host names or addresses",
+        ),
         ({"num_workers": 3}, "num_workers", "at most 2"),
         ({"engine_options": {**HOSTS, "port": 0}}, "engine_options.port", "at least 1"),
         ({"engine_options": {**HOSTS, "security": "no"}}, "engine_options.security", "'tls'"),
@@ -82,10 +86,10 @@ def test_more_nodes_than_hosts_says_what_to_do(nodes: int, asked: str) -> None:
         _plan(num_workers=nodes, engine_options={"hosts": ["a"]})
     [fault] = caught.value.faults
     assert fault.asked == asked
-    assert "ask for num_workers=1, or name more hosts" in fault.advice
+    assert "use num_workers=1, or add hosts" in fault.advice
 
 
-def test_what_is_missing_is_told_for_python_and_for_the_command_line() -> None:
+def test_missing_hosts_are_explained_for_python_and_the_command_line() -> None:
     with pytest.raises(hyperplane.RequestError) as caught:
         _plan(engine_options={})
     [fault] = caught.value.faults
@@ -93,7 +97,7 @@ def test_what_is_missing_is_told_for_python_and_for_the_command_line() -> None:
     assert "--engine-options 'hosts=[a,b]'" in fault.advice
 
 
-def test_a_text_for_a_list_is_told_how_a_list_is_written() -> None:
+def test_a_text_for_a_list_is_answered_with_the_form_of_a_list() -> None:
     with pytest.raises(hyperplane.RequestError) as caught:
         _plan(engine_options={"hosts": "a"})
     [fault] = caught.value.faults
@@ -105,7 +109,7 @@ def test_a_text_for_a_list_is_told_how_a_list_is_written() -> None:
 def test_usable_says_that_no_host_was_asked() -> None:
     usable, reason = registry.load("ssh").available()
     assert usable
-    assert "is seen when a cluster starts" in reason
+    assert "contacted when a cluster starts" in reason
 
 
 def test_hosts_of_the_configuration() -> None:

@@ -1,4 +1,4 @@
-"""The ssh engine when hosts, nodes and programs end, and who can read what it sends."""
+"""The ssh engine when hosts, nodes or programs end, and the secrecy of its keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from contract import slow_square
 from distributed import Client
 from services import until
-from services_ssh import SMALL, SshConnections, network, nothing_left, plan, surroundings
+from services_ssh import SMALL, HostNetwork, network, nothing_left, plan, surroundings
 
 import hyperplane
 from hyperplane.engines import records
@@ -36,14 +36,14 @@ def test_a_node_that_goes_hands_over_its_results(nprocs: int) -> None:
 
 
 @pytest.mark.parametrize("nprocs", [1, 2])
-def test_a_lost_host_is_told_and_another_takes_its_place(
-    nprocs: int, network: SshConnections, caplog: pytest.LogCaptureFixture
+def test_a_lost_host_is_reported_and_replaced(
+    nprocs: int, network: HostNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, cluster = hyperplane.start(plan(nprocs=nprocs, cores_per_worker=nprocs))
     with cluster, client:
         for process in network.processes(2):
             os.kill(process, signal.SIGKILL)
-        until(lambda: f"host {network.address(2)} is lost" in caplog.text)
+        until(lambda: f"has lost host {network.address(2)}" in caplog.text)
         cluster.scale(2 * nprocs)
         until(lambda: len(client.nthreads()) == 2 * nprocs)
         assert client.submit(sum, [1, 2]).result() == 3
@@ -59,7 +59,7 @@ def test_tasks_may_print_as_much_as_they_like() -> None:
 
 @pytest.mark.parametrize("mode", ["remote", "local"])
 def test_nothing_is_readable_without_the_key_of_the_cluster(
-    mode: str, network: SshConnections
+    mode: str, network: HostNetwork
 ) -> None:
     client, cluster = hyperplane.start(plan(scheduler_deploy_mode=mode))
     with cluster, client:
@@ -79,11 +79,11 @@ def test_nothing_is_readable_without_the_key_of_the_cluster(
         ]
         assert commands
         assert not any(b"PRIVATE KEY" in each for each in commands)
-        # Dask's own way, where the keys are in another coding.
+        # Dask's own cluster passes keys in another encoding.
         assert not any(b"INHERIT_CONFIG" in each for each in commands)
 
 
-def test_a_host_that_is_cut_off_in_mid_job_costs_no_result(network: SshConnections) -> None:
+def test_a_host_that_is_cut_off_in_mid_job_costs_no_result(network: HostNetwork) -> None:
     ttl = {"worker_ttl": "5s"}
     client, cluster = hyperplane.start(plan(num_workers=3, engine_options=ttl))
     with cluster, client:
@@ -96,7 +96,7 @@ def test_a_host_that_is_cut_off_in_mid_job_costs_no_result(network: SshConnectio
             network.set_link(3, "up")
 
 
-def test_the_processes_end_with_a_program_that_is_killed(network: SshConnections) -> None:
+def test_the_processes_end_with_a_program_that_is_killed(network: HostNetwork) -> None:
     program = (
         "import hyperplane, json, sys, time\n"
         "client, cluster = hyperplane.start(hyperplane.plan_cluster(\n"

@@ -1,4 +1,4 @@
-"""The ssh engine on real hosts: the contract, the main job, and what a plan can ask."""
+"""The ssh engine on real hosts: the contract, the main job and arguments of plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from contract import OneClusterContract, one_cluster, slow_square
 from distributed import Client
 from services import until
-from services_ssh import SMALL, SshConnections, network, nothing_left, plan, surroundings
+from services_ssh import SMALL, HostNetwork, network, nothing_left, plan, surroundings
 
 import hyperplane
 
@@ -35,7 +35,7 @@ class TestContract(OneClusterContract):
         } == {expected}
 
 
-def test_two_processes_on_each_host_are_scaled_together(network: SshConnections) -> None:
+def test_two_processes_on_each_host_are_scaled_together(network: HostNetwork) -> None:
     client, cluster = hyperplane.start(plan(nprocs=2, cores_per_worker=2))
     with cluster, client:
         assert _names(client) == {"node-0-0", "node-0-1", "node-1-0", "node-1-1"}
@@ -69,7 +69,7 @@ def test_a_scheduler_here_has_its_dashboard_here_and_logs_nothing(
             assert page.status == 200
     distributed.removeHandler(handler)
     assert f"you can access your dask dashboard at {link}\n" in capsys.readouterr().out
-    # On a busy machine a worker gives up a slow connection and opens another.
+    # On a busy machine a worker may replace a slow connection.
     logged = [line for line in terminal.getvalue().splitlines() if "TLS handshake" not in line]
     assert logged == []
 
@@ -83,8 +83,8 @@ def test_what_the_user_preloads_is_loaded_on_the_hosts(tmp_path: Path) -> None:
         assert set(client.run(lambda: os.environ.get("LOADED_FIRST")).values()) == {"yes"}
 
 
-def test_more_threads_than_a_host_has_cores_are_told(
-    network: SshConnections, caplog: pytest.LogCaptureFixture
+def test_more_threads_than_cores_of_a_host_are_reported(
+    network: HostNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = 2 * (os.cpu_count() or 1)
     client, cluster = hyperplane.start(

@@ -1,4 +1,4 @@
-"""What a user of the ssh engine sees when a host, a setting or a request is wrong."""
+"""Error messages of the ssh engine for wrong hosts, settings and requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services_ssh import SshConnections, network, nothing_left, plan, surroundings
+from services_ssh import HostNetwork, network, nothing_left, plan, surroundings
 
 import hyperplane
 
@@ -22,11 +22,11 @@ def refused(**options: Any) -> str:
     return str(caught.value)
 
 
-def test_every_host_that_does_not_answer_is_named(network: SshConnections) -> None:
+def test_every_host_that_does_not_answer_is_named(network: HostNetwork) -> None:
     there, *away = (network.address(number) for number in (1, 88, 89))
     hosts = [there, *away]
     text = refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 15})
-    assert "2 hosts of 3 cannot be used, so nothing was started" in text
+    assert "2 hosts of 3 cannot be used; nothing was started" in text
     assert f"{away[0]}: " in text
     assert f"{away[1]}: " in text
     assert there not in text
@@ -44,7 +44,7 @@ def test_every_host_that_does_not_answer_is_named(network: SshConnections) -> No
 )
 def test_the_setting_that_is_wrong_is_named(wrong: Any, setting: str) -> None:
     text = refused(engine_options=wrong)
-    assert f"look at hyperplane.engines.ssh.{setting}" in text
+    assert f"check hyperplane.engines.ssh.{setting}" in text
     assert len(text.splitlines()) <= 3
 
 
@@ -59,7 +59,7 @@ def test_a_key_that_is_not_let_in(tmp_path: Path) -> None:
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "id"], check=True
     )
     text = refused(engine_options={"client_keys": [str(tmp_path / "id")]})
-    assert "does not let" in text
+    assert "permission denied" in text
     assert "PRIVATE" not in text
 
 
@@ -70,13 +70,13 @@ def test_no_python_there() -> None:
 
 def test_a_python_without_the_packages() -> None:
     text = refused(engine_options={"python": "/usr/bin/python3"})
-    assert "/usr/bin/python3 there has no hyperplane; install the same packages" in text
+    assert "/usr/bin/python3 on the host has no hyperplane; install the same packages" in text
 
 
 def test_more_memory_than_a_host_has() -> None:
     text = refused(ram_gb_per_proc=20_000, nprocs=1)
-    assert "its processes would take 20 TB together and the machine has " in text
-    assert "; ask for less (ram_gb_per_proc, nprocs)" in text
+    assert "its processes need 20 TB together, but the machine has " in text
+    assert "; request less (ram_gb_per_proc, nprocs)" in text
 
 
 @pytest.mark.parametrize("mode", ["remote", "local"])
@@ -92,7 +92,7 @@ def test_a_port_of_the_dashboard_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         text = refused(dashboard_port=port)
-    assert f"port {port} of this machine cannot be had for the dashboard" in text
+    assert f"port {port} of this machine cannot be opened for the dashboard" in text
 
 
 def test_not_in_time() -> None:

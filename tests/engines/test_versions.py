@@ -1,4 +1,4 @@
-"""What of the versions of a cluster must agree, on what Dask's client really tells of them."""
+"""Comparison of versions, with real results of Dask's ``Client.get_versions``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hyperplane.spec.settings import RemoteSettings
 
 @pytest.fixture(scope="module")
 def told() -> Iterator[dict[str, Any]]:
-    """What ``Client.get_versions`` gives of a cluster with two workers."""
+    """Result of ``Client.get_versions`` for a cluster with two workers."""
     with (
         LocalCluster(n_workers=2, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
@@ -27,7 +27,7 @@ def told() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def found(told: dict[str, Any]) -> dict[str, Any]:
-    """A copy to change, with round numbers of versions."""
+    """A copy that tests can change, with fixed versions."""
     mine = copy.deepcopy(told)
     for place in places(mine):
         place["packages"] |= {"python": "3.11.7.final.0", "pandas": "3.1.1", "dask": "2026.8.0"}
@@ -38,8 +38,8 @@ def places(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [found["client"], found["scheduler"], *found["workers"].values()]
 
 
-class SlurmJobStatus:
-    """A client that tells what it was given."""
+class FakeClient:
+    """A client that returns the versions it was given."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.found = found
@@ -49,10 +49,10 @@ class SlurmJobStatus:
 
 
 def check(found: dict[str, Any], **settings: Any) -> None:
-    versions.check(cast(Client, SlurmJobStatus(found)), "ssh", RemoteSettings(**settings))
+    versions.check(cast(Client, FakeClient(found)), "ssh", RemoteSettings(**settings))
 
 
-def test_all_that_must_agree_is_told_of_every_process(told: dict[str, Any]) -> None:
+def test_versions_of_every_process_are_compared(told: dict[str, Any]) -> None:
     for place in places(told):
         assert set(versions.MUST_AGREE) <= set(place["packages"])
 

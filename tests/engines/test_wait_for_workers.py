@@ -1,4 +1,4 @@
-"""The last steps of a start elsewhere: a client, all workers, one environment, or a reason."""
+"""Last steps of a remote start: the client, all workers, equal versions, or a reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def clients() -> list[Client]:
 
 
 def nothing() -> str:
-    return "nobody knows why."
+    return "reason unknown."
 
 
 def join(

@@ -1,4 +1,4 @@
-"""What tests of jobs share."""
+"""Helpers of the tests of jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ran(*steps, wait=LIMIT, **options):
 
 
 def holds(file):
-    """A line of shell that ends when there is a file, so that no test counts on a duration."""
+    """A line of shell that ends when a file exists, so that no test depends on a duration."""
     return f"until [ -e '{file}' ]; do sleep 0.02; done"
 
 
@@ -54,7 +54,7 @@ def is_alive(pid):
 
 
 def kill(pid):
-    """Kill a process; whether it was there."""
+    """Kill a process; return whether it existed."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -63,9 +63,9 @@ def kill(pid):
 
 
 def kill_supervisor():
-    """Kill the supervisor of the tests' jobs, and wait for its end; whether there was one."""
+    """Kill the supervisor of the tests' jobs and wait for its end; return whether there was one."""
     killed = False
-    # One that has just begun has no number in the file yet, or that of the one before it.
+    # A supervisor that has just started has no number in the file yet, or that of its predecessor.
     while (pid := supervisor_client.supervisor_pid()) is not None:
         killed |= bool(pid) and kill(pid)
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""A server that answers as Slack does, in this process, for tests."""
+"""A Slack-like server in this process."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def serve() -> tuple[Slack, Callable[[], None]]:
             pass
 
         def handle(self) -> None:
-            with contextlib.suppress(OSError):  # whoever asked has gone
+            with contextlib.suppress(OSError):  # the client has disconnected
                 super().handle()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""What the functions around jobs take, refuse and give back."""
+"""Arguments, refusals and results of the functions for jobs."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def kept(*steps, name="kept", **options):
-    """A job that is in the store, and that no supervisor of this machine carries on."""
+    """A job in the store that no supervisor of this machine runs."""
     made = new_job(Pipeline.from_steps("test", steps or [bash("a", "true")]), name=name, **options)
-    made = replace(made, machine="somebody@elsewhere")
+    made = replace(made, machine="other@elsewhere")
     open_store().add(made)
     return made
 
@@ -74,7 +74,7 @@ def test_times_of_jobs_may_be_text():
         JobHandle(job.id).wait("soon")
 
 
-def test_a_pending_job_is_cancelled_at_once_and_starts_nobody(monkeypatch):
+def test_a_pending_job_is_cancelled_at_once_without_a_supervisor(monkeypatch):
     told = []
     monkeypatch.setattr(
         submitting.supervisor_client, "notify_supervisor", lambda *args: told.append(args)
@@ -102,7 +102,7 @@ def test_a_job_that_runs_is_not_resumed(tmp_path):
         job.resume()
     (tmp_path / "go").touch()
     assert job.wait(LIMIT) == DONE
-    with pytest.raises(JobError, match="it is done"):
+    with pytest.raises(JobError, match="is done"):
         resume(Submitted(job.id, "any"))
 
 
@@ -111,7 +111,7 @@ def test_a_label_is_a_line_of_text(label):
     assert list(refused(job_type=label)) == ["job_type"]
 
 
-def test_a_label_that_is_none_of_the_documented_ones_is_told_and_kept():
+def test_a_label_that_is_none_of_the_documented_ones_is_reported_and_kept():
     steps = [bash("a", "true")]
     known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
     made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
@@ -248,7 +248,7 @@ def test_names_that_are_made_up_differ():
 def test_a_step_named_as_the_one_that_installs(tmp_path):
     (tmp_path / "requirements.txt").write_text("")
     step = bash(requirements.INSTALL_STEP, "true")
-    with pytest.raises(RequestError, match="the step that installs"):
+    with pytest.raises(RequestError, match="reserved for the installation"):
         new_job(Pipeline.from_steps("test", [step], requirements="requirements.txt"))
     made = new_job(
         Pipeline.from_steps("test", [bash("pip install", "true")], requirements="requirements.txt")
@@ -304,7 +304,7 @@ def test_only_the_end_of_a_log_is_read(tmp_path, monkeypatch):
                 wanted[max(0, len(wanted) - lines) :]
             )
     with log.open("wb") as opened:
-        opened.truncate(20 * 10**9)  # a hole, which nobody could read as a whole
+        opened.truncate(20 * 10**9)  # a hole, too large to be read as a whole
         opened.seek(0, os.SEEK_END)
         opened.write(b"\nlast but one\nlast")
     assert outputs.read_last_lines(log, 2) == "last but one\nlast"

@@ -1,4 +1,4 @@
-"""What the log of a notebook step shows of a cell that failed."""
+"""Log of a notebook step with a failed cell."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_summary_is_short_whatever_the_traceback():
         "... 895 more frames",
     ]
     assert summary[-1] == "KeyError: 'b'"
-    # A command shows the last twenty lines of a log.
+    # Commands show the last twenty lines of a log.
     assert len(summary) < 20
 
 
@@ -135,7 +135,7 @@ def test_cells_are_counted_as_in_the_notebook_that_was_submitted(tmp_path):
     ]  # fmt: skip
     cells = [{"metadata": {"tags": each} if each else {}} for each in tags]
     output.write_text(json.dumps({"cells": cells}))
-    # Numbers are those before the two cells that tell of the error were added.
+    # Numbers do not count the two cells added for the error.
     assert name_cell(output, 1, 1) == "cell 2 of 4 (In [1])"
     assert name_cell(output, 3, 3) == "cell 3 of 4 (In [3])"
     assert name_cell(output, 2, 2) == "the cell with the job's parameters, after cell 2 (In [2])"

@@ -87,7 +87,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     text = f"{SAY.format(name='begun')}; [ -e there ] || sleep 1000"
     id_ = one.ask(f"start('long', '{text}').id")
     wait_for(lambda: lines(tmp_path, "begun"))
-    # A supervisor of that name looks while none looks after the job, but its step runs.
+    # A supervisor of that name polls while none runs the job, but its step is running.
     assert one.ask("os.kill(supervisor_client.supervisor_pid(), signal.SIGKILL)") == "None"
     assert "already in progress" in two.ask(f"JobHandle('{id_}').resume()")
     two.send("start('short', 'sleep 1.5').wait(150)")
@@ -100,7 +100,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     assert len({line.split()[1] for line in lines(tmp_path, "begun")}) == 2
 
 
-def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, tmp_path):
+def test_a_machine_cancels_a_job_of_another_but_ends_no_local_process(container, tmp_path):
     one, two = container("one"), container("two")
     for number, each in enumerate((one, two)):
         each.send(f"start('{number}', '{SAY.format(name=number)}; exec sleep 1000').id")

@@ -1,4 +1,4 @@
-"""Functions made jobs: what is refused when they are decorated, and when they are submitted."""
+"""Functions as jobs: refusals when they are decorated, and when they are submitted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def refused(call):
     return {fault.where: fault for fault in caught.value.faults}
 
 
-def test_misspelt_options_are_told_at_once_with_the_nearest_name():
+def test_misspelt_options_are_reported_at_once_with_the_nearest_name():
     found = refused(
         lambda: hyperplane.job(max_retry=1, timout=3, timeout=-3, resources={"core": 2}, retries=11)
     )
@@ -53,7 +53,7 @@ def test_a_job_type_is_an_option(value, monkeypatch):
         assert list(refused(lambda: hyperplane.job(job_type=value))) == ["job_type"]
 
 
-def test_functions_of_which_no_job_can_come_are_told_when_decorated():
+def test_functions_of_which_no_job_can_come_are_reported_when_decorated():
     async def later():
         return 1
 

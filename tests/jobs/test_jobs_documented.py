@@ -77,8 +77,8 @@ def test_a_job_can_be_cancelled_and_said_so(tmp_path):
 
 def test_ids_that_no_job_has_are_all_named():
     with pytest.raises(RequestError) as caught:
-        asyncio.run(nc.checkjobs(["nobody", "nothing"]))
-    assert [fault.asked for fault in caught.value.faults] == ["'nobody'", "'nothing'"]
+        asyncio.run(nc.checkjobs(["unknown", "nothing"]))
+    assert [fault.asked for fault in caught.value.faults] == ["'unknown'", "'nothing'"]
 
 
 def test_a_step_sets_the_output_and_sees_earlier_runs(tmp_path):
@@ -114,7 +114,7 @@ def test_faults_have_the_names_of_the_documented_arguments():
     assert str(caught.value).splitlines()[1].startswith("  1. pipelineYamlPath = 'none.yaml'")
 
 
-def test_a_session_has_no_job_of_its_own():
+def test_a_session_has_no_job():
     from hyperplane.errors import JobError
 
     with pytest.raises(JobError, match="not a step of a job"):
@@ -130,7 +130,7 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
         "while not pathlib.Path('stop').exists(): time.sleep(0.05)\nE"
     )
     options = {"num_workers": 1, "nprocs": 1, "nthreads": 2, "ram_gb_per_proc": 0.5}
-    # In /tmp, because the path of a socket is short. That of the supervisor is another one.
+    # In /tmp, because the path of a socket is limited. The supervisor's path is another one.
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as elsewhere:
         step = bash("dask", text, cluster=options, env={"TMPDIR": elsewhere})
         job = submitted(step, max_retries=0)

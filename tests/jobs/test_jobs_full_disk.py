@@ -1,4 +1,4 @@
-"""A full disk: jobs wait for room, end when they are asked to, and repeat nothing."""
+"""A full disk: jobs wait for room, can be cancelled, and repeat nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FullDisk:
     place = "/nowhere"
 
     def begin(self, first: int, times: int) -> None:
-        """Be full at the write of that number, for so many writes."""
+        """Be full from the write with a number, for a number of writes."""
         self.place, self.first, self.times, self.writes = (
             str(jobs_folder() / "jobs"),
             first,
@@ -125,7 +125,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
         try:
             ended = asyncio.run(run_here(open_store(), job, {}, quiet=True))
         except (JobError, JobStoreError) as error:
-            # Before anything is kept it is an error at once.
+            # Before anything is stored it is an error at once.
             assert not (folder / "one").exists(), error  # noqa: PT017
             assert open_store().get_many([job.id]) == {}
             return disk.writes
@@ -143,7 +143,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
     waited = [one for one in said if one.startswith("waiting: ")]
     assert sum("database or disk is full" in one for one in waited) > 2
     assert sum("No space left on device" in one for one in waited) > 2
-    # Three writes failed each time, of which one line told.
+    # Three writes failed each time, and one line was logged.
     assert len(waited) <= writes / scaled(3, 1)
 
 
@@ -242,7 +242,7 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
     assert process.returncode == 130
     assert "is cancelled, but its status could not be stored" in said
     (small_disk / "filler").unlink()
-    # Whoever looks next starts a supervisor, which knows that it was cancelled.
+    # The next query starts a supervisor, which knows that the job was cancelled.
     with dask.config.set({"hyperplane.jobs.home": str(small_disk / "home")}):
         (job,) = list_jobs()
         assert JobHandle(job.id).wait(120) == CANCELLED
@@ -272,7 +272,7 @@ def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
 
 
 def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
-    """What is in the log of a program that the small program has run."""
+    """The log of a program that the wrapper has run."""
     log = traces.with_name(f"{traces.name}.log")
     with log.open("wb") as output:
         subprocess.run(
@@ -294,7 +294,7 @@ def test_a_log_keeps_its_beginning_and_its_end(tmp_path):
     assert first == [f"line {i}" for i in range(1, len(first) + 1)]
     assert last == [f"line {i}" for i in range(100_001 - len(last), 100_001)]
     whole = sum(len(f"line {i}\n") for i in range(1, 100_001))
-    # The line end before the words is theirs.
+    # The line end before the notice belongs to it.
     assert len(head) + int(number) + len(tail) == whole
     assert (tmp_path / "attempt-1.exit").read_text().strip() == "0"
 
@@ -321,7 +321,7 @@ def test_a_program_that_closes_its_output_keeps_what_is_around_it_from_nothing(t
          "bash", "-c", f"exec >&- 2>&-; touch {closed}; {holds(go)}"],
     )  # fmt: skip
     wait_for(closed)
-    # Not the first time, perhaps: it may still be told that the output is closed.
+    # Perhaps not the first time: it may still get the end of the output.
     idle = any(is_idle(process.pid) for _ in range(5))
     go.touch()
     assert (process.wait(120), idle) == (0, True)

@@ -1,4 +1,4 @@
-"""Kernels of notebooks: each has sockets that no other kernel reaches and that nothing leaves."""
+"""Kernels of notebooks: private sockets that are always removed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def step(name, *cells, **options):
 @pytest.mark.timeout(scaled(300, 1800))
 def test_kernels_that_start_together_hear_no_message_of_another(temporary):
     names = [f"n{number}" for number in range(AT_ONCE)]
-    # Of steps that say nothing only some run at once.
+    # Only some of the steps without stated resources run at once.
     small = Resources(cores=0.02)
     steps = [
         step(name, f"token = '{name}'; print(token)", "1", "print(token)", resources=small)
@@ -67,7 +67,7 @@ def test_kernels_that_start_together_hear_no_message_of_another(temporary):
     ]
     for number, name in enumerate(names):
         lines = jobs[number % 2].logs(name).split()
-        # On a busy machine libzmq may complain as the kernel ends, after all is done.
+        # On a busy machine libzmq may complain when the kernel ends.
         assert lines[:2] == [name, name]
     assert sorted(path.name for path in Path().iterdir()) == before
     assert list(temporary.iterdir()) == []
@@ -87,7 +87,7 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
     sockets = {path.name for path in folder.iterdir() if path.is_socket()}
     assert sockets == {f"k-{number}" for number in range(1, 6)}
     kernel, executor = map(int, Path(told).read_text().split())
-    # The step, and what is around it, but not its kernel, which has a session of its own.
+    # The step and its wrapper, but not its kernel, which has a separate session.
     os.killpg(os.getpgid(executor), signal.SIGKILL)
     wait_until(lambda: not folder.exists())
     wait_until(lambda: not is_alive(kernel))

@@ -1,4 +1,4 @@
-"""Killed supervisors and steps: jobs go on, and nothing that is done is done again."""
+"""Killed supervisors and steps: jobs continue, and nothing that is done is repeated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from scale import scaled
 from hyperplane.engines.running_system import running_system, started
 from hyperplane.jobs import JobHandle, supervisor_client
 from hyperplane.jobs.home import open_store
-from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
 
 pytestmark = pytest.mark.process
@@ -45,7 +45,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def processes_of(job):
-    """The processes of a job's steps, whoever started them."""
+    """The processes of a job's steps, of all supervisors."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -80,7 +80,7 @@ def test_the_first_sigint_ends_a_supervisor_and_its_step_goes_on(tmp_path):
     assert told.read_text() == "begun\nended\n"
 
 
-def test_a_step_that_ended_while_nobody_looked_is_done(tmp_path):
+def test_a_step_that_ended_without_a_supervisor_is_done(tmp_path):
     begun, go = tmp_path / "begun", tmp_path / "go"
     job = submitted(bash("short", f"touch {begun}; {holds(go)}"), bash("next", "true"))
     wait_until(begun.exists)
@@ -99,7 +99,7 @@ def test_a_step_that_was_killed_with_its_supervisor_is_begun_again(tmp_path):
     job = submitted(bash("slow", f"echo x >> {begun}; {holds(there)}"))
     wait_until(begun.exists)
     assert kill_supervisor()
-    # All at once: what is around the program would write down how the program ended.
+    # All at once: the wrapper would record how the program ended.
     os.killpg(os.getpgid(processes_of(job)[0].pid), signal.SIGKILL)
     wait_until(lambda: not processes_of(job))
     there.touch()
@@ -137,7 +137,7 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         folder = tmp_path / str(moment)
         folder.mkdir()
         held, go = folder / "held", folder / "go"
-        # Half of them surely while a step runs: how long that takes is not known beforehand.
+        # Half of the kills happen while a step certainly runs; its duration is unknown.
         sure = moment < MOMENTS // 2
         job = submitted(*steps(folder, f"touch {held}; {holds(go)}" if sure else "true"))
         if sure:
@@ -169,7 +169,7 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
 def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
     go = tmp_path / "go"
     bad, good = submitted(bash("a", holds(go))), submitted(bash("b", holds(go)))
-    # One that has still to begin could have read the job before it is changed.
+    # A step that has not started could have read the job before the change.
     wait_until(lambda: {bad.status, good.status} == {IN_PROGRESS})
     assert kill_supervisor()
     open_store().update(bad.id, definition='{"name": "p"}', status="pending")
@@ -179,7 +179,7 @@ def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
     assert "RequestError" in bad.job.reason
 
 
-def test_a_job_that_is_cancelled_while_nobody_looks_ends_its_steps(tmp_path):
+def test_a_job_cancelled_without_a_supervisor_ends_its_steps(tmp_path):
     job = submitted(
         bash("slow", f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid; sleep 600")
     )
@@ -191,7 +191,7 @@ def test_a_job_that_is_cancelled_while_nobody_looks_ends_its_steps(tmp_path):
     assert [one.status for one in job.attempts] == ["cancelled"]
 
 
-def test_a_step_that_was_in_time_is_done_however_late_somebody_looks(tmp_path):
+def test_a_step_that_ended_in_time_is_done_however_late_the_next_poll(tmp_path):
     go = tmp_path / "go"
     text = f"echo x >> {tmp_path}/ran; {holds(go)}"
     job = submitted(bash("quick", text, timeout=LIMIT), max_retries=0)
@@ -199,7 +199,7 @@ def test_a_step_that_was_in_time_is_done_however_late_somebody_looks(tmp_path):
     assert kill_supervisor()
     go.touch()
     wait_until(lambda: not processes_of(job))
-    # The next look comes long after the time of the step is over: it began and ended an hour ago.
+    # The next poll is long after the step's timeout: it started and ended an hour ago.
     (attempt,) = job.attempts
     open_store().save_attempt(replace(attempt, started=attempt.started - 3600))
     for trace in Path(job.job.place, attempt.log).parent.iterdir():
@@ -273,13 +273,13 @@ def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
 
 
 def test_a_process_that_has_its_number_elsewhere_is_not_signalled(tmp_path):
-    command = Command((), {}, "", tmp_path / "attempt-1")
+    command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         told = f"{stranger.pid} {started(stranger.pid)}"
         for system, reached in ((running_system(), True), ("another-boot-4026531836", False)):
             command.file(".pid").write_text(f"{told} {system}")
-            assert LocalProcess(command)._signal(0) is reached
+            assert LocalProcess(command)._signal_group(0) is reached
     finally:
         stranger.kill()
         stranger.wait()

@@ -1,4 +1,4 @@
-"""Which jobs there are, from Python; the command line shows the same."""
+"""Lists of jobs from Python; the command line shows the same."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_jobs_are_found_by_status_name_and_schedule_the_last_first():
     assert found(["done", "timed-out"], limit=2) == [3, 1]
     assert found(schedule="nightly.list") == [3, 2]
     assert found("failed", schedule="nightly.list", limit=None) == [2]
-    assert found(name="nobody") == []
+    assert found(name="unknown") == []
     assert found(limit=1) == [3]
 
 

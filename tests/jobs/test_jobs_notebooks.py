@@ -1,4 +1,4 @@
-"""What is said of notebooks before they run, and how those run that say little of themselves."""
+"""Checks of notebooks before they run, and runs of notebooks with little metadata."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def told(*steps, **parameters):
     return notebook_warnings(made, parameters) + find_unread_parameters(made, parameters)
 
 
-def test_a_kernel_that_is_not_here_is_told_before_anything_is_submitted():
+def test_a_kernel_that_is_not_here_is_reported_before_anything_is_submitted():
     bad = step("bad", "1", kernelspec={"name": "pyhton3", "display_name": "x"})
     r = step("r", "1", language_info={"name": "R"})
     good = step("good", "1", kernelspec=PYTHON)
@@ -70,7 +70,7 @@ def test_a_kernel_may_come_with_the_requirements_or_another_folder(tmp_path):
     assert len(faults(bad)) == 1
 
 
-def test_an_installation_without_notebooks_is_told(monkeypatch):
+def test_an_installation_without_notebooks_is_reported(monkeypatch):
     monkeypatch.setattr(notebook_checks, "_is_installed", lambda package: package != "papermill")
     (fault,) = faults(step("one", "1", kernelspec=PYTHON))
     assert "papermill" in fault.asked
@@ -84,7 +84,7 @@ def test_a_notebook_that_names_no_kernel_runs_with_python3():
     with pytest.warns(UserWarning, match=warned):
         job = submit(Pipeline.from_steps("p", [made]), parameters={"year": 7}, max_retries=0)
     assert job.wait(LIMIT) == DONE, job.logs()
-    # On a busy machine libzmq may complain as the kernel ends, after all is done.
+    # On a busy machine libzmq may complain when the kernel ends.
     assert job.logs().splitlines()[0] == "7"
 
 
@@ -95,7 +95,7 @@ def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
     assert fault.allowed == "an installed kernel: there is none"
 
 
-def test_a_misspelt_parameter_is_told_with_the_nearest_name():
+def test_a_misspelt_parameter_is_reported_with_the_nearest_name():
     cell = "%matplotlib inline\nyear: str = '1990'\nrate='1.5'\n# never = 3\nif x == 2: pass"
     magic = step("magic", tagged=cell, kernelspec=PYTHON)
     plain = step("plain", tagged="month, day = '1', '2'\nnames = 'a=1'", kernelspec=PYTHON)
@@ -125,14 +125,14 @@ def test_a_parameter_that_something_else_may_read_is_not_told():
 def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     text = "import os; print(month, os.environ['MODEL_NAME'], os.environ['CLASS'])"
     made = step("plain", text, tagged="month = '1'", kernelspec=PYTHON)
-    # Some programs write the name of the kernel only.
+    # Some programs write only the name of the kernel.
     document = json.loads(Path("plain.ipynb").read_text())
     document["metadata"] = {"kernelspec": {"name": "python3"}}
     Path("plain.ipynb").write_text(json.dumps(document))
     parameters = {"model-name": "a b", "class": "c", "month": 2}
     first, second = told(made, **parameters)
     assert first.startswith("parameter 'model-name' is not a valid Python variable name")
-    assert second.startswith("parameter 'class' is no name")
+    assert second.startswith("parameter 'class' is not a valid")
     with pytest.warns(UserWarning, match="not a valid Python variable name"):
         job = ran(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
@@ -236,9 +236,9 @@ def texts(tagged, *cells, names=("n",), **fields):
         ("%matplotlib inline\nn = 3", "int", "n = int(n)"),
     ],
 )
-def test_a_text_for_a_default_of_another_type_is_told(tagged, kind, conversion):
+def test_a_text_for_a_default_of_another_type_is_reported(tagged, kind, conversion):
     assert texts(tagged, "print(n + n)") == (
-        "typed.ipynb: parameters arrive as text (str), where the cell tagged parameters has other "
+        "typed.ipynb: parameters arrive as text (str), but the cell tagged parameters has other "
         f"types: n ({kind}); convert them in a later cell, as with {conversion}"
     )
 

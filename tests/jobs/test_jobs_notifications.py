@@ -1,4 +1,4 @@
-"""Who is told of a job that has failed."""
+"""Failure notifications of jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def environment(server):
-    """That of whoever submitted the job, and not that of this process."""
+    """The environment of the submission, not that of this process."""
     return {"SLACK_TOKEN": TOKEN, "WEBHOOK_URL": server.url + HOOK}
 
 
@@ -71,7 +71,7 @@ def test_the_end_of_a_long_log_is_cut_at_its_beginning():
     assert format_message(failed(), " \n").count("```") == 2
 
 
-def test_all_who_are_named_are_told(server, environment):
+def test_all_targets_are_notified(server, environment):
     told(["slack:#alerts", "webhook"], failed(), "oh", environment)
     assert [path for path, _, _ in server.got] == ["/api/chat.postMessage", HOOK]
     assert server.documents[0]["channel"] == "#alerts"
@@ -80,13 +80,13 @@ def test_all_who_are_named_are_told(server, environment):
     )
 
 
-def test_nobody_is_told_when_nobody_is_named(server, environment):
+def test_nothing_is_sent_without_targets(server, environment):
     told([], failed(), "oh", environment)
     assert server.got == []
 
 
 @pytest.mark.parametrize("target", ["mail:me", "slack:", "", "slack:#x"])
-def test_who_cannot_be_told_does_not_keep_the_others_from_it(target, server, environment, caplog):
+def test_a_failed_notification_does_not_prevent_the_others(target, server, environment, caplog):
     server.answers = [Answer(body='{"ok": false, "error": "no"}')] if target == "slack:#x" else []
     with caplog.at_level(logging.WARNING):
         told([target, "webhook"], failed(), "oh", environment)

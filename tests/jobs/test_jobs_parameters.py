@@ -1,4 +1,4 @@
-"""Parameters that no step reads are reported; those that a step may read unseen are not."""
+"""Parameters that no step reads are reported; those that a step may read are not."""
 
 from __future__ import annotations
 
@@ -190,11 +190,11 @@ def test_one_step_that_reads_it_is_enough():
     both = [python(GET, "a.py"), bash("sh", "echo $ZEBRA")]
     assert unread(both, "zebra") == []
     assert unread([both[0], bash("sh", "make")], "zebra") == []
-    # Another parameter of nearly that name is given: this one is no slip of it.
+    # A parameter of a similar name is given, so this one is no typing error of it.
     assert unread(bash("sh", "make $MODEL"), "models", "model") == []
 
 
-def test_a_slip_is_told_at_submission_and_in_the_log(tmp_path):
+def test_a_slip_is_reported_at_submission_and_in_the_log(tmp_path):
     said = "no step reads the parameter 'sorce': did you mean source?"
     with pytest.warns(UserWarning, match=r"did you mean source\?"):
         job = ran(
@@ -208,7 +208,7 @@ def test_a_slip_is_told_at_submission_and_in_the_log(tmp_path):
     assert job.logs("second") == "second\n"
 
 
-#: Runs a batch job at once, with an empty log as Slurm begins one.
+#: Runs a batch job at once, truncating its log as Slurm does.
 SBATCH = """#!/bin/sh
 for word; do case $word in --output=*) log=${word#--output=};; esac; done
 cat > "$0.script" && sh "$0.script" > "$log" 2>&1 < /dev/null
@@ -216,7 +216,7 @@ echo 7
 """
 
 
-def test_a_slip_is_told_in_the_log_of_a_batch_job(tmp_path, monkeypatch):
+def test_a_slip_is_reported_in_the_log_of_a_batch_job(tmp_path, monkeypatch):
     folder = tmp_path / "slurm"
     folder.mkdir()
     for name, text in (("sbatch", SBATCH), ("squeue", "#!/bin/sh\n"), ("scancel", "#!/bin/sh\n")):
@@ -230,7 +230,7 @@ def test_a_slip_is_told_in_the_log_of_a_batch_job(tmp_path, monkeypatch):
     assert (job.status, job.logs()) == (DONE, f"warning: {said}\nnone\n")
 
 
-def test_a_slip_is_told_by_the_command_line(tmp_path):
+def test_a_slip_is_reported_by_the_command_line(tmp_path):
     Path("step.sh").write_text("echo ${SOURCE-none}\n")
     program = "from hyperplane.cli import main; main()"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What steps can be: notebooks, scripts, functions; what they find, and what they must not show."""
+"""Kinds of steps: notebooks, scripts, functions; their environment and secrets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
         ["injected-parameters"],
     ]
     assert done.cells[2].outputs[0].text == 'year it\'s "1990"\n'
-    # On a busy machine libzmq may complain as the kernel ends, after all is done.
+    # On a busy machine libzmq may complain when the kernel ends.
     assert job.logs().splitlines()[0] == 'year it\'s "1990"'
     assert [one.read_text() for one in job.job.place.rglob("*.progress")] == ["3/3"]
 
@@ -95,7 +95,7 @@ def test_a_function_is_submitted_and_its_result_comes_back():
         double.submit(table, times=-1).result(LIMIT)
 
 
-def test_steps_run_in_the_environment_of_whoever_submits(monkeypatch):
+def test_steps_run_in_the_environment_of_the_submission(monkeypatch):
     for colour in ("red", "green"):
         monkeypatch.setenv("COLOUR_OF_TEST", colour)
         assert (
@@ -118,13 +118,13 @@ def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_
     assert job.status == DONE
     assert job.logs("other") == "[]\n"
     assert "it is *******************." in job.logs("uses")
-    # By another process: SQLite loses its locks when this one closes the file of the database.
+    # In another process: SQLite loses its locks when this one closes the database file.
     command = ["grep", "-rl", "s3cr3t-of-this-test", jobs_apart]
     found = subprocess.run(
         command, capture_output=True, text=True, env={"LC_ALL": "C", "PATH": os.environ["PATH"]}
     )
     assert found.stdout == ""
-    # What a supervisor that ends removes at this moment, and nothing else, may be missed.
+    # Only files that an exiting supervisor removes meanwhile may be missing.
     gone = ": No such file or directory"
     assert [line for line in found.stderr.splitlines() if not line.endswith(gone)] == []
     assert "s3cr3t-of-this-test" not in (tmp_path / "ps.txt").read_text()

@@ -1,4 +1,4 @@
-"""How jobs stand, as a tree and as lines."""
+"""Progress of jobs as a tree and as lines."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_time_of_a_step_is_that_in_which_attempts_at_it_ran(job):
     tried = [attempt("many", FAILED, started=100, ended=102),
              attempt("many", DONE, number=2, started=90_000, ended=90_005)]  # fmt: skip
     assert seconds(tried, now=90_100.0) == 7.0
-    # Beside each other, one within another, and with a pause.
+    # Concurrent, nested, and with a pause.
     spans = [(100, 110), (104, 106), (105, 112), (120, 121)]
     tried = [attempt("many", DONE, chunk, started=begun, ended=ended)
              for chunk, (begun, ended) in enumerate(spans)]  # fmt: skip
@@ -185,7 +185,7 @@ def told(changes, job, attempts, now):
     return [line[9:] for line in changes.lines(job, attempts, states, now)]
 
 
-def test_each_change_is_told_once(job):
+def test_each_change_is_reported_once(job):
     changes, waiting, now = ProgressLines(), job(PENDING), job()
     assert told(changes, waiting, [], 91.0) == ["job trio (01234567): pending"]
     running = [attempt("one", IN_PROGRESS)]

@@ -1,4 +1,4 @@
-"""Secrets are taken out of logs, notebooks and texts, in whatever form they were printed."""
+"""Secrets are masked in logs, notebooks and texts, in all printed forms."""
 
 from __future__ import annotations
 

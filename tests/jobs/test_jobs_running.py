@@ -1,4 +1,4 @@
-"""Pipelines run: their order, their parameters, retries, timeouts, and what is kept of them."""
+"""Runs of pipelines: order, parameters, retries, timeouts, and stored records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_steps_run_one_after_another_when_nothing_is_said():
 
 def test_steps_wait_for_those_they_name_and_for_no_others():
     names = ("m0", "m1", "m2")
-    # Each of them goes on when all of them run.
+    # Each continues when all of them run.
     together = "touch $0.on; until [ $(ls *.on | wc -l) = 3 ]; do sleep 0.02; done"
     first = bash("first", "sleep 0.2")
     middle = [bash(name, together.replace("$0", name), depends_on=("first",)) for name in names]
@@ -186,7 +186,7 @@ def test_a_step_that_ignores_politeness_is_killed_before_the_job_has_ended(tmp_p
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
     assert [one.status for one in job.attempts] == ["cancelled"]
-    # Killed it is; it ends when it has its turn on a busy machine.
+    # It was killed, and ends when it is scheduled on a busy machine.
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
 
 
@@ -219,7 +219,7 @@ def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path
 
 def test_no_more_chunks_run_at_once_than_may(tmp_path):
     text = (
-        # Once three have been seen at once, however long that takes, the others need not wait.
+        # Once three were seen at once, the others need not wait.
         "touch on.$CHUNK_ID; until [ -e three ]; do n=$(ls | grep -c on); echo $n >> seen; "
         "[ $n -lt 3 ] || touch three; sleep 0.02; done; "
         "ls | grep -c on >> seen; sleep 0.1; rm on.$CHUNK_ID"

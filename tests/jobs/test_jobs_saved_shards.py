@@ -1,4 +1,4 @@
-"""Chunks that save shards: what is committed is not made again, the whole is there at the end."""
+"""Chunks that save shards: committed shards are not repeated, and the result is complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if os.environ["CHUNK_ID"] == "1" and not pathlib.Path("there").exists():
     raise ValueError("not yet")
 hyperplane.save(share**2, "squares", shard=tuple(hyperplane.shard()))
 """
-#: What most chunks read by, and the same as it is documented, which takes a second more to import.
+#: How most chunks read, and the documented way, whose import takes a second more.
 PLAIN = "pandas.read_parquet('numbers.parquet')[int(index * size) : int((index + 1) * size)]"
 DOCUMENTED = "hyperplane.shard_rows('numbers.parquet')"
 
@@ -77,7 +77,7 @@ def test_another_job_does_only_what_is_missing(tmp_path):
     assert len(hyperplane.load("squares")) == 100
 
 
-def test_an_output_in_another_number_of_shards_is_told_before_a_chunk_runs(tmp_path):
+def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(tmp_path):
     (tmp_path / "there").touch()
     assert ran(step()).status == DONE
     more = Step(name="square", kind="python", path="square.py", chunks=3, output="squares",
@@ -96,7 +96,7 @@ def test_an_output_in_another_number_of_shards_is_told_before_a_chunk_runs(tmp_p
     assert len(hyperplane.load("squares")) == 100
 
 
-def test_an_output_that_was_saved_whole_is_told_too():
+def test_an_output_that_was_saved_whole_is_reported_too():
     hyperplane.save(pd.DataFrame({"n": [1]}), "squares", format="parquet")
     job = ran(step())
     assert "squares already exists, saved as a whole, but the step saves 2" in job.job.reason

@@ -1,4 +1,4 @@
-"""Schedules: the fields of cron, lines for a crontab, and the crontab itself."""
+"""Schedules: cron expressions, crontab lines, and the crontab."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CRONTAB = """#!{python}
 import pathlib, sys
 file = pathlib.Path({place!r})
 if (file.parent / "broken").exists():
-    sys.exit("crontab: you (somebody) are not allowed to use this program")
+    sys.exit("crontab: you (other) are not allowed to use this program")
 if sys.argv[1:] == ["-l"]:
     if not file.exists():
-        sys.exit("no crontab for somebody")
+        sys.exit("no crontab for other")
     sys.stdout.write(file.read_text())
 elif sys.argv[1:] == ["-"]:
     file.write_text(sys.stdin.read())

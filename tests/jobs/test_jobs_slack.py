@@ -32,15 +32,15 @@ def server(monkeypatch):
 
 @pytest.fixture
 def no_pauses(monkeypatch):
-    """What would be waited, and is not."""
+    """The requested pauses, which are skipped."""
     pauses = []
-    # There only: other threads sleep, too.
+    # Patched only in this module: other threads sleep, too.
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=pauses.append))
     return pauses
 
 
 def refused(call, *arguments):
-    """The error of a call, once it is sure that no secret stands in it or in what led to it."""
+    """The error of a call; checks that neither it nor its causes contain a secret."""
     with pytest.raises((SlackError, RequestError)) as caught:
         call(*arguments)
     whole = "".join(traceback.format_exception(caught.value))
@@ -88,13 +88,13 @@ def test_odd_tables_stay_tables(values):
     assert "```" not in "".join(lines[1:-1])
 
 
-def test_a_wrong_token_is_told_and_not_shown(server, monkeypatch):
+def test_a_wrong_token_is_reported_and_not_shown(server, monkeypatch):
     monkeypatch.setenv("SLACK_TOKEN", "xoxb-s3cret-wrong")
     assert "invalid_auth" in refused(utils.SlackHelper().post_message, "x", "#data")
     assert len(server.got) == 1
 
 
-def test_what_is_not_set_is_told(monkeypatch):
+def test_what_is_not_set_is_reported(monkeypatch):
     monkeypatch.delenv("SLACK_TOKEN", raising=False)
     monkeypatch.delenv("WEBHOOK_URL", raising=False)
     assert "SLACK_TOKEN" in refused(utils.SlackHelper)
@@ -141,7 +141,7 @@ def test_faults_that_pass_are_tried_again_and_then_told(code, server, no_pauses)
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 410])
-def test_faults_that_stay_are_told_at_once(code, server, no_pauses):
+def test_faults_that_stay_are_reported_at_once(code, server, no_pauses):
     server.answers = [Answer(code, "invalid_payload s3cret")]
     assert f"HTTP {code}" in refused(utils.post_message, "x")
     assert (len(server.got), no_pauses) == (1, [])
@@ -156,7 +156,7 @@ def test_redirects_are_not_followed(code, server):
 
 
 @pytest.mark.parametrize("body", ["ok", "[]", "", '{"ok": "true"}', "null"])
-def test_an_answer_that_is_not_slacks_is_told(body, server):
+def test_an_answer_that_is_not_slacks_is_reported(body, server):
     server.answers = [Answer(body=body)]
     refused(utils.SlackHelper().post_message, "x", "#data")
 
@@ -175,7 +175,7 @@ def test_a_server_that_does_not_answer_is_given_up_and_not_asked_twice(server, m
 
 def test_a_server_that_is_not_there_is_tried_again_and_then_told(no_pauses, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    # Kept, so that no other program listens there.
+    # Kept open, so that no other program listens there.
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]

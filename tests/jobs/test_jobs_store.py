@@ -1,4 +1,4 @@
-"""The state of jobs, in SQLite and in PostgreSQL."""
+"""The job store in SQLite and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hyperplane.jobs.submitting import new_job
 @pytest.fixture(scope="module")
 def postgres():
     """The URL of a PostgreSQL server that runs as long as these tests do."""
-    # Not among pytest's own, which are closed to the user that the server runs as under root.
+    # Not among pytest's folders, which under root are closed to the server's user.
     folder = tempfile.mkdtemp(prefix="hp-pg-")
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # of a folder for its lock that it makes itself
@@ -73,11 +73,11 @@ def test_a_job_comes_back_as_it_was(store, job):
     store.add(job)
     assert store.get(job.id) == job
     assert store.get(job.id[:20]) == job
-    assert store.get_many([job.id, "nobody"]) == {job.id: job}
+    assert store.get_many([job.id, "unknown"]) == {job.id: job}
     assert store.find(name="the-job", statuses=[PENDING])[0] == job
     assert job.id in store.open_ids(job.machine)
     with pytest.raises(JobError, match="no such job"):
-        store.get("nobody%")
+        store.get("unknown%")
 
 
 def test_only_one_of_many_changes_a_status(store, job):

@@ -1,4 +1,4 @@
-"""Settings and environments of jobs: each has its own, whoever carries it on."""
+"""Each job keeps the settings and environment of its submission, in any supervisor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from job_cases import LIMIT, bash, kill_supervisor, ran, submitted
 
 from hyperplane.errors import JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submission_snapshot, submit
-from hyperplane.jobs.capacity import Capacity
+from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import DONE, FAILED
 from hyperplane.jobs.submitting import new_job
 
@@ -63,7 +63,7 @@ def test_a_pool_that_only_the_submission_knows():
     assert job.wait(LIMIT) == DONE, job.job.reason
     step = submission_snapshot.load_snapshot(job.job).with_pool_resources(job.job.pipeline.steps[0])
     assert step.resources == Resources(cores=2, ram_gb=6, gpus=1)
-    assert Capacity(4, 8e9, 16).demand(step).millicores == 2000
+    assert ResourceAllocator(4, 8e9, 16).demand(step).millicores == 2000
     plain = bash("b", "true", resources=Resources(cores=1))
     assert submission_snapshot.load_snapshot(job.job).with_pool_resources(plain) is plain
 
@@ -98,7 +98,7 @@ def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_pat
     assert job.logs("show") == "found\nC.submitted|none|none|yes|none|none\n"
 
 
-def test_resume_has_the_environment_and_the_settings_of_whoever_resumes(monkeypatch):
+def test_resume_has_the_environment_and_the_settings_of_the_resuming_process(monkeypatch):
     job = ran(bash("a", 'echo "$LC_TIME"; [ "$LC_TIME" = C.second ]'), max_retries=0)
     assert job.status == FAILED
     monkeypatch.setenv("LC_TIME", "C.second")
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
     assert submission_snapshot.load_snapshot(made).settings.retry_wait == "0.1s"
 
 
-def test_a_folder_that_cannot_be_used_is_told(monkeypatch):
+def test_a_folder_that_cannot_be_used_is_reported(monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     made.place.parent.mkdir(parents=True, exist_ok=True)
     made.place.write_text("a file")
@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_used_is_told(monkeypatch):
         submission_snapshot.save_snapshot(made, {}, {})
 
 
-def test_pools_that_there_are_not_are_told_at_submission():
+def test_pools_that_there_are_not_are_reported_at_submission():
     steps = [
         Step(name="a", kind="command", argv=("true",), resources=Resources(pool="16_17")),
         Step(name="b", kind="command", argv=("true",), cluster={"pool": "hyperplane-medd"}),

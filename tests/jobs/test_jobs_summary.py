@@ -1,4 +1,4 @@
-"""What ``checkjobs`` shows of several jobs over several looks."""
+"""Summaries that ``checkjobs`` shows of several jobs over several polls."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ INTERVAL = 0.02
 
 @pytest.fixture
 def three(monkeypatch):
-    """Three jobs that nobody carries on, and nobody will."""
+    """Three jobs that no supervisor runs."""
     monkeypatch.setattr(job_summary, "ensure_supervisor", lambda store: None)
     made = [new_job(Pipeline.from_steps("p", [bash("a", "true")])) for _ in range(3)]
     for one in made:
-        # A supervisor of this machine may run since an earlier test.
-        open_store().add(replace(one, machine="somebody@elsewhere"))
+        # A supervisor started by an earlier test may be running.
+        open_store().add(replace(one, machine="other@elsewhere"))
     yield [one.id for one in made]
     for one in made:
         cancel(one.id)
 
 
 def looks(ids, changes, monkeypatch):
-    """What is shown and what comes back, while statuses change at some of the looks."""
+    """The output and the result, while statuses change at some of the polls."""
     count = 0
 
     async def pause(seconds):
@@ -43,14 +43,14 @@ def looks(ids, changes, monkeypatch):
         for one, status in changes.get(count, {}).items():
             open_store().update(one, status=status)
 
-    # There only: other threads sleep, too.
+    # Patched only in this module: other threads sleep, too.
     own = SimpleNamespace(sleep=pause, to_thread=asyncio.to_thread)
     monkeypatch.setattr(job_summary, "asyncio", own)
     text = asyncio.run(nc.checkjobs(ids, loop=True, interval=INTERVAL))
     return text, count
 
 
-def test_the_same_is_shown_once_however_often_somebody_looks(three, monkeypatch, capsys):
+def test_the_same_summary_is_shown_once(three, monkeypatch, capsys):
     a, b, c = three
     changes = {
         5: {a: IN_PROGRESS},

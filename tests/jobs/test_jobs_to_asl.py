@@ -1,4 +1,4 @@
-"""Pipelines as machines of the States Language: valid, with their steps in a sound order."""
+"""Pipelines as state machines: valid, with steps in a correct order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of several users on one machine, who have one temporary and one working folder."""
+"""Jobs of several users on one machine, with one temporary and one working folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hyperplane.jobs.kernel_folder import KernelFolder
 
 pytestmark = pytest.mark.process
 
-#: Each step waits until the other one runs, too.
+#: Each step waits until the other one is running.
 STEP = "echo $(id -u); touch here-$(id -u); until [ -e here-$OF ]; do sleep 0.05; done"
 RUN = "import sys; sys.argv[1:] = ['job', 'run', 'step.sh', '-p', 'of={}']\n" + (
     "from hyperplane.cli import main; main()"
@@ -36,8 +36,8 @@ def test_two_users_run_jobs_at_once_in_one_folder():
             os.chown(own, user, user)
             settings = {
                 "HOME": str(own),
-                # As sudo -E leaves it.
-                "USER": "somebody",
+                # As with sudo -E.
+                "USER": "other",
                 "TMPDIR": str(place),
                 "PATH": "/usr/bin:/bin",
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -64,8 +64,8 @@ def test_the_folder_of_another_user_is_an_error_that_says_what_to_set():
 
 
 def test_a_user_has_the_name_of_the_system_and_else_a_number(monkeypatch):
-    monkeypatch.setenv("USER", "somebody")
-    monkeypatch.setenv("LOGNAME", "somebody")
+    monkeypatch.setenv("USER", "other")
+    monkeypatch.setenv("LOGNAME", "other")
     assert this_machine().startswith(f"{pwd.getpwuid(os.getuid()).pw_name}@")
 
     def unknown(number):

@@ -1,7 +1,7 @@
 """Programs of the shapes that were published for this API run from top to bottom.
 
 The programs beside this file are our own; docs/reference/published-programs.md names the published
-ones. Each runs in a process and a folder of its own, without a main guard, as a notebook's cells.
+ones. Each runs in a separate process and folder, without a main guard, as a notebook's cells.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store in memory that counts the bytes that leave it."""
+"""A store in memory that counts the bytes read from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 
 class TallyStore(MemoryFileSystem):
-    """Counts every byte that is read, and notes which."""
+    """Count every byte that is read, and record its position."""
 
     protocol = "tally"
     store: dict = {}  # noqa: RUF012
@@ -20,7 +20,7 @@ class TallyStore(MemoryFileSystem):
         return super()._strip_protocol(path.replace("tally://", "memory://"))
 
     def _open(self, path, mode="rb", **options):
-        return Tallied(self, path) if mode == "rb" else super()._open(path, mode, **options)
+        return TallyFile(self, path) if mode == "rb" else super()._open(path, mode, **options)
 
     def cat_file(self, path, start=None, end=None, **options):
         data = super().cat_file(path, start=start, end=end, **options)
@@ -28,8 +28,8 @@ class TallyStore(MemoryFileSystem):
         return data
 
 
-class Tallied:
-    """A file of which every read is noted."""
+class TallyFile:
+    """A file that records every read."""
 
     closed = False
 
@@ -71,7 +71,7 @@ class Tallied:
 
 
 def fresh():
-    """The store, registered and empty."""
+    """Return the store, registered and empty."""
     fsspec.register_implementation("tally", TallyStore, clobber=True)
     TallyStore.store.clear()
     TallyStore.pseudo_dirs[:] = [""]
@@ -80,7 +80,7 @@ def fresh():
 
 
 def read_of(action):
-    """What an action returns, the bytes it read, and the ranges of them."""
+    """Return the result of a function, the number of bytes it read, and their ranges."""
     TallyStore.ranges.clear()
     found = action()
     return found, sum(stop - start for start, stop in TallyStore.ranges), list(TallyStore.ranges)

@@ -1,4 +1,4 @@
-"""Shares of CSV: together the whole, as pandas reads it, however the file is cut."""
+"""Shares of CSV: concatenated, they equal what pandas reads, however the file is divided."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_only_the_own_bytes_are_read(monkeypatch):
     for idx in range(8):
         one, nbytes, ranges = read_of(lambda idx=idx: shard_rows("tally://big.csv", 8, idx))
         found.append(one)
-        # Its own bytes, the samples, and two looks for a record.
+        # The share, the samples, and two searches for a record.
         assert nbytes < len(text) / 8 + 14_000 + 2 * 2 * csv_quoting.READ_BYTES
         assert max(stop - start for start, stop in ranges) < len(text) / 8 + 1000
     same(pd.concat(found, ignore_index=True), frame)
@@ -189,7 +189,7 @@ def test_packed_files_are_dealt_out_whole(tmp_path):
 def test_one_packed_file_cannot_be_shared(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"n\n1\n"))
     assert len(shard_rows(tmp_path / "a.csv.gz", 1, 0)) == 1
-    with pytest.raises(RequestError, match="cannot be divided"):
+    with pytest.raises(RequestError, match="decompress it, or split it"):
         shard_rows(tmp_path / "a.csv.gz", 2, 0)
 
 
@@ -197,7 +197,7 @@ def test_a_wrong_cut_is_an_error_and_counting_all_quotes_is_the_way_out(tmp_path
     monkeypatch.setattr(csv_quoting, "READ_BYTES", 64)
     monkeypatch.setattr(csv_quoting, "MAX_LOOKAHEAD", 256)
     path = tmp_path / "nested.csv"
-    inner = "7,8\n" * 2000  # a value that looks like rows, longer than anybody looks
+    inner = "7,8\n" * 2000  # a value that looks like rows, longer than the lookahead
     pd.DataFrame({"a": [1, 2, 3], "b": ["x", inner, "y"]}).to_csv(path, index=False)
     wrong = 0
     for idx in range(4):
@@ -225,7 +225,7 @@ def test_what_cannot_be_shared_is_refused(tmp_path):
     with pytest.raises(RequestError, match="shard_files"):
         shard_rows(tmp_path / "a.avro", 2, 0)
     (tmp_path / "a.csv").write_text("a\n1\n")
-    with pytest.raises(RequestError, match="idx = 2: expected 0 to 1"):
+    with pytest.raises(RequestError, match=r"idx = 2: .*0 to 1"):
         shard_rows(tmp_path / "a.csv", 2, 2)
     with pytest.raises(RequestError) as raised:
         shard_rows(tmp_path / "a.csv", 0, -1)

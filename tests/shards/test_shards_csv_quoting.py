@@ -1,4 +1,4 @@
-"""Cuts of CSV are where records begin, against a parser that reads from the beginning."""
+"""Inferred record boundaries of CSV equal those of a parser that reads from the beginning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def keep(tmp_path):
 
 
 def starts(text: bytes) -> list[int]:
-    """Where records begin, by each byte from the first on; the end of the text too."""
+    """Return the next record start for each byte, the end of the text included."""
     found, within = [0], False
     for place, byte in enumerate(text):
         if byte == ord('"'):
@@ -41,7 +41,7 @@ def starts(text: bytes) -> list[int]:
 
 
 def unquoted(text: bytes, target: int) -> int:
-    """Where the search begins: at the target, or after the quotes that it is among."""
+    """Return where the search begins: at the target, or after the quotes around it."""
     if text[target - 1] == ord('"'):
         while target < len(text) and text[target] == ord('"'):
             target += 1

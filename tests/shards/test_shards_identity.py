@@ -1,4 +1,4 @@
-"""Who says which shard this is."""
+"""The sources of a shard's index and count."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_argument_that_contradicts_the_runner_is_refused(environment):
     environment(CLOUD)
     [fault] = faults(None, 8)
     assert fault.where == "CLOUD_RUN_TASK_COUNT"
-    assert fault.allowed == "8, as count says"
+    assert fault.allowed == "8, the value of count"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Names of what shards write."""
+"""Output paths of shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares of Parquet: those of ``numpy.array_split``, from the row groups that hold them."""
+"""Shares of Parquet as ``numpy.array_split``, read from the row groups that hold them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(start, length):
 def test_shares_of_any_row_groups_are_those_of_array_split(tmp_path_factory, groups, n, remote):
     store, folder, total = fresh(), tmp_path_factory.mktemp("parquet"), 0
     schema = pa.Schema.from_pandas(made(0, 9), preserve_index=False)
-    # Lists of an empty frame have no type of their own.
+    # An empty frame does not determine the type of lists.
     every = pa.Table.from_pandas(made(0, 200), schema, preserve_index=False)
     for number, lengths in enumerate(groups):
         path = folder / f"part-{number}.parquet"
@@ -77,7 +77,7 @@ def test_only_row_groups_of_the_share_are_read(big):
         pd.testing.assert_frame_equal(
             one, frame[idx * 40_000 : (idx + 1) * 40_000].reset_index(drop=True)
         )
-        # Its five row groups are all that is read, and the footer with each opening.
+        # Only its five row groups are read, and the footer each time the file is opened.
         assert nbytes < size / 8 + 4 * (footer + 65_536)
 
 

@@ -114,7 +114,7 @@ class TestFaults:
     def test_where_nothing_is(self, tmp_path, name):
         fault = fault_of(tmp_path / name)
         assert fault.asked == repr(f"{tmp_path}/{name}")
-        assert fault.allowed.endswith("where there are files; none were found")
+        assert fault.allowed.endswith("none were found")
         assert "a size such as '100GB'" in fault.allowed
 
     def test_an_empty_folder(self, tmp_path):

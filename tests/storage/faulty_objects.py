@@ -1,4 +1,4 @@
-"""Objects in a folder, as a store of objects has them: whole or absent, and without folders."""
+"""Objects in a folder with the semantics of an object store: atomic, and without folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Objects:
         self.root = root
 
     def counter(self, what: str) -> Path:
-        """The file whose length counts something."""
+        """Return the file whose length counts something."""
         return self.root / "counts" / hashlib.sha1(what.encode()).hexdigest()
 
     def _file(self, path: str) -> Path:
@@ -30,16 +30,16 @@ class Objects:
         return self.root / "objects" / path
 
     def put(self, path: str, value: bytes, *, create: bool) -> None:
-        """Write an object; with ``create`` only if there is none, and only one writer wins."""
+        """Write an object; with ``create`` only if it does not exist, and only one writer wins."""
         file = self._file(path)
         draft = self.root / "drafts" / uuid.uuid4().hex
         draft.write_bytes(value)
         if not file.exists():
-            self.counter(f"new {path}").touch()  # its time is when the object was first there
+            self.counter(f"new {path}").touch()  # its time stamp is the creation time of the object
         try:
             while True:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                # Another process may remove the folder as an empty one just here.
+                # Another process may remove the empty folder at this moment.
                 with contextlib.suppress(FileNotFoundError):
                     if create:
                         file.hardlink_to(draft)
@@ -50,21 +50,21 @@ class Objects:
             draft.unlink(missing_ok=True)
 
     def read(self, path: str) -> bytes:
-        """The bytes of an object."""
+        """Return the bytes of an object."""
         try:
             return self._file(path).read_bytes()
         except IsADirectoryError:
             raise FileNotFoundError(errno.ENOENT, "No such object", path) from None
 
     def size(self, path: str) -> int:
-        """The length of an object."""
+        """Return the length of an object."""
         file = self._file(path)
         if not file.is_file():
             raise FileNotFoundError(errno.ENOENT, "No such object", path)
         return file.stat().st_size
 
     def remove(self, path: str, *, silent: bool) -> None:
-        """Take an object away, and the folders that this leaves empty."""
+        """Remove an object, and folders that this leaves empty."""
         file = self._file(path)
         try:
             file.unlink()
@@ -80,7 +80,7 @@ class Objects:
                 folder.rmdir()
 
     def info(self, path: str, like: str, delay: float) -> dict[str, Any]:
-        """What the store tells of an object, or of a folder with objects that it shows."""
+        """Return the metadata of an object, or of a folder that contains listed objects."""
         file = self._file(path)
         if file.is_file() and self._shown(path, delay):
             return self._entry(path, file, like)
@@ -91,7 +91,7 @@ class Objects:
         raise FileNotFoundError(errno.ENOENT, "No such object", path)
 
     def list(self, path: str, like: str, delay: float) -> list[dict[str, Any]]:
-        """What the store tells of all that is in a folder."""
+        """Return the metadata of everything in a folder."""
         folder = self._file(path)
         if not folder.is_dir():
             return [self.info(path, like, delay)] if "/" in path else []
@@ -104,7 +104,7 @@ class Objects:
         return found
 
     def all(self) -> dict[str, bytes]:
-        """Every object with its bytes, shown or not."""
+        """Return every object with its bytes, listed or not."""
         top = self.root / "objects"
         return {self._name(file): file.read_bytes() for file in self._below(top, 0.0)}
 
@@ -124,7 +124,7 @@ class Objects:
 
     @staticmethod
     def _entry(path: str, file: Path, like: str) -> dict[str, Any]:
-        """An entry of a listing, with the check sums that the store has under its names."""
+        """Return a listing entry with the checksums under the names that the store uses."""
         stat = file.stat()
         entry = {"name": path, "size": stat.st_size, "type": "file", "mtime": stat.st_mtime}
         if like == "plain":
@@ -138,5 +138,5 @@ class Objects:
 
 @lru_cache(maxsize=65536)
 def _md5(file: Path, inode: int, changed: int) -> bytes:
-    del inode, changed  # another content has others
+    del inode, changed  # they differ for other content
     return hashlib.md5(file.read_bytes()).digest()

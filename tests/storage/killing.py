@@ -1,4 +1,4 @@
-"""Programs that are killed, at a moment of the test's choice."""
+"""Run programs and kill them at a chosen moment."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Whom = Callable[[list[psutil.Process]], "psutil.Process | None"]
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a program ended."""
+class ProgramResult:
+    """Exit status and output of a program."""
 
-    #: Whether something of it was killed; if not, it had ended before.
+    #: Whether one of its processes was killed; otherwise it had ended before.
     killed: bool
     code: int
     seconds: float
@@ -35,15 +35,15 @@ class Ended:
 
 
 def moments(count: int, longest: float, seed: int = 0) -> Iterator[float]:
-    """Times from 0 to ``longest`` seconds, random and yet spread over all of it."""
+    """Return random times from 0 to ``longest`` seconds, spread over the whole range."""
     dice = random.Random(seed)
     shares = [(number + dice.random()) / count for number in range(count)]
     dice.shuffle(shares)
     return (share * longest for share in shares)
 
 
-def told(script: str, *arguments: str, patience: float = 280.0) -> Any:
-    """What a program that does the killing itself says at its end, as JSON on its last line."""
+def run_reporting(script: str, *arguments: str, patience: float = 280.0) -> Any:
+    """Return the JSON on the last output line of a program that does the killing itself."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -57,8 +57,8 @@ def run(
     when: Callable[[], bool] | None = None,
     whom: Whom | None = None,
     patience: float = 250.0,
-) -> Ended:
-    """Run a program in a session of its own, and kill it with SIGKILL.
+) -> ProgramResult:
+    """Run a program in a separate session, and kill it with SIGKILL.
 
     ``after`` so many seconds, or ``when`` something is so; with neither it runs to its end, or
     to where it kills itself. ``whom`` chooses one of its processes instead of the first (none:
@@ -89,7 +89,7 @@ def run(
             said = "\n".join(map(_text, (out, err)))
             raise TimeoutError(f"not ended in {patience} s\n{said}") from None
         seconds = _now() - began
-        return Ended(killed or code == -9, code, seconds, _text(out), _text(err))
+        return ProgramResult(killed or code == -9, code, seconds, _text(out), _text(err))
 
 
 def _text(file: IO[str]) -> str:
@@ -108,7 +108,7 @@ def _kill(
     whom: Whom | None,
     deadline: float,
 ) -> bool:
-    """Wait for the moment, and kill; false if the program has ended by then."""
+    """Wait for the moment, and kill; return False if the program has ended by then."""
     due = _now() + (after or 0.0)
     while process.poll() is None and _now() < deadline:
         if _now() >= due and (when is None or when()):
@@ -125,7 +125,7 @@ def _kill(
 
 
 def family(mark: str) -> list[psutil.Process]:
-    """The living processes of a program, wherever they have moved to, oldest first."""
+    """Return the living processes of a program in any session, oldest first."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -135,7 +135,7 @@ def family(mark: str) -> list[psutil.Process]:
 
 
 def _sweep(mark: str) -> None:
-    while left := family(mark):  # again, for what these start meanwhile
+    while left := family(mark):  # repeated for processes started meanwhile
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -1,4 +1,4 @@
-"""A proxy before a real store that spoils some of the answers: the libraries' own retries run.
+"""A proxy with injected faults before a real store, to exercise the libraries' own retries.
 
 It takes the same :class:`faulty_store.Faults` as the store of ours; shares are of requests.
 """
@@ -36,20 +36,20 @@ _OWN = {"connection", "keep-alive", "transfer-encoding", "content-length", "loca
 
 
 class Proxy:
-    """What a test holds of a proxy: its URL, its faults, which may be changed, and its count."""
+    """Test handle of a proxy: URL, faults, which may be changed, and counts."""
 
     def __init__(self, upstream: str, faults: Faults) -> None:
         self.upstream, self.faults = upstream.rstrip("/"), faults
         self.url = ""
         #: Requests by ``ok``, ``lost`` or the kind of the fault.
         self.outcomes: Counter[str] = Counter()
-        #: Set at the end, so that no thread waits for a slow answer any more.
+        #: Set at the end, to wake threads that delay an answer.
         self.closing = threading.Event()
         self._tries: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def draw(self, request: str, writes: bool) -> str:
-        """What becomes of a request."""
+        """Draw what happens to a request."""
         faults = self.faults
         with self._lock:
             self._tries[request] += 1
@@ -73,7 +73,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def before(upstream: str, **faults: object) -> Iterator[Proxy]:
-    """A proxy before a store, on 127.0.0.1."""
+    """Run a proxy before a store, on 127.0.0.1."""
     proxy = Proxy(upstream, Faults(**faults))  # type: ignore[arg-type]
 
     class Handler(_Handler):
@@ -95,7 +95,7 @@ def before(upstream: str, **faults: object) -> Iterator[Proxy]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    #: Connections that wait to be taken; of five, the others of a hundred waited for seconds.
+    #: Length of the accept queue; with the default of 5, many of 100 connections took seconds.
     request_queue_size = 128
 
 
@@ -105,11 +105,11 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a client may go at any time
+        with contextlib.suppress(ConnectionError):  # clients may disconnect at any time
             super().handle()
 
     def log_message(self, *parts: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815
 
     def _forwarded(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        """What the store answers; addresses in it lead here and not past the proxy."""
+        """Return the store's answer, with its addresses replaced by that of the proxy."""
         upstream = http.client.HTTPConnection(urlsplit(self.proxy.upstream).netloc)
         with contextlib.closing(upstream):
             headers = {k: v for k, v in self.headers.items() if k.lower() != "expect"}

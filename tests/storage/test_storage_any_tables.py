@@ -1,4 +1,4 @@
-"""Any table comes back from any format as it was, or an error says why it cannot."""
+"""Any table is loaded unchanged from any format, or an error gives the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _here = pytest.fixture(autouse=True)(in_this_thread)
 _NUMBERS = itertools.count()
 WAYS = ["at once", "append", "shard"]
 FORMATS = ["parquet", "csv", "tsv", "jsonl", "avro"]
-#: What a format has no form for; everything else of one kind must come back.
+#: Kinds that a format does not support; all others must be loaded unchanged.
 NO_FORM = {
     "parquet": {"mixed", "complex"},
     "csv": {"mixed", "complex", "interval", "arrow binary", "bytes", "arrow list", "list"}
@@ -43,10 +43,10 @@ NO_FORM = {
 NO_FORM["tsv"] = NO_FORM["csv"]
 
 
-class Given:
-    """Partitions by their numbers; a name for Dask that is not made of what they hold.
+class NumberedPartitions:
+    """Return partitions by number, with a token that does not depend on their values.
 
-    To Dask words of Arrow dictionaries are equal if their numbers are.
+    Dask gives Arrow dictionary arrays with equal codes the same token.
     """
 
     def __init__(self, frames):
@@ -60,7 +60,9 @@ class Given:
 
 
 def collection(frames):
-    return dd.from_map(Given(frames), list(range(len(frames))), meta=frames[0].iloc[:0])
+    return dd.from_map(
+        NumberedPartitions(frames), list(range(len(frames))), meta=frames[0].iloc[:0]
+    )
 
 
 def saved(frames, url, form, way):
@@ -76,9 +78,9 @@ def saved(frames, url, form, way):
 
 
 def are_floats_together(frames, name):
-    """Whether pandas has only floats for the numbers of all parts.
+    """Return whether pandas can only hold the numbers of all parts as floats.
 
-    Some are floats, missing ones perhaps; or some are unsigned, of 64 bits, and some are signed.
+    That is so if some are floats or missing, or if some are uint64 and some signed.
     """
     kinds = {str(frame[name].dtype).lower().partition("[")[0] for frame in frames}
     signed = kinds & {"int8", "int16", "int32", "int64"}
@@ -88,7 +90,7 @@ def are_floats_together(frames, name):
 
 
 def check(frames, loaded):
-    """What is loaded is what was saved, and of the types that it says."""
+    """Check that the loaded values and types equal the saved ones."""
     pieces = dask.compute(*loaded.to_delayed())
     whole = loaded.compute()
     for piece in [*pieces, whole]:
@@ -107,11 +109,11 @@ def check(frames, loaded):
 
 
 def may_be_refused(kinds, form):
-    """Whether a format has no form for some kind or name, or the parts have different types."""
+    """Return whether a format does not support a kind or name, or the parts have several types."""
     used = {kind for here in kinds for kind in here.values()}
     drifts = any(len({here[name] for here in kinds}) > 1 for name in kinds[0])
     names = [name for name in kinds[0] if not (name.isidentifier() and name.isascii())]
-    # A missing value and an empty text of a single column of CSV are the same.
+    # CSV with one column cannot tell missing values from empty text.
     single = form in ("csv", "tsv") and len(kinds[0]) == 1
     return drifts or single or (form == "avro" and names) or used & NO_FORM[form]
 

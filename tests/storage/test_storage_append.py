@@ -1,4 +1,4 @@
-"""Parts are added to those that are there, once for each run."""
+"""Appended parts are added once per run."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_a_run_that_is_repeated_appends_once(url):
 
 
 @pytest.mark.parametrize("other", [(1, 9), (1,), (1, 2, 3, 4, 5)])
-def test_a_run_with_other_rows_is_told(url, other):
+def test_a_run_with_other_rows_is_an_error(url, other):
     append(rows(1, 2), url, "monday")
-    with pytest.raises(OutputConflict, match="'monday' has appended other rows"):
+    with pytest.raises(OutputConflict, match="'monday' has already appended other rows"):
         append(rows(*other), url, "monday")
     assert numbers_at(url) == [1, 2]
 

@@ -1,4 +1,4 @@
-"""Avro files whose counts are wrong are errors, and take neither memory nor the process."""
+"""Avro files with wrong counts are errors, and neither exhaust memory nor crash the process."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_claims_that_cannot_be_are_errors(case, load, tmp_path):
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path, monkeypatch):
     kinds = [record("int") | {"name": "r0"}]
-    for place in range(1, 7):  # each holds the one before twice
+    for place in range(1, 7):  # each type contains the previous one twice
         kinds.append(record(f"r{place - 1}", f"r{place - 1}") | {"name": f"r{place}"})
     path = written(tmp_path / "x.avro", {**record(*kinds), "name": "all"})
     assert len(load(path)) == 0

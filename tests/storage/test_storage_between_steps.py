@@ -1,4 +1,4 @@
-"""What another process does between two steps of ours: nothing is lost, and nothing is refused."""
+"""Another process acts between two steps of a save: nothing is lost or refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def loaded(url=URL):
 
 
 def once(monkeypatch, owner, name, between):
-    """Run something at the end of the next call of a method, and give its result to ``between``."""
+    """Call ``between`` with the result of a method's next call, and return its result instead."""
     method = getattr(owner, name)
 
     def call(self, *arguments, **options):
@@ -61,20 +61,20 @@ def test_a_shard_that_is_done_leaves_what_another_one_still_copies(monkeypatch):
     copies = []
 
     def last_shard_publishes(missing):
-        with monkeypatch.context() as patch:  # it has not come to its copies
+        with monkeypatch.context() as patch:  # published, but no part is copied yet
             patch.setattr(
                 ManifestCommit, "finish_commit", lambda commits, manifest: copies.append(manifest)
             )
             save_shard(2)
         return missing
 
-    # This one has looked for the other shards just before the last of them was there.
+    # This shard has read the other records just before the last one committed.
     order = []
 
     def record(run, index, read=shard_saving._ShardRun.read_record):
         found = read(run, index)
         order.append((index, found is not None))
-        if len(order) == 4:  # its own, and those of the three
+        if len(order) == 4:  # its own record, and those of all three
             monkeypatch.setattr(shard_saving._ShardRun, "read_record", read)
             return last_shard_publishes(found)
         return found
@@ -131,7 +131,7 @@ def test_a_folder_that_is_replaced_while_it_is_listed(tmp_path, monkeypatch, see
 
     def replaced_meanwhile(listed):
         hyperplane.save(dd.from_pandas(rows(1), npartitions=2), url, mode="overwrite")
-        # Its files are removed one after the other.
+        # The files of the old folder are removed one by one.
         return dict(list(listed.items())[: {"all": 2, "one": 1, "none": 0}[seen]])
 
     once(monkeypatch, ObjectStore, "list_files", replaced_meanwhile)

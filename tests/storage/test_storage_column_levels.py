@@ -1,4 +1,4 @@
-"""Columns of several levels, as `window_agg` makes them of lists of functions, are saved flat."""
+"""Columns of several levels, as ``window_agg`` returns them, are saved with joined names."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_windows_of_several_functions_are_saved_and_loaded(tmp_path, form, index
     assert result.rows == len(want)
     want.columns = ["v_sum", "v_mean"] if indexed else ["k", "t", "v_sum", "v_mean"]
     pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "w").compute(), want)
-    assert made.columns.nlevels == 2  # what the caller holds is as it was
+    assert made.columns.nlevels == 2  # the caller's dataframe is unchanged
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of Dask's reader
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # raised by Dask's reader
 def test_other_libraries_read_the_same_names(tmp_path):
     for made, name, form in (
         (windows(), "p", "parquet"),

@@ -1,4 +1,4 @@
-"""Faults of a store are absorbed, or are errors that say what to do; nothing is lost either way."""
+"""Faults of a store are retried or become errors with advice; no data is lost either way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ OBJECTS = scaled(300, 4_000)
 
 @pytest.mark.slow
 def test_many_small_objects_through_a_bad_day(faulty_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.02)  # the waits, not the number of attempts
+    monkeypatch.setattr(
+        retrying, "FIRST_WAIT", 0.02
+    )  # shortens the waits, not the number of attempts
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(OBJECTS):
@@ -72,7 +74,7 @@ def test_a_dataframe_through_faults_of_every_kind(faulty_store, monkeypatch, lik
 @pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
 @pytest.mark.parametrize(
     ("permanent", "says"),
-    [("403", "credentials"), ("404", "create it"), ("ENOSPC", "no space is left")],
+    [("403", "credentials"), ("404", "create it"), ("ENOSPC", "no space left")],
 )
 def test_what_does_not_pass_fails_at_once_with_what_to_do(faulty_store, like, permanent, says):
     store = faulty_store(like=like, permanent=permanent)
@@ -92,7 +94,7 @@ def test_what_does_not_pass_fails_at_once_with_what_to_do(faulty_store, like, pe
 
 
 class Clock:
-    """The module ``time`` for a machine on which each attempt takes a second."""
+    """A ``time`` module by which each attempt takes a second."""
 
     now = 0
 
@@ -106,13 +108,13 @@ def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypat
     monkeypatch.setattr(retrying, "RETRY_SECONDS", 5)
     monkeypatch.setattr(retrying, "time", Clock())
     store = faulty_store(transient=1.0)
-    with pytest.raises(StorageError, match="try later"):
+    with pytest.raises(StorageError, match="try again later"):
         hyperplane.save(b"x", f"{store.url}/a.bin", storage_options=store.options)
     assert len(store.journal()) == 6
 
 
 def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkeypatch):
-    """The answer to the first request is lost, and the look at what is there fails at first."""
+    """The answer to the first request is lost, and reading the existing file fails at first."""
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
     store = faulty_store(like="s3")
     object_store = commit_protocol_for(

@@ -1,4 +1,4 @@
-"""The store that fails as it is told to does that, and nothing else."""
+"""The store with injected faults fails as configured, and only then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 
-BARRIERS, RACES = [], 200  # where processes wait for each other, and how often
+BARRIERS, RACES = [], 200  # synchronization points, and how often they are used
 LIKE = {"plain": (), "gcs": ("gcsfs",), "s3": ("s3fs",)}
 
 
@@ -32,7 +32,7 @@ def system_of(store):
 
 
 def tried(system, count, name="bucket/{}"):
-    """Writes of small objects, one try each, by several threads; the errors."""
+    """Write small objects once each in several threads; return the errors."""
 
     def write(number):
         try:
@@ -148,7 +148,7 @@ def test_permanent_errors_last_until_they_are_ended(faulty_store):
 
 
 class Clock:
-    """The module ``time``, with a clock that only a test moves on, and sleeps that are noted."""
+    """A ``time`` module whose clock only the test advances, and which records sleeps."""
 
     def __init__(self):
         self.now, self.slept = 1_000_000.5, []
@@ -162,7 +162,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """How fast this machine is matters to no test with it."""
+    """Make tests independent of the machine's speed."""
     made = Clock()
     monkeypatch.setattr(faulty, "time", made)
     return made
@@ -188,7 +188,7 @@ def test_slow_replies(faulty_store, clock):
 
 
 def grow_old(store, path):
-    """Let an object have been there since long ago."""
+    """Make an object appear old."""
     os.utime(Objects(store.root).counter(f"new {path}"), (0, 0))
 
 
@@ -265,7 +265,7 @@ def test_one_of_several_processes_creates(faulty_store):
     journal = store.journal()
     assert len(journal) == 3 * RACES
     assert len({call.pid for call in journal}) == 3
-    # Each try has a number of its own, whichever process it was.
+    # Each attempt has its own number across processes.
     tries = [(call.path, call.attempt) for call in journal]
     assert set(tries) == {(f"bucket/{race}", n) for race in range(RACES) for n in (1, 2, 3)}
 
@@ -290,7 +290,7 @@ def test_files_are_published_as_on_a_real_store(faulty_store):
     file.write(b"y")
     with pytest.raises(FileExistsError):
         file.close()
-    file.closed = True  # or it is sent once more when it is forgotten
+    file.closed = True  # otherwise it is uploaded again when it is garbage-collected
     assert store.objects() == {"bucket/a": b"x" * 25}
 
 

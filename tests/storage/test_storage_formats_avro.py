@@ -1,4 +1,4 @@
-"""Tables and bags as Avro, and what it refuses."""
+"""Tables and bags as Avro, and values that Avro does not support."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_types_of_a_frame_come_back(tmp_path):
     hyperplane.save(frame, tmp_path / "a.avro")
     assert not hyperplane.save(frame, tmp_path / "a.avro").changed
     made = hyperplane.load(tmp_path / "a.avro")
-    # Lists and decimals come back as they do from Parquet, which knows all of these types.
+    # Lists and decimals are restored as from Parquet, which has all of these types.
     hyperplane.save(frame, tmp_path / "a.parquet")
     same = hyperplane.load(tmp_path / "a.parquet").astype({"seconds": "datetime64[s]"})
     pd.testing.assert_frame_equal(made, same)
@@ -128,7 +128,7 @@ def test_a_collection_has_one_schema_in_all_its_parts(tmp_path):
     assert (result.files, result.rows) == (3, 12)
     assert not hyperplane.save(df, tmp_path / "out", format="avro").changed
     made = hyperplane.load(tmp_path / "out").compute()
-    # Avro's words are text; which of them were categories is lost.
+    # Avro has no categories; they are restored as text.
     pd.testing.assert_frame_equal(made, frame.astype({"carrier": made.carrier.dtype}))
     schemas = []
     for file in sorted((tmp_path / "out").iterdir()):
@@ -149,7 +149,7 @@ def test_no_rows_of_avro(tmp_path):
 @pytest.mark.parametrize(
     ("column", "values", "wrong"),
     [
-        ("Flüge", [1], "letters of a to z"),
+        ("Flüge", [1], "ASCII letters"),
         ("n", [1, "a"], "values of one type"),
         ("big", np.array([2**64 - 1], "uint64"), "convert it first"),
         ("z", [1 + 2j], "convert"),

@@ -1,4 +1,4 @@
-"""Files are the same each time, are told for what they are, and checked when they are read."""
+"""Files are reproducible, have content types, and are checked when they are read."""
 
 from __future__ import annotations
 
@@ -35,18 +35,20 @@ def _here():
 @pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png", ".jpg"])
 def test_a_figure_drawn_at_another_time_is_the_same_file(tmp_path, monkeypatch, suffix):
     for year in (2024, 2025):
-        # What matplotlib takes for the time of day where it is told none.
+        # The variable by which matplotlib sets the creation date.
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str((year - 1970) * 31_556_952))
         figure = Figure()
         axes = figure.subplots()
         axes.plot([1, 2], marker="o")
-        axes.fill_between([0, 1], [1, 2], hatch="/")  # marks and hatches have drawn names in SVG
+        axes.fill_between(
+            [0, 1], [1, 2], hatch="/"
+        )  # clip paths and hatches have random ids in SVG
         result = hyperplane.save(figure, tmp_path / f"a{suffix}")
         assert result.changed == (year == 2024)
 
 
 def model():
-    # Here, because pytest imports this file in each of its processes.
+    # Imported here, as pytest imports this file in each of its processes.
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -84,7 +86,7 @@ def test_a_model_saved_by_another_process_is_the_same_file(tmp_path):
 
 
 class Recording(MemoryFileSystem):
-    """Notes what it is told of each file, as stores of Azure are told it."""
+    """Record the content settings of each file, as Azure stores receive them."""
 
     protocol = ("abfs", "az")
     cachable = False
@@ -114,7 +116,7 @@ def azure(monkeypatch):
     Recording.store.clear()
 
 
-def test_azure_is_told_what_a_file_is(azure):
+def test_azure_gets_the_content_type(azure):
     hyperplane.save({"a": 1}, "az://container/a.json")
     hyperplane.save("<p>", "az://container/b.html", mode="overwrite")
     df = dd.from_pandas(pd.DataFrame({"n": [1]}), npartitions=1)
@@ -166,7 +168,7 @@ def test_an_array_file_shorter_than_its_header_says(tmp_path, shape, version):
     write = {(1, 0): npy.write_array_header_1_0, (2, 0): npy.write_array_header_2_0}[version]
     write(file, header)
     (tmp_path / "a.npy").write_bytes(file.getvalue() + bytes(23))
-    with pytest.raises(ReadError, match=r"a\.npy.*shorter than its header says.* 23 B are there"):
+    with pytest.raises(ReadError, match=r"a\.npy.*shorter than its header declares.* 23 B"):
         hyperplane.load(tmp_path / "a.npy")
 
 

@@ -1,4 +1,4 @@
-"""Errors of what is in a part come from a worker to the caller with all that they say."""
+"""Errors in a part keep all their fields on the way from the worker to the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full disks, limits and folders without rights, for real: the error says so, the old stays."""
+"""Real full disks, size limits, and read-only folders: an error says so, old data remains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.process
 
-#: Saves an old version of each kind, lets ``limit`` begin, and fails to save the new ones.
+#: Saves an old version of each kind, applies ``limit``, and fails to save new ones.
 SCRIPT = """
 import json, os, pathlib, resource, subprocess, sys
 import dask, dask.dataframe as dd, numpy as np, pandas as pd
@@ -22,7 +22,7 @@ import hyperplane
 
 limit, base, kinds = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
 dask.config.set(scheduler="sync")
-hyperplane.load  # imported while everything may still be read
+hyperplane.load  # imported while all files are readable
 large = base.parent / f"{base.name}-large.bin"
 large.write_bytes(os.urandom(12 * 2**20))
 
@@ -85,7 +85,7 @@ KINDS = ("folder", "table", "bytes", "large")
 
 @pytest.fixture
 def base():
-    """A folder that another user may go into, too, through the private one of the test run."""
+    """A folder that another user may enter, inside the private folder of the test run."""
     folder = Path(tempfile.mkdtemp(prefix="hp-full-"))
     folder.chmod(0o777)
     (folder / "base").mkdir()
@@ -107,7 +107,7 @@ def each_kind_fails(limit, wanted, base, *before):
     assert set(outcomes) == set(KINDS)
     for what, found in outcomes.items():
         assert found["error"].startswith("StorageError "), what
-        # The parts of a folder are written beside it.
+        # Parts are written to the folder beside the target.
         assert os.path.dirname(found["url"]) in found["error"]  # noqa: PTH120
         assert wanted in found["error"], what
         assert found["same"], what
@@ -119,10 +119,10 @@ def test_a_file_larger_than_may_be(base):
 
 
 def test_a_folder_without_the_right_to_write(base):
-    each_kind_fails("rights", "check the rights of the folder", base)
+    each_kind_fails("rights", "check the permissions of the folder", base)
 
 
-def of_its_own(mount, base):
+def with_private_mount(mount, base):
     """A command in which a small disk is mounted that no other process sees."""
     for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
         command = [*unshare, "sh", "-c", f'{mount} && exec "$@"', "sh"]
@@ -134,8 +134,8 @@ def of_its_own(mount, base):
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare here")
 @pytest.mark.parametrize(
-    ("limit", "wanted"), [("disk", "no space is left"), ("readonly", "read-only")]
+    ("limit", "wanted"), [("disk", "no space left"), ("readonly", "read-only")]
 )
 def test_a_full_disk_and_one_that_is_read_only(base, limit, wanted):
     mount = f"mount -t tmpfs -o size=2m,mode=777 none '{base}'"
-    each_kind_fails(limit, wanted, base, *of_its_own(mount, base))
+    each_kind_fails(limit, wanted, base, *with_private_mount(mount, base))

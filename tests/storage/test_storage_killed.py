@@ -1,4 +1,4 @@
-"""Killed at any moment: readers see the old version or the new one; a second run completes it."""
+"""Killed at any moment: readers see the old or new version, and a second run completes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scale import scaled
 
 pytestmark = pytest.mark.slow
 
-#: Forks a process for each moment, so that imports are paid for once.
+#: Forks a process per round, so that modules are imported only once.
 SCRIPT = """
 import json, os, pathlib, random, signal, sys, time
 sys.path.insert(0, sys.argv[3])
@@ -54,7 +54,7 @@ def version_seen():
 def published(version):
     try:
         return set(hyperplane.load(url, storage_options=options).compute().version) == {version}
-    except hyperplane.errors.ReadError:  # what it began to read is no longer there
+    except hyperplane.errors.ReadError:  # the version it began to read was removed
         return False
 
 save(0)
@@ -76,7 +76,7 @@ for number in range(int(rounds)):
         os._exit(0)
     if not halfway:
         time.sleep(moment)
-        while number == int(rounds) - 1 and not published(version):  # as slow as it may be
+        while number == int(rounds) - 1 and not published(version):  # however slow
             time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -103,10 +103,12 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_client_leaves_the_old_version_or_the_new_one(kind: str, tmp_path: Path) -> None:
     rounds = scaled(12, 40)
-    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
+    seen = killing.run_reporting(
+        SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds)
+    )
     assert seen["old"] + seen["new"] == rounds
     assert min(seen["old"], seen["new"]) >= 1, seen  # before the commit, and after it
     assert seen["parts"] == 8
     assert seen["at"]
-    assert seen["left"] > len(seen["kept"]), seen  # there was something to clear away
+    assert seen["left"] > len(seen["kept"]), seen  # there were leftovers
     assert len(seen["kept"]) == 2, seen["kept"]

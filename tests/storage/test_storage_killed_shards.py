@@ -1,4 +1,4 @@
-"""A killed shard or worker: nothing is lost, and what is committed is not written again."""
+"""Killed shards and workers: no data is lost, and committed shards are not written again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def version_seen():
 def published(version):
     try:
         return version_seen() == version
-    except hyperplane.errors.ReadError:  # what it began to read is no longer there
+    except hyperplane.errors.ReadError:  # the version it began to read was removed
         return False
 
 for shard in range(COUNT):
@@ -80,7 +80,7 @@ dice = random.Random(3)
 seen = {"uncommitted": 0, "committed": 0, "published": 0}
 for number in range(int(rounds)):
     version, killed = number + 1, number % COUNT
-    if number % 2:  # the killed one is the last of its run: it publishes the whole
+    if number % 2:  # the killed one is the last of its run: it publishes the output
         for shard in range(COUNT):
             if shard != killed:
                 assert not save(shard, version).complete
@@ -92,7 +92,7 @@ for number in range(int(rounds)):
         os._exit(0)
     if not halfway:
         time.sleep((number and number + dice.random()) / int(rounds) * full)
-        while number == int(rounds) - 1 and not published(version):  # as slow as it may be
+        while number == int(rounds) - 1 and not published(version):  # however slow
             time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -123,7 +123,9 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_shard_runs_again_and_the_whole_is_there_once(kind: str, tmp_path: Path) -> None:
     rounds = scaled(12, 40)  # even: the last one publishes
-    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
+    seen = killing.run_reporting(
+        SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds)
+    )
     assert seen["uncommitted"] >= 2, seen
     assert seen["published"] >= 1, seen
     assert (seen["parts"], seen["kept"]) == (4, 2)
@@ -135,7 +137,7 @@ def slowly(part: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_pid(client: Client) -> int:
-    """The process of a worker; the scheduler may know the one before it longer than it lives."""
+    """Return the process of a worker; the scheduler may still list a previous worker."""
     while True:
         with contextlib.suppress(OSError):
             return next(iter(client.run(os.getpid).values()))

@@ -1,4 +1,4 @@
-"""Killed programs leave no process, and on a store whole objects or none."""
+"""Killed programs leave no process, and only whole objects on a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ for number in range(int(sys.argv[2])):
     system.pipe_file(f"bucket/{number}", b"x" * 300_000)
 print("done")
 """
-#: Ends only if it is killed, however late that is.
+#: Ends only if it is killed.
 WRITE_AND_WAIT = f"{WRITE}\nimport time\ntime.sleep(240)"
 
 
@@ -72,7 +72,7 @@ def test_objects_are_whole_whenever_a_program_is_killed(faulty_store):
 
 
 def _later(condition, seconds):
-    """So many seconds after something is so."""
+    """Return a predicate that becomes true some seconds after a condition."""
     since = []
 
     def met():
@@ -93,7 +93,7 @@ time.sleep(290)
 
 
 def _asleep(nap):
-    """The processes of the program above."""
+    """Return the processes of the program above."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -103,7 +103,7 @@ def _asleep(nap):
 
 
 def test_nothing_is_left(monkeypatch):
-    nap = uuid.uuid4().hex  # another run of the tests has processes of the same kind
+    nap = uuid.uuid4().hex  # distinguishes processes of concurrent test runs
     monkeypatch.setenv("HYPERPLANE_TEST_NAP", nap)
     seen = []
 
@@ -128,7 +128,7 @@ def test_a_chosen_process_is_killed_and_the_others_go_on():
 
 def test_a_program_that_does_not_end_is_ended():
     script = "import time; print('begun', flush=True); time.sleep(290)"
-    for patience in (1, 5, 25, 125):  # until it is long enough for the start of Python
+    for patience in (1, 5, 25, 125):  # until Python has enough time to start
         with pytest.raises(TimeoutError, match=f"not ended in {patience} s") as caught:
             killing.run(script, patience=patience)
         if "begun" in str(caught.value):

@@ -1,4 +1,4 @@
-"""Names that cannot be saved to, links, templates, and the rights of what is published."""
+"""Invalid target names, links, templates, and the permissions of published files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
     assert hyperplane.load(tmp_path / "disk" / "v1").compute() == [1, 2, 3]
     assert hyperplane.load(tmp_path / "latest").compute() == [1, 2, 3]
     assert not (tmp_path / ".latest.hyperplane").exists()
-    (tmp_path / "file").symlink_to("disk/a.txt")  # which is not there yet
+    (tmp_path / "file").symlink_to("disk/a.txt")  # the target does not exist yet
     hyperplane.save("a", tmp_path / "file", format="text")
     hyperplane.save("b", tmp_path / "file", format="text", mode="overwrite")
     assert (tmp_path / "file").is_symlink()
@@ -145,7 +145,9 @@ def test_a_field_in_the_name_is_the_number_of_the_shard(tmp_path):
     for name in ("{}-{}.csv", "{n}.csv", "{name}.csv", "../{}.csv"):
         with pytest.raises(RequestError, match="url = "):
             hyperplane.save(rows, tmp_path / name, shard=(0, 2))
-    with pytest.raises(RequestError, match=r"without \{\}"):  # a run is of shards of one folder
+    with pytest.raises(
+        RequestError, match=r"without \{\}"
+    ):  # with run= all shards share one folder
         hyperplane.save(rows, tmp_path / "{}.csv", shard=(0, 2), run="a")
 
 

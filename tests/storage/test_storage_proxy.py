@@ -1,4 +1,4 @@
-"""What gcsfs and s3fs make of a store in trouble, and that our own errors are the same."""
+"""How gcsfs and s3fs report a store in trouble, compared with the injected errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bucket(request, like):
 
 @pytest.fixture
 def spoiled(request, bucket, like, monkeypatch):
-    """A proxy, the file system through it, and the bucket; no retry waits long."""
+    """Provide a proxy, the file system through it, and the bucket, with short retries."""
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda seconds, *rest: sleep(seconds / 500, *rest))
     short = "timeout" in request.node.name
@@ -46,7 +46,7 @@ def spoiled(request, bucket, like, monkeypatch):
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # connections that the proxy cut off
 def test_errors_of_ours_are_those_of_the_libraries(spoiled, like, kind):
     between, system, top = spoiled
-    # No answer comes before this process sees that there is none in time, however late it looks.
+    # The answer is delayed until the client has timed out, however slow this process is.
     between.faults = Faults(like=like, transient=1, kinds=(kind,), retry_after=7, slow_seconds=250)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - compared below
         system.pipe_file(f"{top}/a", b"1")
@@ -65,8 +65,8 @@ def test_errors_of_ours_are_those_of_the_libraries(spoiled, like, kind):
     assert answers[0]["Error"]["Code"] == answers[1]["Error"]["Code"]
 
 
-def test_the_first_may_be_told_that_it_is_the_second(spoiled):
-    """The library asks again by itself when an answer is lost, and finds its own object."""
+def test_the_first_writer_may_get_the_error_of_the_second(spoiled):
+    """The library retries when an answer is lost, and finds the object it has written."""
     between, system, top = spoiled
     between.faults = Faults(like=between.faults.like, lost=1)
     answers = iter(["lost", "ok"])
@@ -81,7 +81,7 @@ def test_the_first_may_be_told_that_it_is_the_second(spoiled):
 def test_a_few_faults_are_absorbed_by_the_libraries(spoiled, like):
     between, system, top = spoiled
     between.faults = Faults(like=like)
-    # Fewer than the attempts of one request: whichever they are, no request fails.
+    # Fewer faults than attempts per request, so no request fails.
     refusals = iter(["503"] * 4)
     between.draw = lambda request, writes: next(refusals, "ok")
     system.pipe({f"{top}/{number}": str(number).encode() for number in range(100)})

@@ -1,4 +1,4 @@
-"""Saving to servers of the protocols of Google and Amazon."""
+"""Save to servers of the Google Cloud Storage and S3 protocols."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyperplane.storage.target import resolve_target
 pytestmark = [
     pytest.mark.service,
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
-    # Of Dask, with pandas 3.
+    # Raised by Dask with pandas 3.
     pytest.mark.filterwarnings("ignore:The inplace keyword"),
 ]
 

@@ -1,4 +1,4 @@
-"""Where two places cannot be exchanged in one step: a disk without RENAME_EXCHANGE."""
+"""Commits on disks that cannot exchange two paths in one step (no RENAME_EXCHANGE)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ import os, pathlib, sys
 import dask, dask.dataframe as dd, pandas as pd, hyperplane
 from hyperplane.storage import rename_commit
 
-rename_commit._swapped = lambda one, other: False
+rename_commit._try_swap = lambda one, other: False
 rename, done = pathlib.Path.rename, []
 
 def dying(self, to):
@@ -52,7 +52,7 @@ def dying(self, to):
 url, when = sys.argv[1:]
 if when == "second":
     pathlib.Path.rename = dying
-else:  # after the second, before the old one is cleared away
+else:  # after the second rename, before the old folder is removed
     def late(self, to):
         if str(self).endswith(".old"):
             os._exit(9)

@@ -1,4 +1,4 @@
-"""Cases that a review of saving came upon: late writers, interrupted ones, equal names."""
+"""Cases found in a review of saving: late writers, interrupted writers, equal names."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_shards_that_end_at_once_lose_nothing(tmp_path):
         assert hyperplane.load(url).n.compute().to_list() == [0, 1, 2]
 
 
-def test_a_writer_that_two_others_have_overtaken_is_told(faulty_store):
+def test_a_writer_overtaken_by_two_others_gets_an_error(faulty_store):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
@@ -127,7 +127,7 @@ def test_an_end_between_commit_and_copies_loses_nothing(faulty_store, monkeypatc
     assert version_of(url, options) == 1
 
 
-def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, monkeypatch):
+def test_arrays_of_one_shape_are_distinguished_after_an_interrupted_save(tmp_path, monkeypatch):
     url = str(tmp_path / "a.zarr")
     hyperplane.save(da.ones((4, 4), chunks=2), url)
 
@@ -143,7 +143,7 @@ def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, mon
     assert (hyperplane.load(url).compute() == 7).all()
 
 
-def test_of_two_writers_of_arrays_one_is_told(tmp_path, monkeypatch):
+def test_one_of_two_array_writers_gets_an_error(tmp_path, monkeypatch):
     url = str(tmp_path / "a.zarr")
     hyperplane.save(da.ones((4, 4), chunks=2), url)
     publish, overtaken = RenameCommit.publish, []
@@ -237,12 +237,12 @@ def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_p
     before, goes_on = left(), staging_folder(commits)
     with staging_folder(commits) as staged:
         commits.object_store.put(f"{staged}/part", b"12")
-    # As of a task that is late: it writes when its save has failed and has cleared away.
+    # A late task writes after its save has failed and cleaned up.
     commits.object_store.put(f"{staged}/late", b"123")
     running = goes_on.__enter__()
     commits.object_store.put(f"{running}/part", b"1234")
     look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
-    if store is None:  # another process sees as much as this one
+    if store is None:  # other processes see the same files
         said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
         assert said.startswith(f"{url}: 1 file left over, 3 B\n"), said
     else:
@@ -270,7 +270,7 @@ def test_what_is_published_but_not_copied_is_kept_when_its_save_has_failed(
             hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
         patch.setattr(
             ManifestCommit, "finish_interrupted", lambda self, state: None
-        )  # it published just now
+        )  # it has published but not finished
         found = hyperplane.storage.clean(url, older_than=0, storage_options=options)
         assert [name[:8] for name in found.kept] == ["attempt-"]
     assert version_of(url, options) == 1

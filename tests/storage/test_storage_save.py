@@ -1,4 +1,4 @@
-"""What is saved comes back as it was; to save it again writes nothing."""
+"""Saved objects are loaded unchanged; saving them again writes nothing."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_foreign_folder_is_read_and_replaced(base):
     assert hyperplane.load(f"{base}/out").n.compute().to_list() == [3]
 
 
-def test_who_comes_second_is_told(base, monkeypatch):
+def test_the_second_writer_gets_an_error(base, monkeypatch):
     mine = dd.from_pandas(flights(), npartitions=2)
     theirs = dd.from_pandas(flights(start=10), npartitions=2)
 
@@ -129,7 +129,7 @@ def test_who_comes_second_is_told(base, monkeypatch):
         return part
 
     done = []
-    with pytest.raises(OutputConflict, match="what they saved stands"):
+    with pytest.raises(OutputConflict, match="its version remains"):
         hyperplane.save(mine.map_partitions(slow, meta=mine._meta), f"{base}/out")
     assert done[0].changed
     pd.testing.assert_frame_equal(hyperplane.load(f"{base}/out").compute(), flights(start=10))

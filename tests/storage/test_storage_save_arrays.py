@@ -1,4 +1,4 @@
-"""Arrays and data sets come back as they were."""
+"""Arrays and data sets are loaded unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_arrays(base, kind):
         "dataarray": xr.DataArray(values, dims=("y", "x"), name="v"),
     }[kind]
     hyperplane.save(made, f"{base}/v.zarr")
-    for change in (0, 1):  # the names of the chunks stay the same
+    for change in (0, 1):  # the chunks keep their names
         obj = made + change
         if change:
             with pytest.raises(OutputExists):

@@ -1,4 +1,4 @@
-"""What is one file, and files and folders of this machine."""
+"""Objects saved as one file, and local files and folders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_one_file_comes_back(base, name):
     if isinstance(obj, pd.DataFrame):
         pd.testing.assert_frame_equal(made, obj)
     elif isinstance(obj, (pl.DataFrame, pa.Table)):
-        # Whole numbers stay such where some are missing.
+        # Integers stay integers if some are missing.
         want = obj.to_pandas()
         if want["n"].isna().any():
             want = want.astype({"n": "Int64"})
@@ -82,16 +82,16 @@ def test_files_and_folders_of_this_machine(base, tmp_path):
     assert not hyperplane.save(folder, f"{base}/copy").changed
     assert parts_of(f"{base}/copy") == ["a.txt", "deep er/ü.txt"]
     assert hyperplane.load(f"{base}/copy/deep er/ü.txt") == "b"
-    with pytest.raises(StorageError, match="load each by its own URL"):
+    with pytest.raises(StorageError, match="load each file by its URL"):
         hyperplane.load(f"{base}/copy")
     assert hyperplane.save(folder / "a.txt", f"{base}/b.txt").nbytes == 1
-    with pytest.raises(RequestError, match="a file or folder with files in it"):
+    with pytest.raises(RequestError, match="a folder with files in it"):
         hyperplane.save(pathlib.Path("nowhere"), f"{base}/c")
 
 
 def test_the_name_of_a_file_is_not_taken_for_its_content(tmp_path):
     (tmp_path / "model.bin").write_text("weights")
-    with pytest.raises(RequestError, match=r"write pathlib\.Path"):
+    with pytest.raises(RequestError, match=r"pass pathlib\.Path"):
         hyperplane.save(str(tmp_path / "model.bin"), tmp_path / "copy.txt")
 
 

@@ -1,4 +1,4 @@
-"""What cannot be saved fails at once, says all that is wrong, and shows no secret."""
+"""Invalid saves fail at once with all faults and without secrets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_all_faults_of_a_request_at_once(tmp_path):
     for url in ("", "a/*/b", "/data/../etc", "/", "memory://x/../y"):
         with pytest.raises(RequestError):
             hyperplane.save(b"", url)
-    with pytest.raises(RequestError, match="object: expected a Dask dataframe"):
+    with pytest.raises(RequestError, match=r"object: .*a Dask dataframe"):
         hyperplane.save(object(), tmp_path / "o")
 
 

@@ -1,4 +1,4 @@
-"""The real stores, and what saving relies on: each fact here is one that the code builds on."""
+"""Properties of real stores that saving relies on."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def bucket(request):
 
 @pytest.fixture
 def store(bucket):
-    """The file system, and the path of the bucket."""
+    """Return the file system and the path of the bucket."""
     system, path = fsspec.url_to_fs(bucket.url, **bucket.options)
     system.invalidate_cache()
     return system, path
 
 
 def fresh(system, path):
-    """What the store says now; not what the file system remembers."""
+    """Return the store's answer, not the cached one."""
     system.invalidate_cache()
     return system.info(path)
 
@@ -107,7 +107,7 @@ def test_one_of_many_at_once_creates(store):
 
 
 def test_open_for_creation_is_no_commit(s3):
-    """What is empty replaces what is there, and what is refused leaves an upload behind."""
+    """An empty object replaces the existing one, and a refused creation leaves an upload behind."""
     system, top = fsspec.url_to_fs(s3.url, **s3.options)
     system.pipe_file(f"{top}/a", b"first")
     with pytest.raises(FileExistsError), system.open(f"{top}/a", "xb") as file:
@@ -123,7 +123,7 @@ def test_open_for_creation_is_no_commit(s3):
     assert [one["Key"] for one in system.list_multipart_uploads(top)] == ["a"]
     system.clear_multipart_uploads(top)
     assert not system.list_multipart_uploads(top)
-    file.closed = True  # or it is sent once more when it is forgotten
+    file.closed = True  # otherwise it is uploaded again when it is garbage-collected
 
 
 @pytest.mark.parametrize("size", [8, 12 * MB])
@@ -188,7 +188,7 @@ def test_types_and_check_sums_of_amazon(s3):
         assert (entry["size"], entry["ETag"]) == (2, f'"{md5}"')
     with system.open(f"{top}/big", "wb", block_size=5 * 2**20) as file:
         file.write(b"x" * 12 * MB)
-    assert fresh(system, f"{top}/big")["ETag"].endswith('-1"')  # no check sum of the whole
+    assert fresh(system, f"{top}/big")["ETag"].endswith('-1"')  # not the MD5 of the object
 
 
 def test_a_copy_replaces_what_is_there(store):
@@ -202,7 +202,7 @@ def test_a_copy_replaces_what_is_there(store):
 
 
 def test_listings_are_remembered_until_one_says_otherwise(bucket, store):
-    """What another process writes is seen late, or by who asks without the memory."""
+    """Objects of another process are visible late unless the cache is cleared."""
     system, top = store
     other = fsspec.filesystem(system.protocol[0], **bucket.options, use_listings_cache=False)
     other.pipe_file(f"{top}/f/a", b"1")
@@ -221,7 +221,7 @@ def test_no_bucket(store):
 
 
 def test_many_requests_do_not_stop_a_server(store):
-    """A server whose log nobody reads stopped after some 400 of them."""
+    """A server whose log was not read stopped after some 400 requests."""
     system, top = store
     system.pipe({f"{top}/{number}": b"x" for number in range(600)})
     system.invalidate_cache()
@@ -255,7 +255,7 @@ def test_a_server_dies_with_its_owner(tmp_path: Path, kind):
     script = (
         "import os, sys, time, pathlib, psutil, servers\n"
         "folder = pathlib.Path(sys.argv[1])\n"
-        # So that the helper, which ends what it has started, does not know the server.
+        # So that the helper, which ends the processes it started, does not know the server.
         "del os.environ['HYPERPLANE_TEST_FAMILY']\n"
         f"with servers.{kind}(folder):\n"
         "    (process,) = psutil.Process().children()\n"

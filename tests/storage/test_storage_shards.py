@@ -1,4 +1,4 @@
-"""Shards commit for themselves, once; the whole is there when all are."""
+"""Each shard commits once; the output is visible when all shards are committed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_whole_is_seen_when_all_shards_are_there(url):
         result = hyperplane.save(rows(index), url, shard=(index, 3))
         assert (result.complete, result.written) == (False, 1)
         assert len(missing_shards(url)) == 2 - done
-        with pytest.raises(StorageError, match="there is nothing"):
+        with pytest.raises(StorageError, match="nothing is saved there"):
             hyperplane.load(url)
     last = dd.from_pandas(rows(1), npartitions=2)
     assert hyperplane.save(last, url, shard=(1, 3)).complete
@@ -68,7 +68,7 @@ def test_a_new_run_replaces_the_whole_at_once(url):
     for index in (0, 1, 2):
         hyperplane.save(rows(index), url, shard=(index, 3))
     for index in (0, 1, 2):
-        add = 100 if index else 0  # shard 0 is as it was
+        add = 100 if index else 0  # shard 0 is unchanged
         assert hyperplane.load(url).compute().n.to_list() == list(range(30))
         result = hyperplane.save(
             rows(index, add), url, shard=(index, 3), mode="overwrite", run="second"
@@ -121,7 +121,7 @@ def test_what_cannot_be_a_shard(tmp_path):
     for shard in ((2, 2), (-1, 2), (0,), "0/2", (0.0, 2)):
         with pytest.raises(RequestError, match="0 <= index < count"):
             hyperplane.save(rows(0), tmp_path / "out", shard=shard)
-    with pytest.raises(RequestError, match="leave shard out"):
+    with pytest.raises(RequestError, match="omit shard="):
         hyperplane.save({"a": 1}, tmp_path / "out", shard=(0, 2))
 
 
@@ -143,11 +143,11 @@ def test_no_whole_is_ever_of_two_runs(url):
     assert save(1, 5, "b")
     assert hyperplane.load(url).compute().n.to_list() == [*range(5, 15), *range(15, 25)]
     assert missing_shards(url) == [0]
-    with pytest.raises(RequestError, match="a name that all shards of this run share"):
+    with pytest.raises(RequestError, match="shared by all shards of this run"):
         hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite")
 
 
-def test_a_run_keeps_parts_that_somebody_else_replaces(url):
+def test_a_run_keeps_parts_that_another_run_replaces(url):
     for index in (0, 1):
         hyperplane.save(rows(index), url, shard=(index, 2))
     same = hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite", run="b")
@@ -185,5 +185,5 @@ def test_shards_of_different_columns_are_no_whole(url):
     hyperplane.save(rows(0), url, shard=(0, 2))
     with pytest.raises(OutputConflict, match="different columns"):
         hyperplane.save(rows(1).rename(columns={"n": "m"}), url, shard=(1, 2))
-    with pytest.raises(StorageError, match="there is nothing"):
+    with pytest.raises(StorageError, match="nothing is saved there"):
         hyperplane.load(url)

@@ -1,4 +1,4 @@
-"""Small files that claim to hold much are errors of ours."""
+"""Small files whose metadata claims much data are errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _varint(value):
 
 
 def _with_rows(path, rows):
-    """A Parquet file of 3 rows whose footer says another number."""
+    """Return a Parquet file of 3 rows whose footer declares another number."""
     opened = io.BytesIO()
     plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     parquet.write_table(pa.table({"a": [1, 2, 3]}), opened, **plain)
@@ -38,15 +38,15 @@ def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkey
     path = _with_rows(tmp_path / "x.parquet", 2**40)
     assert parquet.read_metadata(path).num_rows == 2**40
 
-    def refuse(*args, **kwargs):  # what a machine does that has no such memory
+    def refuse(*args, **kwargs):  # as on a machine with too little memory
         raise pa.ArrowMemoryError("malloc of size 2199023255552 failed")
 
     monkeypatch.setattr(parquet, "read_table", refuse)
-    with pytest.raises(ReadError, match="footer says 1099511627776 rows, which do not fit"):
+    with pytest.raises(ReadError, match="footer declares 1099511627776 rows, too many for memory"):
         hyperplane.load(path)
     honest = tmp_path / "y.parquet"
     parquet.write_table(pa.table({"a": [1, 2, 3]}), honest)
-    with pytest.raises(MemoryError):  # of a file that is really so large
+    with pytest.raises(MemoryError):  # for a file that is really that large
         hyperplane.load(honest)
 
 
@@ -57,7 +57,7 @@ def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_
 
 
 def test_rows_that_are_not_there_are_an_error_and_not_left_out(tmp_path):
-    with pytest.raises(ReadError, match="footer says 5 rows, and 3 are there"):
+    with pytest.raises(ReadError, match="footer declares 5 rows, and it holds 3"):
         hyperplane.load(_with_rows(tmp_path / "x.parquet", 5))
 
 

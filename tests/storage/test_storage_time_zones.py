@@ -1,4 +1,4 @@
-"""Times whose zone has seconds are refused with that reason; those of whole minutes come back."""
+"""Zones with seconds are errors that name the zone; zones of whole minutes are restored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRAMES = {
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
 @pytest.mark.parametrize("place", FRAMES)
 def test_the_zone_is_named_as_the_reason(place, form, tmp_path):
-    with pytest.raises(DataError, match=r"zone UTC\+05:45:30, and .* whole minutes") as caught:
+    with pytest.raises(DataError, match=r"zone UTC\+05:45:30, but .* whole minutes") as caught:
         hyperplane.save(FRAMES[place], tmp_path / f"x.{form}")
     assert caught.value.column == "t"
     assert "of one type" not in str(caught.value)
@@ -55,18 +55,20 @@ def test_the_advice_works(tmp_path):
         df = FRAMES[place].copy()
         with pytest.raises(DataError) as caught:
             check_zones(df, "Parquet")
-        exec(str(caught.value).partition("as with ")[2], {"pd": pd, "df": df})
+        exec(str(caught.value).partition("for example with ")[2], {"pd": pd, "df": df})
         hyperplane.save(df, tmp_path / f"{place}.parquet")
     for place in ("index", "levels"):
         df = FRAMES[place]
         with pytest.raises(DataError) as caught:
             check_zones(df, "Parquet")
-        advice = str(caught.value).partition("as with ")[2].removesuffix(" on each partition")
+        advice = (
+            str(caught.value).partition("for example with ")[2].removesuffix(" on each partition")
+        )
         hyperplane.save(eval(advice, {"df": df}), tmp_path / f"{place}.parquet")
 
 
 class London(dt.tzinfo):
-    """A zone of a user's own, which asks the time for its month."""
+    """A user-defined zone whose offset depends on the month."""
 
     def utcoffset(self, when):
         return dt.timedelta(hours=1 if 3 < when.month < 11 else 0)

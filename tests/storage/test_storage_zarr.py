@@ -1,4 +1,4 @@
-"""Zarr: what is saved is read as it was by us and by others, or there is an error."""
+"""Saved Zarr stores are read unchanged by hyperplane and others, or reading fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hyperplane.storage import arrays
 from hyperplane.storage.manifest_commit import ManifestCommit
 from hyperplane.storage.rename_commit import RenameCommit
 
-# Of text and times, which Zarr may write otherwise one day.
+# Zarr warns that text and times may be encoded differently in the future.
 pytestmark = pytest.mark.filterwarnings("ignore:The data type")
 
 
@@ -30,7 +30,7 @@ def _here():
 
 @pytest.fixture(params=["disk", "object store"])
 def place(request, tmp_path, faulty_store):
-    """A URL and its options; and what gives the files there by their names."""
+    """A URL with options, and a function that returns its files by name."""
     if request.param == "disk":
         root = tmp_path / "Wärme 1.zarr"
         return str(root), {}, lambda name: root / name
@@ -52,7 +52,7 @@ def numbers(chunks=2, shape=(4, 6)):
 
 
 def weather(chunks=None):
-    """A data set with most of what xarray has to encode."""
+    """A data set with most features that xarray has to encode."""
     made = xr.Dataset(
         {
             "rain": (("time", "x"), np.arange(20.0).reshape(5, 4) / 2),
@@ -134,7 +134,7 @@ def test_what_zarr_cannot_hold_is_said(tmp_path):
     url = str(tmp_path / "a.zarr")
     with pytest.raises(RequestError, match="compute_chunk_sizes"):
         hyperplane.save(numbers()[numbers() > 3], url)
-    with pytest.raises(RequestError, match="what Zarr can hold"):
+    with pytest.raises(RequestError, match="that Zarr supports"):
         hyperplane.save(da.ones(3, dtype="longdouble"), url)
     uneven = weather().rain.chunk(time=(2, 1, 2))
     with pytest.raises(RequestError, match=r"chunk\(\)"):
@@ -143,7 +143,7 @@ def test_what_zarr_cannot_hold_is_said(tmp_path):
     other.encoding["chunks"] = (3, 4)
     with pytest.raises(RequestError, match=r"drop_encoding\(\)"):
         hyperplane.save(other, url)
-    with pytest.raises(RequestError, match="names that are text"):
+    with pytest.raises(RequestError, match="names that are non-empty strings"):
         hyperplane.save(xr.Dataset({1: ("x", [1])}), url)
     assert list(tmp_path.iterdir()) in ([], [tmp_path / ".a.zarr.hyperplane"])
     hyperplane.save(other.drop_encoding(), url)
@@ -157,7 +157,7 @@ def test_an_array_that_is_held_while_it_is_overwritten(place):
     assert load(place).name != token
     with pytest.raises(ReadError, match="load it again"):
         held.compute()
-    # What has not changed is as it was.
+    # Unchanged chunks are not written again.
     assert (held[2:].compute() == np.arange(13.0, 25).reshape(2, 6)).all()
     save(da.zeros((4, 6), chunks=2), place, mode="overwrite")  # no file for a chunk of zeros
     with pytest.raises(ReadError, match="is gone"):
@@ -178,7 +178,7 @@ def test_a_chunk_that_is_harmed_is_an_error(place, harm):
     with pytest.raises(ReadError, match=r"v/c/1/2.*load it again"):
         held.compute()
     assert float(held.v[0, 0]) == 1
-    if harm != "flip":  # of which nobody has noticed
+    if harm != "flip":  # which remains undetected until the chunk is read
         result = save(xr.Dataset({"v": (("y", "x"), numbers())}), place, mode="overwrite")
         assert result.written >= 1
         assert (load(place).v.compute() == numbers().compute()).all()
@@ -216,12 +216,12 @@ def test_while_the_store_copies_the_new_version_is_read(faulty_store, monkeypatc
         assert save(new, place, mode="overwrite").written == 3
         held = load(place)
         assert (held.compute() == new.compute()).all()
-    assert not save(new, place).changed  # it copies what was left
+    assert not save(new, place).changed  # it copies the remaining chunks
     assert (held.compute() == new.compute()).all()
     assert (da.from_zarr(place[0], storage_options=place[1]).compute() == new.compute()).all()
 
 
-def test_of_two_writers_with_equal_chunks_one_is_told(place, monkeypatch):
+def test_one_of_two_writers_with_equal_chunks_gets_an_error(place, monkeypatch):
     save(numbers(), place)
     kind = ManifestCommit if place[1] else RenameCommit
     publish, overtaken = kind.publish, []
@@ -242,7 +242,7 @@ def test_a_folder_with_the_number_of_an_older_one_is_another(tmp_path, monkeypat
     place = str(tmp_path / "a.zarr"), {}
     seen = {}
 
-    def numbered(key, path):  # a disk that has only two numbers
+    def numbered(key, path):  # a disk with only two inodes
         return f"{key}-{seen.setdefault(path.stat().st_ino, len(seen) % 2)}"
 
     monkeypatch.setattr("hyperplane.storage.rename_commit._version", numbered)

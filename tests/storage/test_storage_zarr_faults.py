@@ -1,4 +1,4 @@
-"""Zarr on a store that fails, and by tasks that run twice."""
+"""Zarr on a store with faults, and written by tasks that run twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hyperplane.storage import retrying
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Waits between attempts that a test can await."""
+    """Shorten the waits between attempts."""
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.002)
     monkeypatch.setattr(retrying, "MAX_WAIT", 0.05)
 
@@ -40,7 +40,7 @@ def test_nothing_is_lost_on_a_store_that_fails(faulty_store, hurried, like):
     for version in (0, 1):
         made = xr.Dataset({"v": (("y", "x"), grid(version)), "n": ("x", np.arange(20))})
         hyperplane.save(made, url, mode="overwrite", storage_options=options)
-        time.sleep(1.1)  # until others see that there is another version
+        time.sleep(1.1)  # until other processes see the new version
         found = hyperplane.load(url, storage_options=options).compute()
         assert (found.v == grid(version).compute()).all()
         assert (found.n == np.arange(20)).all()
@@ -59,7 +59,7 @@ def test_a_fault_that_lasts_is_said_and_nothing_is_published(faulty_store, hurri
     url, options = f"{store.url}/a.zarr", store.options
     hyperplane.save(grid(), url, storage_options=options)
     store.set(permanent="403", only="*/data/c/*")
-    with pytest.raises(StorageError, match="not allowed"):
+    with pytest.raises(StorageError, match="permission denied"):
         hyperplane.save(grid(1), url, mode="overwrite", storage_options=options)
     store.set(permanent=None)
     assert (hyperplane.load(url, storage_options=options).compute() == grid().compute()).all()
@@ -73,7 +73,7 @@ def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
     def twice(block, path, region, writing):
         first = write(block, path, region, writing)
         again = write(block + next(counter) + 1, path, region, writing)
-        assert again == first  # what is there first stays
+        assert again == first  # the first file remains
         return again
 
     monkeypatch.setattr(zarr_chunks, "write_block", twice)

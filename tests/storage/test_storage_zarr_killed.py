@@ -8,7 +8,7 @@ import killing
 import pytest
 from scale import scaled
 
-#: Forks a process for each moment, so that imports are paid for once.
+#: Forks a process per round, so that modules are imported only once.
 SCRIPT = """
 import json, os, pathlib, random, signal, sys, time
 sys.path.insert(0, sys.argv[3])
@@ -27,7 +27,7 @@ else:
     url, options = place + "/out", {}
 
 def save(version, change=None):
-    # The upper half is the same in every version.
+    # The upper half is equal in all versions.
     values = np.arange(1.0, 401).reshape(20, 20)
     values[10:] += 1000 * version
     array = da.from_array(values, chunks=5)
@@ -63,14 +63,14 @@ def forked(version, change=None):
 def published(version):
     try:
         return version_in(hyperplane.load(url, storage_options=options)) == version
-    except hyperplane.errors.ReadError:  # what it began to read is no longer there
+    except hyperplane.errors.ReadError:  # the version it began to read was removed
         return False
 
 save(0)
 dice = random.Random(7)
 last, seen = 0, {"old": 0, "new": 0, "held": 0}
 for number in range(int(rounds)):
-    began = time.monotonic()  # each time, because the machine may have other things to do
+    began = time.monotonic()  # measured each time, as the load of the machine varies
     os.waitpid(forked(last + 1), 0)
     full = time.monotonic() - began
     last, version = last + 1, last + 2
@@ -80,7 +80,7 @@ for number in range(int(rounds)):
     child = forked(version, killed_halfway if halfway else None)
     if not halfway:
         time.sleep(moment)
-        while number == int(rounds) - 1 and not published(version):  # as slow as it may be
+        while number == int(rounds) - 1 and not published(version):  # however slow
             time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -110,7 +110,9 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_writer_leaves_the_old_version_or_the_new_one(kind, tmp_path):
     rounds = scaled(5, 12)
-    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
+    seen = killing.run_reporting(
+        SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds)
+    )
     assert seen["old"] + seen["new"] == rounds
     assert min(seen["old"], seen["new"]) >= 1, seen  # before the commit, and after it
     assert seen["held"] >= 1

@@ -1,4 +1,4 @@
-"""Zarr stores that other programs wrote: arrays alone, groups without dimensions, damage."""
+"""Zarr stores of other programs: single arrays, groups without dimensions, damaged files."""
 
 from __future__ import annotations
 

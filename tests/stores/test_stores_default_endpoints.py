@@ -1,6 +1,6 @@
-"""Stores at their default endpoints: an error of ours without network, and no tracebacks.
+"""Stores at their default endpoints: a hyperplane error without network, and no tracebacks.
 
-Host names are looked up by a function of the test, which knows none but those of this machine.
+The tests replace host name lookup by a function that knows only this machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VARIABLES = (
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, tmp_path):
-    """A process without a proxy, credentials in files, or any contact before."""
+    """Provide a process state without proxy, credential files, or previous requests."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -57,7 +57,7 @@ def fresh(monkeypatch, tmp_path):
 
 @pytest.fixture
 def names(monkeypatch):
-    """The host names that have been looked up; none but those of this machine is known."""
+    """Return the host names that were looked up; only those of this machine are known."""
     asked: list[str] = []
     look_up = socket.getaddrinfo
 
@@ -73,7 +73,7 @@ def names(monkeypatch):
 
 @pytest.fixture
 def file_systems():
-    """Of file systems made in a test none is kept for the next one."""
+    """Clear fsspec's instance caches after the test."""
     kinds = [fsspec.get_filesystem_class(name) for name in ("s3", "gs")]
     for kind in kinds:
         kind.clear_instance_cache()
@@ -110,7 +110,7 @@ def test_without_network_the_host_is_named_and_nothing_else_is_asked(
         pytest.importorskip({"s3": "s3fs", "gs": "gcsfs"}[protocol])
         request.getfixturevalue("file_systems")
     if (call, protocol) == ("save", "https"):
-        return  # refused before, as a place that cannot be written to
+        return  # rejected earlier, as HTTP is read-only
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)
     url = f"{protocol}://{'no-such-host.invalid' if protocol == 'https' else 'bucket'}/x.parquet"
@@ -119,13 +119,13 @@ def test_without_network_the_host_is_named_and_nothing_else_is_asked(
     message = str(caught.value)
     assert f"the host name {HOSTS[protocol]} is unknown" in message
     assert "sesame" not in message
-    assert set(names) == {HOSTS[protocol]}  # in particular no server of credentials
+    assert set(names) == {HOSTS[protocol]}  # in particular no credential server
     assert waited == []
     assert [one for one in caplog.records if one.exc_info] == []
 
 
 def _hosts_of(monkeypatch, url, **options):
-    """The addresses that are tried for a file; each is refused."""
+    """Return the addresses tried for a file; each is refused."""
     tried = []
 
     def refuse(address):
@@ -263,7 +263,7 @@ def test_of_azure_the_address_is_that_of_its_client(system, address):
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
-    """Answers with the status that a path begins with, once the test lets it."""
+    """Answer with the status in the path, once the test allows it."""
 
     def do_GET(self):
         self.server.may_answer.wait(60)
@@ -316,7 +316,7 @@ def test_a_slow_store_is_announced_once_and_read(server, monkeypatch, capsys):
 def test_an_error_of_http_is_not_called_a_missing_file(status, server):
     server.may_answer.set()
     url = f"http://127.0.0.1:{server.server_port}/{status}/a.csv"
-    with pytest.raises(RequestError, match=rf"a place that can be read \(.*{status}") as caught:
+    with pytest.raises(RequestError, match=rf"a readable URL \(.*{status}") as caught:
         dataframe.read(url)
     assert "none were found" not in str(caught.value)
     with pytest.raises(RequestError, match=f"{status}"):

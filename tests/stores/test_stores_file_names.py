@@ -1,4 +1,4 @@
-"""What names of files say, and files that are packed."""
+"""Formats by file names, and compressed files."""
 
 import bz2
 import gzip
@@ -120,10 +120,10 @@ def test_the_only_file_of_an_archive_is_read(entries):
 @pytest.mark.parametrize(
     ("entries", "holds"),
     [
-        (("a.csv", "b.csv"), r"holds 2 files \(a\.csv, b\.csv\), and must hold one"),
+        (("a.csv", "b.csv"), r"holds 2 files \(a\.csv, b\.csv\), expected exactly one"),
         (tuple("abcd"), r"holds 4 files \(a, b, c, \.\.\.\)"),
-        ((), "holds 0 files, and must"),
-        (("d/",), "holds 0 files, and must"),
+        ((), "holds 0 files, expected"),
+        (("d/",), "holds 0 files, expected"),
     ],
 )
 def test_an_archive_of_not_one_file_is_damage(tmp_path, entries, holds):
@@ -153,7 +153,7 @@ def test_the_format_is_that_of_all_names():
     assert detect_format(files("a.csv", "b.tsv.gz", "c.CSV"), FORMATS) == "csv"
 
 
-def test_all_names_that_say_nothing_are_told_once_for_each_suffix():
+def test_each_unknown_suffix_is_reported_once():
     with pytest.raises(RequestError) as caught:
         detect_format(files("a.csv", "b.x", "c.x", "README"), FORMATS, "or say it")
     assert [fault.asked for fault in caught.value.faults] == ["'/d/b.x'", "'/d/README'"]

@@ -1,4 +1,4 @@
-"""Links on this machine's disk."""
+"""Symbolic links on local disk."""
 
 import os
 
@@ -12,7 +12,7 @@ from hyperplane.stores.locations import File, Folder
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with one file, and beside it files that links may lead to."""
+    """A folder with one file, and files beside it as link targets."""
     for name in ("data/own.csv", "other/a.csv", "other/deep/b.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{name}\n")
@@ -121,7 +121,7 @@ def test_a_link_that_leads_nowhere_is_named(place, url, target):
     [fault] = caught.value.faults
     assert (fault.where, fault.asked) == ("urls", repr(f"{place}/data/broken.csv"))
     assert f"it leads to {str(place / target)!r}" in fault.allowed
-    assert fault.advice == "mend the link or remove it"
+    assert fault.advice == "fix or remove the link"
 
 
 def test_links_that_lead_nowhere_are_named_at_once_and_once(place):
@@ -132,7 +132,7 @@ def test_links_that_lead_nowhere_are_named_at_once_and_once(place):
     asked = [fault.asked for fault in caught.value.faults]
     assert sorted(asked[:3]) == [repr(f"{place}/data/{one}") for one in ("b1.txt", "b10", "b2")]
     assert asked[3:] == [repr(f"{place}/none.csv")]
-    # A glob that matches none of them is none of their business.
+    # A glob that does not match the links is not affected by them.
     assert names(find_files(f"{place}/data/*.csv"), place) == ["data/own.csv"]
 
 
@@ -148,7 +148,7 @@ def test_what_is_neither_file_nor_folder_is_left_out(place):
     link(place, "data/to-pipe", "data/pipe")
     with pytest.raises(RequestError) as caught:
         find_files(place / "data/pipe")
-    # Not "did you mean" what was asked for.
+    # "did you mean" must not repeat the given name.
     assert caught.value.faults[0].advice == "did you mean 'to-pipe'?"
     assert names(find_files(place / "data"), place) == ["data/own.csv"]
 

@@ -1,4 +1,4 @@
-"""What a caller names, and the files that are found for it."""
+"""The files found for paths, globs, folders, and URLs."""
 
 import os
 import pickle
@@ -26,15 +26,15 @@ def folder(tmp_path):
 
 
 class OddStore(MemoryFileSystem):
-    """A store that does not say all, fails on demand, and knows no ranges."""
+    """A store with incomplete metadata and without range requests, which fails on demand."""
 
     protocol = "odd"
     store: dict = {}  # noqa: RUF012
     pseudo_dirs = [""]  # noqa: RUF012
     cachable = False
-    #: Says no sizes in lists; nor of single files.
+    #: Whether listings have no sizes, and whether single files have none.
     mute: tuple = ()
-    #: Names of threads that asked.
+    #: Names of the threads that sent requests.
     asked: set = set()  # noqa: RUF012
     barrier = None
 
@@ -145,7 +145,7 @@ def test_a_glob_is_one_where_its_name_is_not_there(odd):
         "/d/a.csv",
         "/d/b.csv",
     ]
-    # Nor where the store refuses to tell of a name that no file can have.
+    # Also if the store rejects a request for an impossible name.
     odd.pipe("/d/forbidden-1.csv", b"")
     assert [file.path for file in find_files("odd://d/forbidden-*.csv")] == ["/d/forbidden-1.csv"]
 
@@ -205,11 +205,11 @@ def test_sizes_that_a_list_does_not_say_are_asked_for(odd):
     assert [file.sized for file in find_files("odd://d", sized=False)] == [False, False]
     found = faults("odd://d")
     assert [fault.asked for fault in found] == ["'odd:///d/a.csv'", "'odd:///d/b.csv'"]
-    assert "how long it is" in found[0].allowed
+    assert "length" in found[0].allowed
 
 
 def test_single_files_are_asked_for_in_parallel(odd):
-    # All wait for one another; one after the other they would wait in vain.
+    # All requests wait for each other, so sequential requests would time out.
     OddStore.barrier = threading.Barrier(4)
     odd.pipe({"/e/c.csv": b"", "/e/d.csv": b""})
     urls = ["odd://d/b.csv", "odd://d/a.csv", "odd://e/c.csv", "odd://e/d.csv"]

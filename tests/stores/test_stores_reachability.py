@@ -1,4 +1,4 @@
-"""The first contact with a store fails soon where nothing listens, and is told where it is slow."""
+"""The first request fails soon if no server listens, and prints a notice if it is slow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROXIES = [f"{name}_proxy" for name in ("http", "https", "all", "no")]
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """A process without a proxy, and without any contact before."""
+    """Provide a process state without proxy or previous requests."""
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -34,7 +34,7 @@ def fresh(monkeypatch):
 
 @pytest.fixture
 def closed_port():
-    with socket.socket() as taken:  # bound and not listening: whoever connects is refused
+    with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
@@ -69,10 +69,8 @@ def test_a_refused_port_is_an_error_before_the_library_asks(
     assert f"nothing answers at 127.0.0.1:{closed_port}: Connection refused" in message
     assert f"{protocol}://bucket/" in message
     assert "sesame" not in message
-    assert set(asked) <= {
-        reachability._CONNECT_PAUSE
-    }  # no retries of ours beside those of the contact
-    assert not caplog.records  # nor any of the library, whose own attempts are logged
+    assert set(asked) <= {reachability._CONNECT_PAUSE}  # only the retries of the probe
+    assert not caplog.records  # the library, which logs its attempts, was not called
 
 
 def test_the_size_of_a_refused_url_is_an_error(closed_port):
@@ -110,7 +108,7 @@ def test_a_server_that_is_just_starting_is_waited_for(closed_port, monkeypatch):
     assert tried == [("127.0.0.1", closed_port)] * 3
     with reachability.monitor_request(
         resolve_location(url).store, url
-    ):  # it has answered: not asked again
+    ):  # it has answered, so it is not probed again
         pass
     assert len(tried) == 3
 
@@ -178,7 +176,5 @@ def test_a_first_answer_that_takes_long_is_announced(monkeypatch, capsys):
     line = "hyperplane: http://slow.invalid/a.csv has not answered within 0 s"
     assert capsys.readouterr().err.startswith(line)
     told.clear()
-    with reachability.monitor_request(
-        store, url
-    ):  # it has answered: later requests may take their time
+    with reachability.monitor_request(store, url):  # it has answered, so later requests may be slow
         assert not told.wait(0.1)

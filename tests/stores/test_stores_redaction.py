@@ -1,4 +1,4 @@
-"""What must not be shown."""
+"""Secrets that must not be shown."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from hyperplane.stores.redaction import collect_secrets, describe_error, describ
         ("s3://key:sec/r@t@b/a", "s3://***@b/a"),
         ("s3://key:/ret@b/a", "s3://***@b/a"),
         ("zip://a.csv::s3://key:sec/ret@b/b.zip", "zip://a.csv::s3://***@b/b.zip"),
-        # What is a version or a mail address, and no password, stays.
+        # Versions and mail addresses are not passwords and stay.
         ("https://host:8080/a@b.csv", "https://host:8080/a@b.csv"),
         ("https://[::1]:8080/a@b.csv", "https://[::1]:8080/a@b.csv"),
         ("sftp://me@host/a@b.csv", "sftp://host/a@b.csv"),

@@ -1,4 +1,4 @@
-"""What is a URL or a glob, and what is neither."""
+"""Valid and invalid URLs and globs."""
 
 import fsspec
 import pytest
@@ -43,7 +43,7 @@ def test_of_what_is_no_url_only_the_type_is_said(urls, asked):
 
 
 def test_options_that_are_none():
-    with pytest.raises(RequestError, match="storage_options = a str: expected a mapping"):
+    with pytest.raises(RequestError, match=r"storage_options = a str: .*a mapping"):
         find_files(".", "s3cr3t")
 
 

@@ -1,4 +1,4 @@
-"""What names of Zarr stores lead to; the stores are not opened here."""
+"""Names of Zarr stores, which are not opened here."""
 
 import pytest
 

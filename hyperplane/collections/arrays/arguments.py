@@ -53,8 +53,8 @@ def find_argument_faults(
     decoding: Mapping[str, Any],
 ) -> Iterator[Fault]:
     """Yield a fault for each invalid argument; the URLs are checked separately."""
-    words = {"combine": combine, "compat": compat, "combine_attrs": combine_attrs, "join": join}
-    for where, value in words.items():
+    choices = {"combine": combine, "compat": compat, "combine_attrs": combine_attrs, "join": join}
+    for where, value in choices.items():
         if not is_one_of(value, _ALLOWED[where]) and not (
             where == "combine_attrs" and callable(value)
         ):
@@ -81,7 +81,15 @@ def find_argument_faults(
     known = _open_dataset_options()
     for name in decoding:
         if name not in known:
-            own = ["group", *words, "concat_dim", "data_vars", "coords", "load", "storage_options"]
+            own = [
+                "group",
+                *choices,
+                "concat_dim",
+                "data_vars",
+                "coords",
+                "load",
+                "storage_options",
+            ]
             fault = unknown_name(name, decoding[name], [*own, *sorted(known)], "open_zarr_many")
             yield replace(fault, advice=_CHUNKS_ADVICE) if name == "chunks" else fault
 

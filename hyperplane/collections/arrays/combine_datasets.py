@@ -156,13 +156,13 @@ def _store_names(opened: Sequence[OpenedStore]) -> list[str]:
 def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
     """Return non-index variables of at least two data sets that are coordinates in all or none."""
     indexes = {name for one in datasets for name in one.indexes}
-    remaining = []
+    shared = []
     for name in dict.fromkeys(name for one in datasets for name in one.variables):
         holders = [one for one in datasets if name in one.variables]
         places = {name in one.coords for one in holders}
         if len(holders) > 1 and len(places) == 1 and name not in indexes:
-            remaining.append(name)
-    return remaining
+            shared.append(name)
+    return shared
 
 
 def _concatenate_grid(

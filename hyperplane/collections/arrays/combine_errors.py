@@ -29,19 +29,7 @@ def combine_attrs_of(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> 
 def explain_combine_error(
     error: Exception, datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
 ) -> RequestError:
-    """Return a RequestError that names the stores for which xarray raised ``error``.
-
-    Parameters
-    ----------
-    error : Exception
-        What xarray raised.
-    datasets : sequence of xarray.Dataset
-        What was to be combined.
-    stores : sequence of str
-        The names of their stores.
-    rules : Rules
-        How they were to be combined.
-    """
+    """Return a RequestError that names the stores for which xarray raised ``error``."""
     faults = _find_attr_conflicts(datasets, stores, options.combine_attrs)
     if not faults and options.join == "exact":
         faults = _find_index_conflicts(datasets, stores)
@@ -95,12 +83,12 @@ def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]]
         ]
         first, mine = stated[0]
         for other, theirs in stated[1:]:
-            if not is_same_attrs(mine, theirs):
+            if not are_attrs_equal(mine, theirs):
                 return key, (first, _format_attr(mine)), (other, _format_attr(theirs))
     return None
 
 
-def is_same_attrs(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
+def are_attrs_equal(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
     """Whether attributes are equal by the rules of xarray."""
     return bool(xr.Variable((), 0, mine).identical(xr.Variable((), 0, theirs)))
 

@@ -25,11 +25,11 @@ def _get_reader_pool() -> ThreadPoolExecutor:
 
 
 class ConcatenatedArray:
-    """Array-like of stored variables concatenated along an axis, for :func:`dask.array.from_array`.
+    """Array-like of concatenated stored variables, for :func:`dask.array.from_array`.
 
     Parameters
     ----------
-    pieces : sequence of Part
+    pieces : sequence of StoredVariable
         Variables of equal shape, except along the axis.
     axis : int
         The axis of concatenation.
@@ -106,11 +106,11 @@ class ArraySources:
     """Finds the stored variable that a Dask array reads, by the name of the array."""
 
     def __init__(self, opened: Sequence[OpenedStore]) -> None:
-        self._parts = {name: part for one in opened for name, part in one.stored.items()}
+        self._stored = {name: part for one in opened for name, part in one.stored.items()}
 
     def find_stored(self, variable: xr.Variable) -> StoredVariable | None:
         """Return the stored variable behind a variable; None if it was modified since opening."""
-        return self._parts.get(getattr(variable.data, "name", ""))
+        return self._stored.get(getattr(variable.data, "name", ""))
 
     def concatenate(
         self,

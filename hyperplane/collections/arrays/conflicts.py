@@ -14,7 +14,7 @@ from typing import Any
 import xarray as xr
 from dask.base import compute
 
-from hyperplane.collections.arrays.combine_errors import is_same_attrs
+from hyperplane.collections.arrays.combine_errors import are_attrs_equal
 from hyperplane.collections.arrays.open_stores import READER_THREADS
 from hyperplane.collections.arrays.stored_variable import StoredVariable
 from hyperplane.errors import Fault, RequestError
@@ -63,8 +63,8 @@ def resolve_conflicts(
         The variables that have to agree.
     compat : str
         The comparison, as in :func:`xarray.merge`.
-    behind : callable
-        What a variable reads, or None if it was changed since it was opened.
+    find_stored : callable
+        Returns the stored variable behind a variable; None if it was modified since opening.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def _pair_variables(
         theirs = datasets[other].variables[name]
         if mine.dims != theirs.dims or mine.shape != theirs.shape:
             return []
-        if compat == "identical" and not is_same_attrs(mine.attrs, theirs.attrs):
+        if compat == "identical" and not are_attrs_equal(mine.attrs, theirs.attrs):
             return []
         pairs.append(_VariablePair(name, first, other, mine, theirs))
     return pairs
@@ -136,8 +136,8 @@ def _compare_all(
 
 
 def _load(variable: xr.Variable, find_stored: StoredVariableLookup) -> xr.Variable:
-    part = find_stored(variable)
-    return variable.compute() if part is None else part.load()
+    stored = find_stored(variable)
+    return variable.compute() if stored is None else stored.load()
 
 
 def _make_fault(pair: _VariablePair, stores: Sequence[str], compat: str) -> Fault:

@@ -38,7 +38,7 @@ class OpenedStore:
         Its variables as lazy arrays of xarray; the indexes are loaded.
     data : xarray.Dataset
         Its variables as Dask arrays, in the chunks of the store.
-    parts : dict of str to Part
+    stored : dict of str to StoredVariable
         The stored variables, by the names of their Dask arrays.
     """
 
@@ -109,9 +109,9 @@ def _make_opened_store(name: str, lazy: xr.Dataset) -> OpenedStore:
     variables: dict[str, xr.Variable] = {}
     for key, variable in lazy.variables.items():
         if key not in lazy.indexes:
-            part = StoredVariable(name, str(key), variable)
-            array: Any = part.to_dask()
-            stored[array.name] = part
+            source = StoredVariable(name, str(key), variable)
+            array: Any = source.to_dask()
+            stored[array.name] = source
             variables[str(key)] = variable.copy(data=array)
     return OpenedStore(name, lazy, lazy.assign(variables), stored)
 

@@ -73,7 +73,11 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     name = f"count-by-{tokenize(bag, key)}"
     partial = f"{name}-part"
     source = get_bag_source(bag)
-    path = _path_in_files(key, source.fields) if source and source.settings.kind == "json" else None
+    path = (
+        _find_path_in_files(key, source.fields)
+        if source and source.settings.kind == "json"
+        else None
+    )
     tasks: dict[Any, Any] = {}
     if source is not None and path is not None and ColumnFilter(source.where).is_whole:
         dependencies = []
@@ -102,7 +106,7 @@ def _find_key_faults(key: Any) -> list[Fault]:
     return [Fault("key", repr(key)[:80], "the name of a field, or a function of a record")]
 
 
-def _path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
+def _find_path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
     """Return the path of the key in the files; None if it is not a field of their lines."""
     if not isinstance(key, str) or fields is None:
         return key if isinstance(key, str) else None
@@ -192,29 +196,31 @@ def _count_partition(
     matches, get = where.make_predicate() if where else None, FieldGetter(path)
     counts: Counts = {}
     refusals_left, kind = MAX_REFUSALS, None
-    for span, place, chunk in iterate_chunks(settings, part):
+    for byte_range, offset, chunk in iterate_chunks(settings, part):
         chunk_counts = None
         if refusals_left:
             kind = (
-                kind or conditions.types.get(path) or _infer_kind(settings, span, place, chunk, get)
+                kind
+                or conditions.types.get(path)
+                or _infer_value_type(settings, byte_range, offset, chunk, get)
             )
             chunk_counts = _count_columns(settings, chunk, conditions, path, kind, counter)
             refusals_left -= chunk_counts is None
         if chunk_counts is None:
-            found = parse_lines(settings, span, place, chunk, counter)
-            kept = filter(matches, found) if matches else found
+            parsed = parse_lines(settings, byte_range, offset, chunk, counter)
+            kept = filter(matches, parsed) if matches else parsed
             chunk_counts = _count_in_batches(get(record, None) for record in kept)
         _add_counts(counts, chunk_counts)
     counter.close()
     return counts
 
 
-def _infer_kind(
-    settings: ReadSettings, span: Any, place: int, chunk: bytes, get: FieldGetter
+def _infer_value_type(
+    settings: ReadSettings, byte_range: Any, offset: int, chunk: bytes, get: FieldGetter
 ) -> Any:
     """Return the type of the first value, to try on the others; string if that is null."""
     first = chunk[: chunk.index(b"\n") + 1]
-    for record in parse_lines(settings, span, place, first, LineCounter(settings, ())):
+    for record in parse_lines(settings, byte_range, offset, first, LineCounter(settings, ())):
         value = get(record, None)
         return pa.string() if value is None else infer_arrow_type([value])
     return None
@@ -230,10 +236,10 @@ def _count_columns(
 ) -> Counts | None:
     if (
         kind is None
-        or (found := read_columns(settings, chunk, {**conditions.types, path: kind})) is None
+        or (parsed := read_columns(settings, chunk, {**conditions.types, path: kind})) is None
     ):
         return None
-    values, mask = found[path], conditions.mask(found)
+    values, mask = parsed[path], conditions.mask(parsed)
     counter.good += len(values)
     counted = compute.value_counts(values if mask is None else values.filter(mask))
     keys, counts = counted.flatten()

@@ -37,7 +37,7 @@ class TextByteRange:
     """The lines of a file that start in bytes ``[start, end)``; the whole file if end is None."""
 
     path: str
-    packing: str = ""
+    compression: str = ""
     start: int = 0
     end: int | None = None
 
@@ -55,14 +55,14 @@ def find_files(
     RequestError
         With every URL that matches no file, and every file of unknown format.
     """
-    found = listing.find_files(urls, storage_options, sized=False)
-    first = {file.store.system: file for file in reversed(found)}
+    files = listing.find_files(urls, storage_options, sized=False)
+    first = {file.store.system: file for file in reversed(files)}
     if len(first) > 1:
-        asked = " and ".join(repr(file.url) for file in reversed(first.values()))
-        advice = "make one bag for each and join them with dask.bag.concat"
-        raise RequestError([Fault("urls", asked, "URLs of one file system", advice)])
-    return found, kind if kind is not None else detect_format(
-        found, FORMATS, "or write format='json' or format='text'"
+        given = " and ".join(repr(file.url) for file in reversed(first.values()))
+        advice = "make one bag for each file system and join them with dask.bag.concat"
+        raise RequestError([Fault("urls", given, "URLs of one file system", advice)])
+    return files, kind if kind is not None else detect_format(
+        files, FORMATS, "or write format='json' or format='text'"
     )
 
 
@@ -78,12 +78,13 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
     Parameters
     ----------
     files : sequence of File
+        The files.
     blocksize : int, optional
         Bytes of text in a partition. By default four partitions per thread, of 8 to 64 MB.
 
     Returns
     -------
-    list of tuple of Span
+    list of tuple of TextByteRange
 
     Examples
     --------
@@ -93,7 +94,7 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
     >>> [len(part) for part in split_into_partitions(small, 50_000_000)]
     [199, 199, 102]
     >>> large = [File(here, "a", 250, "")]
-    >>> [(span.start, span.end) for (span,) in split_into_partitions(large, 100)]
+    >>> [(part[0].start, part[0].end) for part in split_into_partitions(large, 100)]
     [(0, 83), (83, 166), (166, 250)]
     """
     target = blocksize or _choose_blocksize(sum(map(estimate_cost, files)))

@@ -211,8 +211,8 @@ def _find_absent_fields(
         if any(get(record) is not MISSING for record in records):
             continue
         known = dict.fromkeys([*top, *_sibling_paths(records, path)])
-        near = difflib.get_close_matches(path, known, 3)
-        meant = f"did you mean {' or '.join(map(repr, near))}? Otherwise " if near else ""
+        similar = difflib.get_close_matches(path, known, 3)
+        meant = f"did you mean {' or '.join(map(repr, similar))}? Otherwise " if similar else ""
         advice = f"{meant}name a rare field in both fields= and types={{{name!r}: ...}}"
         allowed = f"a field of the {len(records):,} records of the sample"
         faults.append(Fault(where, repr(path), allowed, advice))
@@ -222,8 +222,8 @@ def _find_absent_fields(
 def _sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
     """Return the paths of the fields at the same level as ``path``."""
     above, dot, _ = path.rpartition(".")
-    found = map(FieldGetter(above), records) if dot else records
-    inner = [one for one in found if isinstance(one, dict)]
+    parents = map(FieldGetter(above), records) if dot else records
+    inner = [one for one in parents if isinstance(one, dict)]
     return list(dict.fromkeys(f"{above}{dot}{name}" for one in inner for name in one))
 
 

@@ -19,7 +19,7 @@ from pyarrow import json as arrow_json
 
 from hyperplane.collections.bags.fields import OneOfCondition, RecordFilter
 from hyperplane.collections.bags.files import BagPartition
-from hyperplane.collections.bags.lines import chunks
+from hyperplane.collections.bags.lines import read_chunks
 from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 
 #: After this many unsuitable chunks of a partition the remaining ones are parsed by Python.
@@ -40,13 +40,8 @@ Types = Mapping[str, pa.DataType]
 def read_columns(settings: ReadSettings, chunk: bytes, types: Types) -> dict[str, Any] | None:
     """Return Arrow columns by path, or None if Python has to parse the chunk.
 
-    Parameters
-    ----------
-    source : Source
-    chunk : bytes
-        Whole lines.
-    types : mapping of str to pyarrow.DataType
-        Type of each path. Missing fields and nulls are both null.
+    A column has one value for each line of the chunk. ``types`` are the Arrow types by path.
+    Missing fields and nulls are both null.
     """
     schema = _make_schema(types)
     if schema is None or not _is_plain(settings, chunk, types):
@@ -124,7 +119,7 @@ def _has_plain_lines(text: Any) -> bool:
 
 
 def _has_infinity(text: Any) -> bool:
-    """Whether ``Inf`` occurs as a value; comparing bytes is ten times as fast as a regex."""
+    """Whether ``Inf`` occurs as a value; comparing bytes is ten times as fast as a search."""
     at = np.flatnonzero(text[1:-2] == _INFINITY[0]) + 1
     at = at[(text[at + 1] == _INFINITY[1]) & (text[at + 2] == _INFINITY[2])]
     return bool(np.isin(text[at - 1], _BEFORE_VALUE).any())
@@ -202,9 +197,9 @@ class ColumnFilter:
 
 def iterate_chunks(settings: ReadSettings, part: BagPartition) -> Iterator[tuple[Any, int, bytes]]:
     """Yield byte range, offset and chunk for a partition; every chunk ends with a line end."""
-    for span in part:
-        for place, chunk in chunks(settings.store, span):
-            yield span, place, chunk if chunk.endswith(b"\n") else chunk + b"\n"
+    for byte_range in part:
+        for offset, chunk in read_chunks(settings.store, byte_range):
+            yield byte_range, offset, chunk if chunk.endswith(b"\n") else chunk + b"\n"
 
 
 def read_matching(settings: ReadSettings, part: BagPartition, where: RecordFilter) -> Iterator[Any]:
@@ -212,11 +207,11 @@ def read_matching(settings: ReadSettings, part: BagPartition, where: RecordFilte
     counter = LineCounter(settings, part)
     conditions = ColumnFilter(where)
     refusals_left = MAX_REFUSALS if conditions.sets else 0
-    for span, place, chunk in iterate_chunks(settings, part):
+    for byte_range, offset, chunk in iterate_chunks(settings, part):
         columns = read_columns(settings, chunk, conditions.types) if refusals_left else None
         if columns is None:
             refusals_left = max(0, refusals_left - 1)
-            yield from parse_lines(settings, span, place, chunk, counter)
+            yield from parse_lines(settings, byte_range, offset, chunk, counter)
             continue
         mask = conditions.mask(columns)
         hits = mask.true_count
@@ -225,5 +220,5 @@ def read_matching(settings: ReadSettings, part: BagPartition, where: RecordFilte
             refusals_left = 0
         if hits:
             lines = compress(chunk.split(b"\n"), mask.to_pylist())
-            yield from parse_lines(settings, span, place, b"\n".join(lines), counter)
+            yield from parse_lines(settings, byte_range, offset, b"\n".join(lines), counter)
     counter.close()

@@ -17,7 +17,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def _naming_file(span: TextByteRange, store: Any) -> Iterator[None]:
+def _naming_file(byte_range: TextByteRange, store: Any) -> Iterator[None]:
     """Convert errors to a ReadError that names the file."""
     try:
         yield
@@ -25,24 +25,31 @@ def _naming_file(span: TextByteRange, store: Any) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         gone = "the file is gone: it was deleted after the bag was made"
-        raise ReadError(redact_url(span.path), gone) from error
+        raise ReadError(redact_url(byte_range.path), gone) from error
     except DAMAGE_ERRORS as error:
         cut = isinstance(error, EOFError) or "runcated" in str(error)
-        wrong = _describe_truncation(span) if cut else describe_error(error, store.storage_options)
-        raise ReadError(redact_url(span.path), wrong) from error
+        wrong = (
+            _describe_truncation(byte_range)
+            if cut
+            else describe_error(error, store.storage_options)
+        )
+        raise ReadError(redact_url(byte_range.path), wrong) from error
 
 
-def _describe_truncation(span: TextByteRange) -> str:
-    return f"its {span.packing} data ends early: the file is truncated; copy it again"
+def _describe_truncation(byte_range: TextByteRange) -> str:
+    return f"its {byte_range.compression} data ends early: the file is truncated; copy it again"
 
 
 @contextmanager
-def _open_unpacked(store: Any, span: TextByteRange) -> Iterator[Any]:
-    with store.open(span.path, "rb") as raw, decompress(raw, span.packing) as opened:
+def _open_unpacked(store: Any, byte_range: TextByteRange) -> Iterator[Any]:
+    with (
+        store.open(byte_range.path, "rb") as raw,
+        decompress(raw, byte_range.compression) as opened,
+    ):
         yield opened
 
 
-def chunks(store: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
+def read_chunks(store: Any, byte_range: TextByteRange) -> Iterator[tuple[int, bytes]]:
     """Yield chunks of whole lines, each with its offset in the uncompressed file.
 
     A line belongs to the range that contains its first byte. Only the last line of a file may
@@ -53,26 +60,26 @@ def chunks(store: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
     ReadError
         When the file cannot be read to the end of the range.
     """
-    with _naming_file(span, store), _open_unpacked(store, span) as file:
-        for place, chunk in _whole_lines(file, span):
-            if place == 0 and chunk.startswith(BOM):
-                place, chunk = len(BOM), chunk[len(BOM) :]
+    with _naming_file(byte_range, store), _open_unpacked(store, byte_range) as file:
+        for offset, chunk in _whole_lines(file, byte_range):
+            if offset == 0 and chunk.startswith(BOM):
+                offset, chunk = len(BOM), chunk[len(BOM) :]
             if chunk:
-                yield place, chunk
+                yield offset, chunk
 
 
-def _whole_lines(file: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
-    place, end = span.start, span.end
-    skipping = place > 0
+def _whole_lines(file: Any, byte_range: TextByteRange) -> Iterator[tuple[int, bytes]]:
+    offset, end = byte_range.start, byte_range.end
+    skipping = offset > 0
     if skipping:
-        place -= 1  # the preceding byte tells whether a line starts at place
-        file.seek(place)
+        offset -= 1  # the preceding byte tells whether a line starts at offset
+        file.seek(offset)
     pending: list[bytes] = []
     while block := file.read(STEP):
         if skipping:
             cut = block.find(b"\n") + 1
-            place += cut or len(block)
-            if end is not None and place >= end:
+            offset += cut or len(block)
+            if end is not None and offset >= end:
                 return
             if not cut:
                 continue
@@ -83,22 +90,22 @@ def _whole_lines(file: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
             continue
         text = b"".join([*pending, block[:cut]])
         pending = [block[cut:]]
-        if end is not None and place + len(text) >= end:
-            yield place, text[: text.index(b"\n", max(0, end - 1 - place)) + 1]
+        if end is not None and offset + len(text) >= end:
+            yield offset, text[: text.index(b"\n", max(0, end - 1 - offset)) + 1]
             return
-        yield place, text
-        place += len(text)
+        yield offset, text
+        offset += len(text)
     if any(pending):
-        yield place, b"".join(pending)
+        yield offset, b"".join(pending)
 
 
-def line_number(store: Any, span: TextByteRange, place: int) -> int:
+def find_line_number(store: Any, byte_range: TextByteRange, offset: int) -> int:
     """Return the number, from 1, of the line at an offset of the uncompressed file.
 
     Reads the file up to that offset.
     """
-    number, left = 1, place
-    with _naming_file(span, store), _open_unpacked(store, span) as file:
+    number, left = 1, offset
+    with _naming_file(byte_range, store), _open_unpacked(store, byte_range) as file:
         while left and (block := file.read(min(STEP, left))):
             number += block.count(b"\n")
             left -= len(block)

@@ -16,7 +16,7 @@ from dask.highlevelgraph import HighLevelGraph
 from hyperplane.collections.bags import files
 from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.graph import BagSource, get_bag_source, lazy_task, read_bag
-from hyperplane.collections.bags.lines import chunks
+from hyperplane.collections.bags.lines import read_chunks
 from hyperplane.collections.bags.records import (
     BadLine,
     LineCounter,
@@ -92,14 +92,14 @@ def read_records(
     """
     size, name, faults = _check_settings(format, blocksize, encoding, limit)
     try:
-        files_found, kind = files.find_files(urls, storage_options, format)
+        found_files, kind = files.find_files(urls, storage_options, format)
     except RequestError as error:
         raise RequestError([*faults, *error.faults]) from error.__cause__
     check(faults)
-    parts = files.split_into_partitions(files_found, size)
-    store = files_found[0].store
+    parts = files.split_into_partitions(found_files, size)
+    store = found_files[0].store
     settings = ReadSettings(store.system, kind, name, float(limit))
-    stamps = [(file.path, file.size, file.stamp) for file in files_found]
+    stamps = [(file.path, file.size, file.stamp) for file in found_files]
     token = tokenize(stamps, parts, kind, name, limit, store)
     return read_bag("read-records", _records, BagSource(settings, parts, token=token))
 
@@ -174,12 +174,12 @@ def bad_records(bag: Bag) -> Bag:
     """
     source = get_bag_source(bag) if isinstance(bag, Bag) else None
     if source is None:
-        asked = f"a {type(bag).__name__} that was not read directly from files"
+        given = f"a {type(bag).__name__} that was not read directly from files"
         raise RequestError(
             [
                 Fault(
                     "bag",
-                    asked,
+                    given,
                     "a bag from hyperplane.bag.read_records, or from select applied directly to it",
                 )
             ]
@@ -202,7 +202,7 @@ def bad_records(bag: Bag) -> Bag:
 
 def _count_lines_before(settings: ReadSettings, part: BagPartition, above: int) -> int:
     """Return the number of lines of a file up to the end of a byte range."""
-    return above + sum(chunk.count(b"\n") for _, chunk in chunks(settings.store, part[0]))
+    return above + sum(chunk.count(b"\n") for _, chunk in read_chunks(settings.store, part[0]))
 
 
 class _BadLineCollector(LineCounter):
@@ -220,13 +220,18 @@ def _read_bad_lines(
     settings: ReadSettings, part: BagPartition, before: int
 ) -> Iterator[dict[str, Any]]:
     counter = _BadLineCollector(settings, part)
-    for span in part:
-        line = 1 + (before if span.start else 0)
-        for place, chunk in chunks(settings.store, span):
-            for _ in parse_lines(settings, span, place, chunk, counter):
+    for byte_range in part:
+        line = 1 + (before if byte_range.start else 0)
+        for offset, chunk in read_chunks(settings.store, byte_range):
+            for _ in parse_lines(settings, byte_range, offset, chunk, counter):
                 pass  # good records
             for bad in counter.all:
                 text, reason = bad.text, bad.reason
-                yield {"file": span.path, "line": line + bad.after, "text": text, "reason": reason}
+                yield {
+                    "file": byte_range.path,
+                    "line": line + bad.after,
+                    "text": text,
+                    "reason": reason,
+                }
             counter.all.clear()
             line += chunk.count(b"\n")

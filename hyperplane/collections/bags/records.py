@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hyperplane.collections.bags.files import BagPartition, TextByteRange
-from hyperplane.collections.bags.lines import chunks, line_number
+from hyperplane.collections.bags.lines import find_line_number, read_chunks
 from hyperplane.collections.bags.messages import describe_files, shorten
 from hyperplane.errors import BadLines, BadLinesWarning
 from hyperplane.units import plural
@@ -34,10 +34,10 @@ class ReadSettings:
 
 
 class BadLine(NamedTuple):
-    """A bad line: ``after`` lines after the line at byte offset ``place``."""
+    """A bad line: ``after`` lines after the line at byte ``offset``."""
 
-    span: TextByteRange
-    place: int
+    byte_range: TextByteRange
+    offset: int
     after: int
     text: str
     reason: str
@@ -62,19 +62,20 @@ class LineCounter:
             return
         lines, limit = self.good + self.bad, self.settings.limit
         allowed = max(limit * lines, min(MIN_ALLOWED, lines // 2) if limit else 0)
-        where = describe_files([span.path for span in self.part])
+        where = describe_files([byte_range.path for byte_range in self.part])
         summary = f"{self.bad} of {plural(lines, 'line')} left out of {where}"
         if self.bad > allowed:
             raise self._make_error(self.first, lines)
-        first, span = self.first, self.first.span
+        first, byte_range = self.first, self.first.byte_range
         # A line number would need reading a large file from its start, too slow for a warning.
-        at = f"near byte {first.place}" if span.start else f"line {self._line_number(first)}"
+        at = f"near byte {first.offset}" if byte_range.start else f"line {self._line_number(first)}"
         _warn(
-            f"{summary}; the first is {at} of {span.path}, {first.reason}: {shorten(first.text)!r}"
+            f"{summary}; the first is {at} of {byte_range.path}, {first.reason}: "
+            f"{shorten(first.text)!r}"
         )
 
     def _line_number(self, bad: BadLine) -> int:
-        return line_number(self.settings.store, bad.span, bad.place) + bad.after
+        return find_line_number(self.settings.store, bad.byte_range, bad.offset) + bad.after
 
     def _make_error(self, first: BadLine, lines: int) -> BadLines:
         number = self._line_number(first)
@@ -84,9 +85,9 @@ class LineCounter:
         return BadLines(
             f"{self.bad} of {plural(lines, 'line')} of a partition are bad, "
             f"more than limit={self.settings.limit:g} allows; the first is "
-            f"line {number} of {first.span.path}, {first.reason}: {shorten(first.text)!r}; "
+            f"line {number} of {first.byte_range.path}, {first.reason}: {shorten(first.text)!r}; "
             f"{advice}",
-            first.span.path,
+            first.byte_range.path,
             number,
             self.bad,
             lines,
@@ -103,14 +104,18 @@ def _warn(message: str) -> None:
 def read_partition(settings: ReadSettings, part: BagPartition) -> Iterator[Any]:
     """Yield the records of a partition, reading lazily."""
     counter = LineCounter(settings, part)
-    for span in part:
-        for place, chunk in chunks(settings.store, span):
-            yield from parse_lines(settings, span, place, chunk, counter)
+    for byte_range in part:
+        for offset, chunk in read_chunks(settings.store, byte_range):
+            yield from parse_lines(settings, byte_range, offset, chunk, counter)
     counter.close()
 
 
 def parse_lines(
-    settings: ReadSettings, span: TextByteRange, place: int, chunk: bytes, counter: LineCounter
+    settings: ReadSettings,
+    byte_range: TextByteRange,
+    offset: int,
+    chunk: bytes,
+    counter: LineCounter,
 ) -> Iterator[Any]:
     """Yield the records of a chunk of whole lines."""
     try:
@@ -120,7 +125,7 @@ def parse_lines(
     if text is None:
         for number, line in enumerate(_split_lines(chunk, b"\n")):
             yield from _parse_bytes_line(
-                settings, BadLine(span, place, number, "", ""), line, counter
+                settings, BadLine(byte_range, offset, number, "", ""), line, counter
             )
         return
     lines = _split_lines(text, "\n")
@@ -139,7 +144,9 @@ def parse_lines(
                 counter.good += 1
                 yield record
             else:
-                yield from _parse_unusual_line(BadLine(span, place, number, line, ""), counter)
+                yield from _parse_unusual_line(
+                    BadLine(byte_range, offset, number, line, ""), counter
+                )
 
 
 def _split_lines(text: Any, mark: Any) -> list[Any]:

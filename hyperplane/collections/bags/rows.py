@@ -17,7 +17,7 @@ from hyperplane.collections.bags.kernel import (
     iterate_chunks,
     read_columns,
 )
-from hyperplane.collections.bags.lines import line_number
+from hyperplane.collections.bags.lines import find_line_number
 from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 from hyperplane.collections.bags.types import (
     MAX_EXACT,
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def make_frame(decided: Sequence[BagColumn], pieces: Sequence[list[Any]]) -> pd.DataFrame:
+def make_frame(bag_columns: Sequence[BagColumn], pieces: Sequence[list[Any]]) -> pd.DataFrame:
     """Return a pandas dataframe of columns, each given as a list of arrays."""
     import pandas as pd  # slow import, not needed by other functions of bags
 
-    made = {c.name: make_series(c, its) for c, its in zip(decided, pieces, strict=True)}
-    return pd.DataFrame(made, columns=[column.name for column in decided])
+    series = {c.name: make_series(c, its) for c, its in zip(bag_columns, pieces, strict=True)}
+    return pd.DataFrame(series, columns=[column.name for column in bag_columns])
 
 
 def make_arrays(
-    decided: Sequence[BagColumn], records: list[Any], where: Callable[[int], str]
+    bag_columns: Sequence[BagColumn], records: list[Any], where: Callable[[int], str]
 ) -> list[Any]:
     """Return checked columns of records; ``where`` describes the location of a record."""
-    found = []
-    for column in decided:
+    arrays = []
+    for column in bag_columns:
         get = FieldGetter(column.path)
-        found.append(make_array(column, [get(record, None) for record in records], where))
-    return found
+        arrays.append(make_array(column, [get(record, None) for record in records], where))
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class DataFrameReader:
 
     settings: ReadSettings
     where: RecordFilter | None
-    decided: tuple[BagColumn, ...]
+    bag_columns: tuple[BagColumn, ...]
     token: str
 
     def __dask_tokenize__(self) -> str:
@@ -66,57 +66,59 @@ class DataFrameReader:
     def __call__(self, part: BagPartition, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Return a partition, with all columns or some."""
         if columns is not None and not columns:  # only the number of rows is needed
-            return self(part, [self.decided[0].name])[[]]
-        by_name = {column.name: column for column in self.decided}
-        decided = [by_name[name] for name in (by_name if columns is None else columns)]
+            return self(part, [self.bag_columns[0].name])[[]]
+        by_name = {column.name: column for column in self.bag_columns}
+        bag_columns = [by_name[name] for name in (by_name if columns is None else columns)]
         settings, where = self.settings, self.where
         counter = LineCounter(settings, part)
         conditions = ColumnFilter(where)
-        pieces: list[list[Any]] = [[] for _ in decided]
+        pieces: list[list[Any]] = [[] for _ in bag_columns]
         refusals_left = MAX_REFUSALS if conditions.is_whole else 0
-        for span, place, chunk in iterate_chunks(settings, part):
-            found = (
-                _parse_columns(settings, chunk, decided, conditions, counter)
+        for byte_range, offset, chunk in iterate_chunks(settings, part):
+            arrays = (
+                _parse_columns(settings, chunk, bag_columns, conditions, counter)
                 if refusals_left
                 else None
             )
-            if found is None:
+            if arrays is None:
                 refusals_left = max(0, refusals_left - 1)
-                found = _parse_records(settings, span, place, chunk, decided, where, counter)
-            for piece, values in zip(pieces, found, strict=True):
+                arrays = _parse_records(
+                    settings, byte_range, offset, chunk, bag_columns, where, counter
+                )
+            for piece, values in zip(pieces, arrays, strict=True):
                 piece.append(values)
         counter.close()
-        return make_frame(decided, pieces)
+        return make_frame(bag_columns, pieces)
 
 
 def _parse_columns(
     settings: ReadSettings,
     chunk: bytes,
-    decided: Sequence[BagColumn],
+    bag_columns: Sequence[BagColumn],
     conditions: ColumnFilter,
     counter: LineCounter,
 ) -> list[Any] | None:
     """Return arrays of all columns; None if a value may not be of its column's type."""
-    types = {**{column.path: column.arrow for column in decided}, **conditions.types}
-    if None in types.values() or any(types[c.path] != c.arrow for c in decided):
+    types = {**{column.path: column.arrow for column in bag_columns}, **conditions.types}
+    if None in types.values() or any(types[c.path] != c.arrow for c in bag_columns):
         return None
-    found = read_columns(settings, chunk, types)
-    if found is None:
+    parsed = read_columns(settings, chunk, types)
+    if parsed is None:
         return None
-    mask = conditions.mask(found)
-    made = []
-    for column in decided:
-        values = found[column.path] if mask is None else found[column.path].filter(mask)
+    mask = conditions.mask(parsed)
+    arrays = []
+    for column in bag_columns:
+        values = parsed[column.path] if mask is None else parsed[column.path].filter(mask)
         if values.null_count and not takes_null(column):
             return None
         if column.kind == "float64" and _may_be_inexact(values):
             return None  # integers that float64 cannot represent exactly
         try:
-            made.append(cast_to_column(column, values))
+            arrays.append(cast_to_column(column, values))
         except pa.ArrowInvalid:
             return None
     counter.good += chunk.count(b"\n")
-    return made
+    return arrays
 
 
 def _may_be_inexact(values: Any) -> bool:
@@ -125,25 +127,27 @@ def _may_be_inexact(values: Any) -> bool:
 
 def _parse_records(
     settings: ReadSettings,
-    span: Any,
-    place: int,
+    byte_range: Any,
+    offset: int,
     chunk: bytes,
-    decided: Sequence[BagColumn],
+    bag_columns: Sequence[BagColumn],
     where: RecordFilter | None,
     counter: LineCounter,
 ) -> list[Any]:
     matches: Callable[[Any], bool] = where.make_predicate() if where else lambda record: True
-    records = list(filter(matches, parse_lines(settings, span, place, chunk, counter)))
+    records = list(filter(matches, parse_lines(settings, byte_range, offset, chunk, counter)))
 
     def locate(position: int) -> str:
         """Return the line number of a record, found by parsing the chunk again."""
-        number = line_number(settings.store, span, place)
+        number = find_line_number(settings.store, byte_range, offset)
         for line in chunk.split(b"\n"):
-            found = parse_lines(settings, span, place, line + b"\n", LineCounter(settings, ()))
-            position -= sum(map(matches, found))
+            matched = parse_lines(
+                settings, byte_range, offset, line + b"\n", LineCounter(settings, ())
+            )
+            position -= sum(map(matches, matched))
             if position < 0:
                 break
             number += 1
-        return f"line {number} of {span.path}"
+        return f"line {number} of {byte_range.path}"
 
-    return make_arrays(decided, records, locate)
+    return make_arrays(bag_columns, records, locate)

@@ -91,38 +91,38 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
     >>> print(infer_type("id", [1, "x"]))
     types['id'] = numbers such as 1, text such as "x": expected one type; write ...
     """
-    values_given = [value for value in values if value is not None]
-    some_null = len(values_given) < len(values)
+    present = [value for value in values if value is not None]
+    some_null = len(present) < len(values)
     examples: dict[str, Any] = {}
-    for value in values_given:
+    for value in present:
         examples.setdefault(_family(value), value)
     if set(examples) == {"numbers", "fractions"}:
-        return "float64" if all(map(is_exact, values_given)) else "object"
+        return "float64" if all(map(is_exact, present)) else "object"
     if len(examples) > 1:
         both = ", ".join(f"{family} such as {as_json(value)}" for family, value in examples.items())
-        nested = "values with parts" in examples
+        nested = "lists or mappings" in examples
         advice = f"write types={{{name!r}: {'object' if nested else 'string'!r}}}"
         return Fault(f"types[{name!r}]", both, "one type", advice)
     family = next(iter(examples), "")
     if family == "numbers":
-        if any(not -(2**63) <= value < 2**63 for value in values_given):
+        if any(not -(2**63) <= value < 2**63 for value in present):
             return "object"
         return "Int64" if some_null else "int64"
-    if family == "truth values":
+    if family == "booleans":
         return "boolean" if some_null else "bool"
     if family == "text":
-        return _infer_text(values_given)
+        return _infer_text(present)
     return "float64" if family == "fractions" else "object"
 
 
 def _family(value: Any) -> str:
-    known = {int: "numbers", float: "fractions", bool: "truth values", str: "text"}
-    return known.get(type(value), "values with parts")
+    known = {int: "numbers", float: "fractions", bool: "booleans", str: "text"}
+    return known.get(type(value), "lists or mappings")
 
 
-def _infer_text(values_given: list[str]) -> str:
+def _infer_text(present: list[str]) -> str:
     try:
-        text = pa.array(values_given, pa.string())
+        text = pa.array(present, pa.string())
     except UnicodeError:
         return "object"
     for kind, stamp in _TIMESTAMPS.items():
@@ -144,7 +144,8 @@ def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
 
     Parameters
     ----------
-    column : Column
+    column : BagColumn
+        The column.
     values : list
         None where missing.
     where : callable
@@ -220,7 +221,7 @@ def make_type_error(column: BagColumn, value: Any, where: str) -> WrongType:
         better = {"int64": "Int64", "bool": "boolean"}[column.kind]
     elif isinstance(value, float) and column.kind in ("int64", "Int64"):
         better = "float64"
-    elif _family(value) == "values with parts" or column.kind in ("string", "float64"):
+    elif _family(value) == "lists or mappings" or column.kind in ("string", "float64"):
         better = "object"
     elif type(value) is int and column.kind in ("int64", "Int64"):
         better = "object"  # too large

@@ -212,6 +212,7 @@ def _is_list(functions: Any) -> bool:
 
 
 def _find_function_fault(dtype: Any, column: str, name: str, given: str) -> Fault | None:
+    """Return a fault if a function is unknown or not defined for the type of its column."""
     where = f"agg[{column!r}]"
     if name not in STATES_OF_FUNCTION:
         advice = "for other functions use df.groupby(...).apply(...), which shuffles all rows"
@@ -258,8 +259,8 @@ def _find_result_dtype(dtype: Any, function: str) -> Any:
         column = pd.Series([None, None]).astype(dtype)
         if pd.api.types.is_bool_dtype(dtype):
             column = pd.Series([True, True]).astype(dtype)
-    made = pd.DataFrame({"k": [0, 1], "v": column}).groupby("k").agg({"v": function})
-    return _widen_result_dtype(made["v"].dtype, function)
+    aggregated = pd.DataFrame({"k": [0, 1], "v": column}).groupby("k").agg({"v": function})
+    return _widen_result_dtype(aggregated["v"].dtype, function)
 
 
 def _widen_result_dtype(dtype: Any, function: str) -> Any:

@@ -17,7 +17,7 @@ MAX_PARTITIONS = 10_000
 _VALID_NAMES = "unique column names that are strings and do not begin and end with '__'"
 
 
-class FaultCollector(list[Fault]):
+class ArgumentFaults(list[Fault]):
     """List of the faults of one call."""
 
     @contextmanager
@@ -30,9 +30,9 @@ class FaultCollector(list[Fault]):
 
 
 @contextmanager
-def collect_faults() -> Iterator[FaultCollector]:
+def collect_faults() -> Iterator[ArgumentFaults]:
     """Raise a RequestError with all collected faults at the end of a block."""
-    faults = FaultCollector()
+    faults = ArgumentFaults()
     yield faults
     check(faults)
 

@@ -41,9 +41,9 @@ def escape_all(names: Iterable[Name]) -> list[Name]:
 
 def escape_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a shallow copy of a frame with escaped column names."""
-    made = frame.copy(deep=False)
-    made.columns = pd.Index(escape_all(frame.columns), dtype=frame.columns.dtype)
-    return made
+    result = frame.copy(deep=False)
+    result.columns = pd.Index(escape_all(frame.columns), dtype=frame.columns.dtype)
+    return result
 
 
 def has_escaped(frame: Any) -> bool:
@@ -53,10 +53,10 @@ def has_escaped(frame: Any) -> bool:
 
 def unescape_columns(frame: Any) -> Any:
     """Return a shallow copy of a frame with the names of pandas, index levels included."""
-    made = frame.copy(deep=False)
-    if isinstance(made.columns, pd.MultiIndex):
-        made.columns = pd.MultiIndex.from_tuples([unescape(name) for name in made.columns])
+    result = frame.copy(deep=False)
+    if isinstance(result.columns, pd.MultiIndex):
+        result.columns = pd.MultiIndex.from_tuples([unescape(name) for name in result.columns])
     else:
-        made.columns = pd.Index([unescape(name) for name in made.columns], dtype="str")
-    made.index = made.index.set_names([unescape(name) for name in made.index.names])
-    return made
+        result.columns = pd.Index([unescape(name) for name in result.columns], dtype="str")
+    result.index = result.index.set_names([unescape(name) for name in result.index.names])
+    return result

@@ -52,23 +52,23 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
     # Columns of Arrow types may hold NaN and null; NaN of NumPy columns is null already.
     arrow = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.ArrowDtype)]
     floats = [str(name) for name in arrow if converted.schema[str(name)].is_float()]
-    made = converted.with_columns(
+    result = converted.with_columns(
         *(pl.col(name).fill_nan(None) for name in floats),
         # The codes of a category differ between partitions.
         *(pl.col(name).cast(pl.String) for name in categories),
     )
     if declared is None:
-        return made
+        return result
     for name, dtype in declared.dtypes.items():
         own: Any = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
         wanted = get_arrow_type(own)
         is_time = wanted is not None and pa.types.is_timestamp(wanted)
-        if made.schema[str(name)] == pl.Date and made.height and is_time:
-            first = made.get_column(str(name)).drop_nulls().first()
+        if result.schema[str(name)] == pl.Date and result.height and is_time:
+            first = result.get_column(str(name)).drop_nulls().first()
             advice = "convert it with dask.dataframe.to_datetime"
             message = f"holds {first!r}, a date, but the declared type is {dtype}; {advice}"
             raise DataError(str(name), message)
-    return _convert_to_declared_zones(made, declared)
+    return _convert_to_declared_zones(result, declared)
 
 
 def _prepare_column(values: Any, dtype: Any, declared: Any, name: str) -> Any:
@@ -135,6 +135,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _prepare_arrow_column(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:
+    """Cast Arrow types that Polars does not support; other columns are returned unchanged."""
     types = pa.types
     if types.is_timestamp(kind) and kind.tz is not None and not _is_named_zone(kind.tz):
         return values.dt.tz_convert("UTC")
@@ -237,9 +238,9 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
             (frame.get_column(str(name)), dtype) for name, dtype in like.dtypes.items()
         )
     }
-    made = pd.DataFrame(columns, index=pd.RangeIndex(frame.height), copy=False)
-    made.columns = like.columns
-    return made
+    result = pd.DataFrame(columns, index=pd.RangeIndex(frame.height), copy=False)
+    result.columns = like.columns
+    return result
 
 
 def allow_missing(column: pl.Series, dtype: Any) -> Any:
@@ -281,12 +282,14 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
 
 
 def _cast(arrow: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Cast an Arrow array without loss; floats may be rounded to shorter floats."""
     if pa.types.is_floating(arrow.type) and pa.types.is_floating(wanted):
         return arrow.cast(wanted, safe=False)
     return arrow.cast(wanted)
 
 
 def _to_zoned_times(column: pl.Series, dtype: pd.DatetimeTZDtype) -> Any:
+    """Convert a column to times in a time zone."""
     instants = column
     if column.dtype == pl.Null:
         instants = column.cast(pl.Datetime("us"))
@@ -297,7 +300,7 @@ def _to_zoned_times(column: pl.Series, dtype: pd.DatetimeTZDtype) -> Any:
 
 
 def _to_categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) -> Any:
-    """Convert a column to categories; values that are no category are appended to them."""
+    """Convert a column to categories; other values become categories, unless these are ordered."""
     if not has_known_categories(dtype):
         return pd.Categorical(column_to_pandas(column, np.dtype(object)))
     if is_stored_as_codes(dtype):
@@ -312,18 +315,18 @@ def _to_categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) ->
             f"holds {column.drop_nulls().first()!r:.60}, but the declared type has categories of "
             f"type {inner}; convert all partitions to one type, for example with astype(...)",
         )
-    made = pd.Categorical(values, dtype=dtype)
-    if int((made.codes < 0).sum()) == column.null_count():
-        return made
+    result = pd.Categorical(values, dtype=dtype)
+    if int((result.codes < 0).sum()) == column.null_count():
+        return result
     others = column.drop_nulls().unique().sort()
-    found = [value for value in column_to_pandas(others, inner) if value not in dtype.categories]
+    extra = [value for value in column_to_pandas(others, inner) if value not in dtype.categories]
     if dtype.ordered:
         raise DataError(
             unescape(name),
-            f"holds {found[0]!r:.60}, which is not one of the declared ordered categories; set "
+            f"holds {extra[0]!r:.60}, which is not one of the declared ordered categories; set "
             "them with .cat.set_categories(...)",
         )
-    return pd.Categorical(values, categories=[*dtype.categories, *found])
+    return pd.Categorical(values, categories=[*dtype.categories, *extra])
 
 
 def has_known_categories(dtype: Any) -> bool:
@@ -364,6 +367,7 @@ def _get_temporal_dtype(column: pl.Series) -> Any:
 
 
 def _to_numpy(column: pl.Series, dtype: np.dtype[Any]) -> Any:
+    """Convert a column to a NumPy type; to objects or floats if values are missing."""
     if dtype.kind == "b" and column.null_count():
         return _to_objects(column)
     if dtype.kind in "iu" and column.null_count():

@@ -105,16 +105,16 @@ class CountTarget:
             return values
         if (values.dtype == pl.String) != (kind == pl.String):
             return values.clear().cast(kind).extend_constant(None, len(known))
-        made = values.cast(kind, strict=False)
-        back = made.cast(values.dtype, strict=False)
-        return pl.select(pl.when(back == values).then(made)).to_series()
+        converted = values.cast(kind, strict=False)
+        restored = converted.cast(values.dtype, strict=False)
+        return pl.select(pl.when(restored == values).then(converted)).to_series()
 
     def _check_distinct_count(self, table: pl.DataFrame) -> None:
-        found = table.get_column(self.name).drop_nulls().n_unique()
-        if found > self.max_values:
+        count = table.get_column(self.name).drop_nulls().n_unique()
+        if count > self.max_values:
             raise DataError(
                 unescape(self.name),
-                f"has {found:,} different values or more, allowed are "
+                f"has {count:,} different values or more, allowed are "
                 f"max_values={self.max_values:,}; count the most frequent ones with top=20, or "
                 "give the values to count with categories=[...]",
             )

@@ -107,29 +107,29 @@ def to_datetime(
             faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
         if not is_one_of(unit, (None, *_UNITS)):
             faults.append(Fault("unit", repr(unit)[:80], f"one of {', '.join(_UNITS)}"))
-        asked: Any = format
-        if not isinstance(asked, str | None):
+        form: Any = format
+        if not isinstance(form, str | None):
             allowed = "text such as '%d.%m.%Y', or None"
-            faults.append(Fault("format", repr(asked)[:80], allowed))
+            faults.append(Fault("format", repr(form)[:80], allowed))
         elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True to get times of UTC"
             faults.append(Fault("format", repr(format), "no %z or %Z without utc=True", advice))
         if has_column(like, column):
-            faults += _type_faults(like[column].dtype, column, format, unit)
+            faults += _find_type_faults(like[column].dtype, column, format, unit)
     own = like[column].dtype
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
-        given = df if kind is own else _assign_column(df, column, df[column].astype(kind))
+        times_source = df if kind is own else _assign_column(df, column, df[column].astype(kind))
         if (
             not utc
             and not _is_date(kind)
-            and filter_pushdown.extract_filters(given.expr) is not None
+            and filter_pushdown.extract_filters(times_source.expr) is not None
         ):
-            return given  # readers of files guarantee the declared types
-        meta = _dates_to_times(given._meta[column].iloc[:0])
+            return times_source  # readers of files guarantee the declared types
+        meta = _dates_to_times(times_source._meta[column].iloc[:0])
         meta = convert_to_utc(meta) if utc else meta
         keep = partial(run_in_partition, normalize_times, column=column, utc=utc, like=meta.dtype)
-        times = given[column].map_partitions(keep, meta=meta, enforce_metadata=False)
+        times = times_source[column].map_partitions(keep, meta=meta, enforce_metadata=False)
         return _assign_column(df, column, times)
     parse = partial(
         parse_partition,
@@ -154,7 +154,7 @@ def _assign_column(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataF
     return new_collection(Assign(df.expr, column, values.expr))
 
 
-def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:
+def _find_type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:
     number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
     if number and unit is None and form is None:
         allowed = f"one of {', '.join(_UNITS)} for numbers: {column!r} is of type {dtype}"
@@ -221,11 +221,11 @@ def _convert_unit(times: Any, like: Any) -> Any:
     units = [each for each in _UNITS if each in (own, unit, "us")]
     for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
         try:
-            made = cast_column(times, _replace_unit(like, each))
+            converted = cast_column(times, _replace_unit(like, each))
         except pa.ArrowException:  # Arrow refuses to truncate
             continue
-        if cast_column(made, times.dtype).equals(times):
-            return made
+        if cast_column(converted, times.dtype).equals(times):
+            return converted
     return cast_column(times, _replace_unit(like, own))
 
 

@@ -79,10 +79,10 @@ def _translate_condition(expr: Any, root: Any) -> pl.Expr | None:
     column, value = _translate_column(expr.left, root), _translate_constant(expr.right, expr.left)
     if column is None or value is None:
         return None
-    found = compare(column, value)
+    condition = compare(column, value)
     if _is_float(expr.left) and isinstance(expr, (nodes.GT, nodes.GE)):
-        found = found & column.is_not_nan()  # for Polars NaN is the largest number
-    return found.fill_null(value=False)
+        condition = condition & column.is_not_nan()  # for Polars NaN is the largest number
+    return condition.fill_null(value=False)
 
 
 def _is_missing(column: pl.Expr) -> pl.Expr:
@@ -106,8 +106,8 @@ def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
             return column.cast(pl.Int64).is_in(pl.Series(small, dtype=pl.Int64).implode())
     if kind == "f" and values and all(type(value) in (int, float) for value in values):
         numbers = pl.Series(values, dtype=pl.Float64, strict=False)
-        found = column.is_in(numbers.drop_nans().implode()).fill_null(value=False)
-        return found if not numbers.is_nan().any() else found | _is_missing(column)
+        condition = column.is_in(numbers.drop_nans().implode()).fill_null(value=False)
+        return condition if not numbers.is_nan().any() else condition | _is_missing(column)
     text = isinstance(expr.frame._meta.dtype, pd.StringDtype)
     if text and values and all(isinstance(value, str) for value in values):
         texts = pl.Series(values, dtype=pl.String)

@@ -140,6 +140,7 @@ def set_result_index(
 
 
 def _build_level(values: pl.Series, dtype: Any) -> pd.Index[Any]:
+    """Build one level of the index from a key column."""
     name = values.name
     if values.dtype.is_float():
         # An index takes 0.0 and -0.0 for two labels. Adding 0.0 does not help: Polars optimizes

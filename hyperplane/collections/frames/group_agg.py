@@ -137,10 +137,10 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     if len(keys) > 1 or not isinstance(dtype, pd.CategoricalDtype):
         return sizes.map_partitions(ordered, meta=meta, enforce_metadata=False)
     # pandas includes categories that do not occur. They may be known in the partitions only.
-    found = df[keys[0]].to_delayed()
+    column_partitions = df[keys[0]].to_delayed()
     token = tokenize(sizes._name, normalize)
     categories = task_graph.make_tasks(
-        "value-counts-categories", token, _list_categories, [[v] for v in found]
+        "value-counts-categories", token, _list_categories, [[v] for v in column_partitions]
     )
     (counts,) = task_graph.make_tasks(
         "value-counts",
@@ -181,6 +181,7 @@ def _add_unused_categories(
 
 
 def _sort_by_count(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
+    """Sort counts, the most frequent first, and normalize them if requested."""
     counts = sizes.iloc[:, 0].astype(kind).sort_values(ascending=False, kind="stable")
     if isinstance(counts.index.dtype, pd.SparseDtype):  # pandas returns a dense index
         counts.index = counts.index.astype(counts.index.dtype.subtype)

@@ -60,8 +60,8 @@ class JoinedPartition:
     @property
     def urls(self) -> Any:
         """Files of both sides, for error messages."""
-        parts: Any = (self.left, *self.right)
-        return list(dict.fromkeys(url for part in parts for url in part.urls))
+        partitions: Any = (self.left, *self.right)
+        return list(dict.fromkeys(url for each in partitions for url in each.urls))
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """Return the joined rows, in the order of the left side."""

@@ -24,28 +24,28 @@ def objects_to_arrow(values: pd.Series[Any], name: str) -> pa.Array:
         When no type represents all values exactly.
     """
     try:
-        made = _infer_array(values)
+        array = _infer_array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DataError(name, _describe_mixture(values)) from error
-    if isinstance(made, pa.ChunkedArray):
-        made = made.combine_chunks()
-    kind = made.type
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    kind = array.type
     if is_uuid(kind):
-        return pa.array([None if value is None else str(value) for value in made.to_pylist()])
+        return pa.array([None if value is None else str(value) for value in array.to_pylist()])
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        return _to_temporal_array(values, made, name)
+        return _to_temporal_array(values, array, name)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return made
+        return array
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
-        return made
-    for value, back in zip(values, made.to_pylist(), strict=True):
+        return array
+    for value, back in zip(values, array.to_pylist(), strict=True):
         # Arrow converts text among bytes to bytes, tuples to lists, and adds keys to dicts.
         if back is not None and not _is_same_value(value, back):
             raise DataError(name, _describe_mixture(values))
-    return made
+    return array
 
 
-def holds_whole_numbers_and_fractions(values: pd.Series[Any]) -> bool:
+def has_integers_and_floats(values: pd.Series[Any]) -> bool:
     """Return whether a column of objects has both integers and floats."""
     kinds = {type(value) for value in values if not _is_missing(value)}
     return any(issubclass(kind, (int, np.integer)) for kind in kinds) and any(
@@ -63,18 +63,20 @@ def _infer_array(values: pd.Series[Any]) -> pa.Array:
         return pa.array(values, type=pa.uint64(), from_pandas=True)
 
 
-def _to_temporal_array(values: pd.Series[Any], made: pa.Array, name: str) -> pa.Array:
+def _to_temporal_array(values: pd.Series[Any], array: pa.Array, name: str) -> pa.Array:
     """Convert times or durations of one kind and zone, with nanoseconds if a value has any."""
     present = [value for value in values if not _is_missing(value)]
-    kind = datetime.datetime if pa.types.is_timestamp(made.type) else datetime.timedelta
+    kind = datetime.datetime if pa.types.is_timestamp(array.type) else datetime.timedelta
     zones = {str(getattr(value, "tzinfo", None)) for value in present}
     numpy = [value for value in present if isinstance(value, (np.datetime64, np.timedelta64))]
     if numpy or len(zones) > 1 or not all(isinstance(value, kind) for value in present):
         raise DataError(name, _describe_mixture(values))
     if not any(getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) for value in present):
-        return made
+        return array
     fine = (
-        pa.timestamp("ns", made.type.tz) if pa.types.is_timestamp(made.type) else pa.duration("ns")
+        pa.timestamp("ns", array.type.tz)
+        if pa.types.is_timestamp(array.type)
+        else pa.duration("ns")
     )
     try:
         return pa.array(values, type=fine, from_pandas=True)

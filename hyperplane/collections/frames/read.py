@@ -28,7 +28,7 @@ from hyperplane.stores.locations import File
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-    from hyperplane.collections.frames.sources.schemas import Mixing
+    from hyperplane.collections.frames.sources.schemas import SchemaMode
 
 #: Format -> the arguments for text files that it supports.
 _TEXT_ARGUMENTS = {
@@ -48,7 +48,7 @@ def read(
     format: Literal["parquet", "csv", "jsonl", "avro"] | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
     partition_size: str | int | None = None,
-    schema: Mixing = "strict",
+    schema: SchemaMode = "strict",
     decimals: types.Decimals = "float",
     on_error: OnError = "raise",
     dtypes: Mapping[str, Any] | None = None,

@@ -84,11 +84,11 @@ def repartition(
         if partition_size is None:
             wanted = _choose_partition_size()
         else:
-            wanted, wrong = parse_partition_size(partition_size)
-            faults += wrong
+            wanted, size_faults = parse_partition_size(partition_size)
+            faults += size_faults
         if data_size is not None:
-            total, wrong = parse_partition_size(data_size)
-            faults += [replace(fault, where="data_size") for fault in wrong]
+            total, size_faults = parse_partition_size(data_size)
+            faults += [replace(fault, where="data_size") for fault in size_faults]
         elif not faults:
             total = measure_persisted_size(df) or estimate_size_before_filters(df)
         if not faults and wanted < _MIN_SIZE:
@@ -107,12 +107,12 @@ def repartition(
     return df.repartition(npartitions=number)
 
 
-def _make_too_small_fault(asked: Any, wanted: int, total: int | None, fraction: float) -> Fault:
-    number = whole_number(asked) or "..."
+def _make_too_small_fault(given: Any, wanted: int, total: int | None, fraction: float) -> Fault:
+    number = whole_number(given) or "..."
     many = "" if total is None else f", which makes {math.ceil(total * fraction / wanted):,}"
     return Fault(
         "partition_size",
-        f"{asked!r}, {format_bytes(wanted)} for each partition{many}",
+        f"{given!r}, {format_bytes(wanted)} for each partition{many}",
         f"{format_bytes(_MIN_SIZE)} or more",
         f"write a size such as '100MB'; for a number of partitions use "
         f"df.repartition(npartitions={number})",

@@ -26,17 +26,17 @@ def find_overlapping_ranges(
 ) -> list[list[TimeRange] | None]:
     """Return, per partition, the time ranges of others that may share windows; None if unknown."""
     ranges = [_get_time_range(partition, windows.time) for partition in partitions]
-    if any(span is None for span in ranges):
+    if any(each is None for each in ranges):
         return [None] * len(partitions)
-    spans = np.array(ranges, dtype="int64").reshape(-1, 2)
-    reach = windows.max_width // 1000 + 1
+    bounds = np.array(ranges, dtype="int64").reshape(-1, 2)
+    distance = windows.max_width // 1000 + 1
     overlapping: list[list[TimeRange] | None] = []
-    for number, (first, last) in enumerate(spans):
-        overlaps = (spans[:, 0] <= last + reach) & (spans[:, 1] >= first - reach)
+    for number, (first, last) in enumerate(bounds):
+        overlaps = (bounds[:, 0] <= last + distance) & (bounds[:, 1] >= first - distance)
         overlaps[number] = False
         others = np.flatnonzero(overlaps)
         overlapping.append(
-            [(int(a), int(b)) for a, b in spans[others]] if len(others) <= _MAX_NEIGHBORS else None
+            [(int(a), int(b)) for a, b in bounds[others]] if len(others) <= _MAX_NEIGHBORS else None
         )
     return overlapping
 

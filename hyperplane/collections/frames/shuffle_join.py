@@ -1,4 +1,4 @@
-"""Joins of collections of any size: Dask's shuffle with a type-independent hash, then pandas.
+"""Joins of collections of any size: a shuffle by a type-independent hash, then pandas.
 
 Dask's hash depends on the type of the keys in each partition: a missing value among booleans turns
 them into objects, and known and unknown categories have different hashes. Rows with equal keys
@@ -93,6 +93,7 @@ def _shuffle_side(
 
 
 def _cast_side(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
+    """Cast the partitions of a side to the declared types."""
     meta = side._meta
     cast = partial(run_in_partition, cast_to_declared)
     return side.map_partitions(cast, meta, list(keys), meta=meta, enforce_metadata=False)
@@ -101,6 +102,7 @@ def _cast_side(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
 def _add_bucket(
     frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], hashed: list[str], into: int
 ) -> pd.DataFrame:
+    """Cast a partition and add the column with the number of the partition of each row."""
     frame = cast_to_declared(frame, like, keys)
     for key in hashed:
         if _is_coded_category(frame[key].dtype):  # not declared, or declared as another type
@@ -129,22 +131,22 @@ def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str
     for name in like.columns:
         if int((frame.columns == name).sum()) != 1:
             raise DataError(str(name), "does not occur exactly once in each partition")
-    made = frame[list(like.columns)].copy(deep=False)
+    result = frame[list(like.columns)].copy(deep=False)
     for name, declared in like.dtypes.items():
-        values = made[name]
+        values = result[name]
         is_category = isinstance(values.dtype, pd.CategoricalDtype)
         if declared == np.dtype(object) and (is_category or _is_beyond_floats(values)):
             # Together with a partition of floats, the shuffle and pandas would convert integers to
             # floats; and Dask concatenates categories with categories only.
-            made[name] = values.astype(object)
+            result[name] = values.astype(object)
         if values.dtype == declared or declared == np.dtype(object):
             continue
         if isinstance(declared, pd.CategoricalDtype) and not dd.utils.has_known_categories(
             like[name]
         ):
             continue
-        made[name] = _cast_column(values, declared, str(name), name in keys)
-    return made
+        result[name] = _cast_column(values, declared, str(name), name in keys)
+    return result
 
 
 def _is_beyond_floats(values: pd.Series[Any]) -> bool:
@@ -155,25 +157,29 @@ def _is_beyond_floats(values: pd.Series[Any]) -> bool:
 
 
 def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool) -> pd.Series[Any]:
-    there = values.notna()
+    """Cast a column to its declared type; raise DataError if a value changes."""
+    present = values.notna()
     try:
-        kept = cast_column(values, declared)
-        back = kept[there].astype(object)
+        converted = cast_column(values, declared)
+        restored = converted[present].astype(object)
         lost = np.array(
-            [not _is_equal(a, b) for a, b in zip(values[there].astype(object), back, strict=True)],
+            [
+                not _is_equal(a, b)
+                for a, b in zip(values[present].astype(object), restored, strict=True)
+            ],
             dtype=bool,
         )
         if is_key and pd.api.types.is_float_dtype(declared):
             lost |= [
                 isinstance(one, int) and abs(one) >= _MAX_EXACT_FLOAT
-                for one in values[there].tolist()
+                for one in values[present].tolist()
             ]
-        if not lost.any() and kept.notna().equals(there):
-            return kept
+        if not lost.any() and converted.notna().equals(present):
+            return converted
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, pa.ArrowException):
-        lost = np.ones(int(there.sum()), dtype=bool)
-    some = values[there][lost] if lost.any() else values
-    shown = f"{some.iloc[0]!r:.60} of" if len(some) else ""
+        lost = np.ones(int(present.sum()), dtype=bool)
+    changed = values[present][lost] if lost.any() else values
+    shown = f"{changed.iloc[0]!r:.60} of" if len(changed) else ""
     raise DataError(
         name,
         f"holds {shown} type {values.dtype}, but the declared type is {declared}; convert all "
@@ -182,6 +188,7 @@ def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool)
 
 
 def _is_equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, where booleans do not equal numbers."""
     numbers = (bool, int, float)
     one = one.item() if isinstance(one, np.generic) and hasattr(one, "item") else one
     other = other.item() if isinstance(other, np.generic) and hasattr(other, "item") else other
@@ -201,6 +208,7 @@ def _merge_partitions(
     wide: Any,
     objects: list[str],
 ) -> pd.DataFrame:
+    """Join two partitions; ``objects`` are the keys declared as objects on both sides."""
     sides = [side.drop(columns=_BUCKET, errors="ignore") for side in (left, right)]
     for key in objects:
         for one, other in (sides, sides[::-1]):
@@ -211,25 +219,26 @@ def _merge_partitions(
 def _merge_frames(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
+    """Join two frames with pandas, with keys cast to types that pandas compares exactly."""
     one, other = (make_keys_comparable(side, keys) for side in (left, right))
     for key in keys:
         own, theirs = (_decode_numeric_categories(side[key]) for side in (one, other))
         signed = _unify_signs(own, theirs)
         if signed is not None:
             one[key], other[key] = signed
-    made = one.merge(other, on=keys, how=how, suffixes=suffixes)
+    result = one.merge(other, on=keys, how=how, suffixes=suffixes)
     for key in keys:
-        kinds = [isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, made)]
+        kinds = [isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, result)]
         if kinds[2] and not all(kinds):
             # pandas joins categories with another type to values, except if there are no rows.
-            made[key] = decode_categories(made[key]).set_axis(made.index)
+            result[key] = decode_categories(result[key]).set_axis(result.index)
         dtype = _decode_numeric_categories(left[key]).dtype
         is_half = _is_float16(dtype) and dtype == right[key].dtype
         whole = _get_numpy_dtype(dtype)
         was_whole = whole is not None and whole.kind in "iu"
         if is_half or (was_whole and one[key].dtype not in (dtype, left[key].dtype)):
-            made[key] = cast_column(made[key], dtype)
-    return made
+            result[key] = cast_column(result[key], dtype)
+    return result
 
 
 def _check_booleans_and_numbers(values: pd.Series[Any], others: pd.Series[Any], key: str) -> None:
@@ -253,8 +262,8 @@ def _decode_numeric_categories(values: pd.Series[Any]) -> pd.Series[Any]:
     if isinstance(values.dtype, pd.CategoricalDtype) and _get_numpy_dtype(
         values.cat.categories.dtype
     ):
-        made: pd.Series[Any] = decode_categories(values).set_axis(values.index)
-        return made
+        result: pd.Series[Any] = decode_categories(values).set_axis(values.index)
+        return result
     return values
 
 
@@ -264,16 +273,16 @@ def make_keys_comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFra
     pandas does not join 16-bit floats, and compares Arrow floats by their bits, so that 0.0 and
     -0.0 would be different keys.
     """
-    made = frame.copy(deep=False)
+    result = frame.copy(deep=False)
     for key in keys:
         dtype: Any = frame[key].dtype
         is_arrow = isinstance(dtype, pd.ArrowDtype)
         if _is_float16(dtype):
             dtype = pd.ArrowDtype(pa.float32()) if is_arrow else np.dtype("float32")
-            made[key] = frame[key].astype(dtype)
+            result[key] = frame[key].astype(dtype)
         if is_arrow and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
-            made[key] = (made[key] + 0.0).astype(dtype)  # the sum of a float32 is a float64
-    return made
+            result[key] = (result[key] + 0.0).astype(dtype)  # the sum of a float32 is a float64
+    return result
 
 
 def _unify_signs(
@@ -297,6 +306,7 @@ def _unify_signs(
 
 
 def _cast_unsigned(values: pd.Series[Any], common: np.dtype[Any]) -> pd.Series[Any]:
+    """Cast unsigned integers to a common type; return other columns unchanged."""
     dtype: Any = values.dtype
     own = _get_numpy_dtype(dtype)
     if own is None or own.kind != "u":
@@ -308,8 +318,8 @@ def _cast_unsigned(values: pd.Series[Any], common: np.dtype[Any]) -> pd.Series[A
 
 def _get_numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
     """Return the NumPy type of the values of a pandas type; None if there is none."""
-    found = getattr(dtype, "numpy_dtype", dtype)
-    return found if isinstance(found, np.dtype) else None
+    numpy_dtype = getattr(dtype, "numpy_dtype", dtype)
+    return numpy_dtype if isinstance(numpy_dtype, np.dtype) else None
 
 
 def _is_float16(dtype: Any) -> bool:

@@ -87,10 +87,10 @@ def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
     files and applies the filters. Otherwise the partitions are pandas frames computed by Dask.
     """
     wanted = list(dict.fromkeys(columns))
-    found = filter_pushdown.extract_filters(df.expr)
+    scan = filter_pushdown.extract_filters(df.expr)
     token = tokenize(df.expr._name, wanted)
-    if found is not None:
-        root, where = found
+    if scan is not None:
+        root, where = scan
         return CollectionSource(tuple(root.iterables[0]), tuple(wanted), where, token, scanned=True)
     return CollectionSource(
         tuple(df[wanted].to_delayed()), tuple(wanted), None, token, scanned=False
@@ -146,10 +146,10 @@ def open_partition(
 def _select_columns(partition: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Select columns of a partition; raise DataError if one is missing or not unique."""
     for name in names:
-        found = int((partition.columns == name).sum())
-        if found != 1:
+        count = int((partition.columns == name).sum())
+        if count != 1:
             shown = ", ".join(map(str, partition.columns[:20]))
-            wrong = "is missing" if not found else f"occurs {found} times"
+            wrong = "is missing" if not count else f"occurs {count} times"
             raise DataError(name, f"{wrong}; the columns of the partition are {shown}")
     return partition[list(names)]
 
@@ -165,20 +165,23 @@ def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
     if values.dtype == declared or values.isna().all():
         return cast_column(values, declared)
     zones = [values.dt.tz if _is_time(values.dtype) else "", pd.Series(dtype=declared).dt.tz]
-    kept = None
+    converted = None
     if "" not in zones and (zones[0] is None) == (zones[1] is None):
         with suppress(ValueError, ArithmeticError, pa.ArrowException):
-            kept = cast_column(values, declared)
-    if kept is None or not (cast_column(kept, values.dtype).dropna() == values.dropna()).all():
-        there = values.dropna()
-        lost = there if kept is None else there[kept[there.index] != there]
+            converted = cast_column(values, declared)
+    if (
+        converted is None
+        or not (cast_column(converted, values.dtype).dropna() == values.dropna()).all()
+    ):
+        present = values.dropna()
+        lost = present if converted is None else present[converted[present.index] != present]
         raise DataError(
             str(values.name),
             f"holds {lost.iloc[0]!r:.60} of type {values.dtype}, but the declared type is "
             f"{declared}; convert all partitions to it, for example with "
             f"astype({str(declared)!r})",
         )
-    return kept
+    return converted
 
 
 def _is_time(dtype: Any) -> bool:

@@ -111,6 +111,7 @@ def name_partition_in_errors(function: Callable[..., T]) -> Callable[..., T]:
 def _run_naming_file(
     function: Callable[..., T], partition: Any, number: int, arguments: tuple[Any, ...]
 ) -> T:
+    """Run a task on a partition of files; errors of libraries become ReadErrors with the file."""
     own_error: HyperplaneError | None = None
     with translate_read_errors(partition):
         try:
@@ -121,12 +122,14 @@ def _run_naming_file(
 
 
 def _add_partition(error: DataError, number: int) -> DataError:
+    """Return a DataError with the partition in its message and the column name of pandas."""
     column = unescape(error.column)
     message = str(error).removeprefix(f"column {error.column!r}: ")
     return DataError(column, f"{message} (partition {number})")
 
 
 def _raise_data_error(error: BaseException, column: str) -> NoReturn:
+    """Raise a DataError for an error of a library; HyperplaneError if no column is known."""
     first = (str(error).splitlines() or [""])[0][:_SHOWN]
     why = f"({type(error).__name__}: {first})"
     if not column:  # no argument of the task is a table
@@ -139,9 +142,9 @@ def _find_column(error: BaseException, arguments: Sequence[Any]) -> str:
     tables = list(_iterate_tables(arguments))
     names = [unescape(str(name)) for table in tables for name in _list_columns(table)]
     message = str(error)
-    found = _CONVERSION.search(message)
-    if found is not None:
-        return _INDEX if found[1] == "None" and "None" not in names else unescape(found[1])
+    match = _CONVERSION.search(message)
+    if match is not None:
+        return _INDEX if match[1] == "None" and "None" not in names else unescape(match[1])
     quoted = [name for name in names if any(f"{mark}{name}{mark}" in message for mark in _QUOTES)]
     unworkable = map(_find_unconvertible_column, (t for t in tables if isinstance(t, pd.DataFrame)))
     alone = next((name for name in unworkable if name is not None), None)
@@ -177,7 +180,7 @@ def _find_conflicting_columns(tables: Sequence[Any]) -> list[str]:
         if isinstance(table, pl.DataFrame | pl.LazyFrame):
             for name, dtype in table.collect_schema().items():
                 types.setdefault(unescape(name), set()).add(dtype)
-    return [name for name, found in types.items() if len(found) > 1]
+    return [name for name, dtypes in types.items() if len(dtypes) > 1]
 
 
 def _find_unconvertible_column(frame: pd.DataFrame) -> str | None:

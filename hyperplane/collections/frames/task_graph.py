@@ -73,11 +73,11 @@ def _find_partition_ranges(
 ) -> tuple[tuple[int, int], ...] | None:
     """Return the partitions of each table of a task: those of a list, or of the first argument."""
     tables: Any = next((value for value in arguments if _is_list(value)), arguments[:1])
-    found = [
+    ranges = [
         shared_graph.partition_ranges.get(table.key) if isinstance(table, Delayed) else None
         for table in tables
     ]
-    return None if None in found else tuple(found)  # type: ignore[arg-type]
+    return None if None in ranges else tuple(ranges)  # type: ignore[arg-type]
 
 
 def _is_list(value: Any) -> bool:
@@ -92,11 +92,11 @@ def _get_shared_graph(each: Sequence[Sequence[Any]]) -> _SharedGraph:
         for value in arguments:
             for task in (value if isinstance(value, list) else [value]) if _is_task(value) else ():
                 graphs[id(task.dask)] = task.dask
-    found = list(graphs.values())
-    if len(found) == 1 and isinstance(found[0], _SharedGraph):
-        return found[0]
+    distinct = list(graphs.values())
+    if len(distinct) == 1 and isinstance(distinct[0], _SharedGraph):
+        return distinct[0]
     shared_graph = _SharedGraph()
-    for graph in found:
+    for graph in distinct:
         shared_graph.update(graph)
         if isinstance(graph, _SharedGraph):
             shared_graph.partition_ranges.update(graph.partition_ranges)

@@ -164,7 +164,9 @@ def _build_partition(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFra
     rows = rows.sort_values(
         ranking.column, ascending=not ranking.descending, kind="stable", key=_make_sortable
     )
-    for key in reversed(ranking.by):  # one by one: by several, pandas orders -0.0 before 0.0
+    for key in reversed(
+        ranking.by
+    ):  # one by one: by several columns pandas mishandles 0.0 and -0.0
         rows = rows.sort_values(key, kind="stable", key=_make_sortable)
     return rows.reset_index(drop=True)
 

@@ -41,7 +41,7 @@ from hyperplane.collections.frames.finalize import (
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
-from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
+from hyperplane.collections.frames.object_columns import has_integers_and_floats
 from hyperplane.collections.frames.source_collection import (
     Frame,
     as_collection,
@@ -165,8 +165,8 @@ def window_counts(
         faults += find_count_faults("max_values", max_values)
         faults += find_count_faults("top", top) if top is not None else []
         texts = [name for name in targets if isinstance(name, str)]
-        counted, wrong = make_count_targets(like, texts, categories, top, max_values)
-        faults += wrong
+        count_targets, target_faults = make_count_targets(like, texts, categories, top, max_values)
+        faults += target_faults
         with faults.collect():
             time_windows = parse_windows(like, time, every, closed, label)
     used = list(dict.fromkeys([time, *keys, *targets]))
@@ -175,7 +175,7 @@ def window_counts(
         escape_columns(like[used].iloc[:0]),
         tuple(escape_all(keys)),
         replace(time_windows, time=escape(time_windows.time)),
-        tuple(counted),
+        tuple(count_targets),
     )
     token = tokenize(source.token, spec)
     tables = task_graph.make_tasks(
@@ -190,7 +190,7 @@ def window_counts(
     merge = partial(_merge_tables, keys=spec.keys, targets=spec.targets)
     merged = task_graph.reduce_tree("window-counts-merge", token, merge, tables)
     [result] = task_graph.make_tasks("window-counts", token, pivot_windows, [[merged, spec]])
-    if any(each.known is None for each in counted):
+    if any(each.known is None for each in count_targets):
         return result
     return build_collection([result], _build_empty_result(spec), "window-counts")
 
@@ -206,7 +206,7 @@ def count_partition(
         for target in spec.targets:
             values = partition[unescape(target.name)]
             is_object = target.known is None and values.dtype == np.dtype(object)
-            if is_object and holds_whole_numbers_and_fractions(values):
+            if is_object and has_integers_and_floats(values):
                 what = "holds objects of integers and floats"
                 raise DataError(unescape(target.name), what + _TWO_NAMES)
     tables = kernel.count_values(rows, spec.keys, [target.name for target in spec.targets])
@@ -230,9 +230,9 @@ def pivot_windows(tables: list[list[pl.DataFrame]], spec: WindowCountSpec) -> pd
         names += target.column_names(values)
         types += [target.count_dtype()] * len(values)
         blocks.append(kernel.pivot_counts(table, rows, target.name, values))
-    made = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
-    made.columns = pd.Index(names, dtype="str")  # where there is none, too
-    return unescape_columns(set_result_index(made, rows, drop_freq(labels), spec))
+    result = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
+    result.columns = pd.Index(names, dtype="str")  # str even without columns
+    return unescape_columns(set_result_index(result, rows, drop_freq(labels), spec))
 
 
 def _build_empty_result(spec: WindowCountSpec) -> pd.DataFrame:
@@ -242,29 +242,30 @@ def _build_empty_result(spec: WindowCountSpec) -> pd.DataFrame:
         for target in spec.targets
         for value in target.known or ()
     }
-    made = pd.DataFrame(columns)
-    made.columns = made.columns.astype("str")
-    made.index = build_empty_index(spec)
-    return unescape_columns(made)
+    result = pd.DataFrame(columns)
+    result.columns = result.columns.astype("str")
+    result.index = build_empty_index(spec)
+    return unescape_columns(result)
 
 
 def _merge_tables(
     tables: list[list[pl.DataFrame]], keys: list[str], targets: Sequence[CountTarget]
 ) -> list[pl.DataFrame]:
+    """Merge the counts of several tasks; raise TypeConflict for several kinds of numbers."""
     merged = []
     for each, target in zip(zip(*tables, strict=True), targets, strict=True):
-        found: dict[str, int] = {}
+        first: dict[str, int] = {}
         for place, table in enumerate(each):
             for word, holds in _NUMBER_KINDS.items():
                 if holds(table.schema[target.name]) and table.get_column(target.name).count():
-                    found.setdefault(word, place)
-        if pd.api.types.is_numeric_dtype(target.like.dtype) and "booleans" not in found:
-            found.clear()  # integers and floats of a numeric column are counted as floats
-        if len(found) > 1 and target.known is None:
+                    first.setdefault(word, place)
+        if pd.api.types.is_numeric_dtype(target.like.dtype) and "booleans" not in first:
+            first.clear()  # integers and floats of a numeric column are counted as floats
+        if len(first) > 1 and target.known is None:
             # Report booleans first: integers and floats alone may be allowed.
-            two = sorted(found, key=lambda kind: (kind != "booleans", found[kind]))[:2]
-            one, other = sorted(two, key=found.__getitem__)
+            two = sorted(first, key=lambda kind: (kind != "booleans", first[kind]))[:2]
+            one, other = sorted(two, key=first.__getitem__)
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
-            raise TypeConflict(unescape(target.name), texts, (found[one], found[other]))
+            raise TypeConflict(unescape(target.name), texts, (first[one], first[other]))
         merged.append(kernel.merge_counts(list(each), keys, target.name))
     return merged

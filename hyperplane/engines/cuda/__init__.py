@@ -1,1 +1,1 @@
-"""The engine of this machine's GPUs."""
+"""The cuda engine: worker processes on the GPUs of this machine."""

@@ -1,7 +1,6 @@
-"""dask-cuda's LocalCUDACluster with this package's guards.
+"""Subclasses of dask-cuda's LocalCUDACluster and of Dask's Nanny for GPU workers.
 
-Subclasses, because dask-cuda sets the ``config`` and the variables of its nannies itself. Nothing
-else about them differs.
+They are needed because dask-cuda sets the ``config`` and the environment of its nannies itself.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from hyperplane.engines.local.cluster import GuardedLocalCluster, GuardedNanny
 
 
 class CudaNanny(GuardedNanny):
-    """A nanny of one GPU's worker process, which is spawned: a CUDA context does not survive fork.
+    """Nanny of one GPU's worker process, which is spawned: CUDA contexts do not survive a fork.
 
     Parameters
     ----------
     guard : mapping
         Dotted Dask settings of the worker and of the nanny itself.
     config : mapping
-        Those that dask-cuda sets.
+        Settings that dask-cuda passes; `guard` has priority.
     **kwargs
-        As for Nanny.
+        Arguments of Nanny.
     """
 
     def __init__(
@@ -37,22 +36,22 @@ class CudaNanny(GuardedNanny):
     async def close(  # type: ignore[override]
         self, timeout: float = 5, reason: str = "nanny-close"
     ) -> Literal["OK"]:
-        """Close, and end a worker process that is still on its way: it may hold a GPU's memory."""
+        """Close, and kill a worker process that is still starting: it may hold GPU memory."""
         process = getattr(self.process, "process", None)
         try:
             return await super().close(timeout=timeout, reason=reason)
         finally:
-            with suppress(ValueError):  # Dask has waited for its end and let go of it
+            with suppress(ValueError):  # Dask has already closed the process object
                 if process is not None and process.is_alive():
                     await process.kill()
                     await process.join(timeout)
 
 
 class _StartedCUDACluster(LocalCUDACluster):  # type: ignore[misc]
-    """A LocalCUDACluster that is there with all its workers, or raises and is closed.
+    """LocalCUDACluster whose constructor closes it and raises if a worker fails to start.
 
-    Dask closes a cluster whose own start fails. dask-cuda starts the workers after that, twice in
-    a row, and hears nothing of those that the first of the two could not start.
+    Dask closes a cluster if its constructor fails. dask-cuda starts the workers after that, in two
+    calls, and loses the exceptions of the first.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -64,7 +63,7 @@ class _StartedCUDACluster(LocalCUDACluster):  # type: ignore[misc]
                 raise self._failed
         except Exception:
             if getattr(self, "status", None) == Status.running:
-                with suppress(Exception):  # what matters to the caller is the first error
+                with suppress(Exception):  # the caller needs the first error
                     self.close()
             raise
         self._starting = False
@@ -79,14 +78,14 @@ class _StartedCUDACluster(LocalCUDACluster):  # type: ignore[misc]
 
 
 class GuardedCudaCluster(GuardedLocalCluster, _StartedCUDACluster):
-    """A LocalCUDACluster that leaves nothing behind.
+    """LocalCUDACluster with idle timeout, busy-worker guard and complete cleanup.
 
     Parameters
     ----------
     environ : mapping of str to str
-        Variables of the worker processes, beside ``CUDA_VISIBLE_DEVICES``.
+        Environment variables of the worker processes in addition to ``CUDA_VISIBLE_DEVICES``.
     **kwargs
-        As for GuardedCluster and LocalCUDACluster.
+        Arguments of GuardedLocalCluster and LocalCUDACluster.
     """
 
     def __init__(self, *, environ: Mapping[str, str], **kwargs: Any) -> None:
@@ -94,7 +93,7 @@ class GuardedCudaCluster(GuardedLocalCluster, _StartedCUDACluster):
         super().__init__(**kwargs)
 
     def new_worker_spec(self) -> dict[Any, dict[str, Any]]:
-        """The next worker, with dask-cuda's variables and ours."""
+        """Return the specification of the next worker, with our environment variables added."""
         spec: dict[Any, dict[str, Any]] = super().new_worker_spec()
         for worker in spec.values():
             options = worker["options"]

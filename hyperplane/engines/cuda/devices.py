@@ -1,7 +1,7 @@
-"""Which GPUs this process may use, found without a CUDA context of its own.
+"""Detect the GPUs that this process may use, without creating a CUDA context.
 
-A context would hold memory on a GPU, and dask-cuda wants none before each worker process has been
-given its GPU.
+A context would hold GPU memory, and dask-cuda needs this process to have none when it assigns GPUs
+to worker processes.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import NamedTuple
 
 ROOT = Path("/")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-#: Seconds that nvidia-smi may take; on an idle machine the driver may have to be loaded first.
+#: Seconds that nvidia-smi may take; it may have to load the driver first.
 PATIENCE = 20.0
 
 
 class Gpus(NamedTuple):
-    """The GPUs of this machine.
+    """GPUs of this machine.
 
     Parameters
     ----------
-    here : int
-        How many the driver knows.
+    installed : int
+        Number of GPUs that the driver knows.
     visible : tuple of str
-        Those this process may use, as ``CUDA_VISIBLE_DEVICES`` names them.
+        GPUs that this process may use, named as in ``CUDA_VISIBLE_DEVICES``.
     limit : str or None
-        What ``CUDA_VISIBLE_DEVICES`` says; None when it is not set.
+        Value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
     """
 
     installed: int
@@ -38,21 +38,21 @@ class Gpus(NamedTuple):
 
 
 def gpus(root: Path = ROOT) -> Gpus:
-    """The GPUs that are here and those that this process may use.
+    """Return the installed GPUs and those that this process may use.
 
     Parameters
     ----------
     root : Path
-        Where ``/proc`` is; other than ``/`` in tests.
+        Parent of ``/proc``; tests replace it.
     """
-    installed = _installed(root)
+    installed = _count_installed(root)
     limit = os.environ.get(VARIABLE)
     everything = tuple(str(number) for number in range(installed))
-    return Gpus(installed, everything if limit is None else _named(limit, installed), limit)
+    return Gpus(installed, everything if limit is None else _parse_visible(limit, installed), limit)
 
 
-def _named(limit: str, installed: int) -> tuple[str, ...]:
-    """The GPUs that ``CUDA_VISIBLE_DEVICES`` names; CUDA reads up to the first bad name."""
+def _parse_visible(limit: str, installed: int) -> tuple[str, ...]:
+    """Return the GPUs in ``CUDA_VISIBLE_DEVICES``; as CUDA does, stop at the first invalid name."""
     found: list[str] = []
     if not installed:
         return ()
@@ -65,13 +65,13 @@ def _named(limit: str, installed: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _installed(root: Path) -> int:
-    """How many GPUs the driver knows, by the first that can say: NVML, nvidia-smi, the kernel."""
-    return _by_nvml() or _by_nvidia_smi() or _by_kernel(root)
+def _count_installed(root: Path) -> int:
+    """Return the number of GPUs according to NVML, nvidia-smi or the kernel, in that order."""
+    return _count_by_nvml() or _count_by_nvidia_smi() or _count_by_kernel(root)
 
 
-def _by_nvml() -> int:
-    library = _nvml()
+def _count_by_nvml() -> int:
+    library = _import_nvml()
     if library is None:
         return 0
     try:
@@ -86,8 +86,8 @@ def _by_nvml() -> int:
         library.nvmlShutdown()
 
 
-def _nvml() -> ModuleType | None:
-    """The Python module of NVML, which dask-cuda brings."""
+def _import_nvml() -> ModuleType | None:
+    """Return the Python module of NVML, a dependency of dask-cuda, or None."""
     try:
         import pynvml  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
@@ -96,12 +96,12 @@ def _nvml() -> ModuleType | None:
     return module
 
 
-def _by_nvidia_smi() -> int:
+def _count_by_nvidia_smi() -> int:
     program = shutil.which("nvidia-smi")
     if program is None:
         return 0
     try:
-        listed = subprocess.run(  # noqa: S603 - no shell, and nothing in it is from outside
+        listed = subprocess.run(  # noqa: S603 - constant arguments, no shell
             [program, "--list-gpus"],
             capture_output=True,
             text=True,
@@ -114,7 +114,7 @@ def _by_nvidia_smi() -> int:
     return sum(line.startswith("GPU ") for line in lines)
 
 
-def _by_kernel(root: Path) -> int:
+def _count_by_kernel(root: Path) -> int:
     try:
         return sum(1 for _ in (root / "proc/driver/nvidia/gpus").iterdir())
     except OSError:

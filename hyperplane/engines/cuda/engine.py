@@ -1,4 +1,4 @@
-"""The cuda engine: dask-cuda's LocalCUDACluster, one worker process on each GPU of this machine."""
+"""The cuda engine: dask-cuda's LocalCUDACluster with one worker process on each GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INSTALL = "pip install 'hyperplane[gpu]'"
 
 
 class CudaEngine:
-    """Starts one worker process on each GPU asked for, under this process."""
+    """Starts one worker process for each requested GPU, owned by this process."""
 
     name: ClassVar[str] = "cuda"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
@@ -34,27 +34,27 @@ class CudaEngine:
     uses_pools: ClassVar[bool] = False
 
     def available(self) -> Availability:
-        """With a GPU that this process may use, and with dask-cuda."""
+        """Return whether this process may use a GPU and dask-cuda is installed."""
         if not sys.platform.startswith("linux"):
             return Availability(False, "dask-cuda runs on Linux only")
         found = cuda_devices.gpus()
         if not found.visible:
-            return Availability(False, _none_visible(found))
-        if not _is_there("dask_cuda"):
+            return Availability(False, _explain_none_visible(found))
+        if not _is_installed("dask_cuda"):
             return Availability(False, f"it needs dask-cuda: {INSTALL}")
-        return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} here")
+        return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} on this machine")
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
-        """Not bound by cores: threads of GPU workers mostly wait for the GPU."""
+        """Return None: cores do not limit GPU workers, whose threads mostly wait for the GPU."""
         del settings
         return None
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """One worker process on each GPU."""
+        """Return the layout with one worker process on each GPU."""
         return one_process_per_gpu(asked)
 
     def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
-        """As many of the nodes as there are GPUs for; one node with all GPUs at the least."""
+        """Reduce the nodes to the number of GPUs, but to no less than one node with all GPUs."""
         count = len(cuda_devices.gpus().visible)
         if not count or nodes * worker.ngpus <= count:
             return worker, nodes, ""
@@ -68,62 +68,62 @@ class CudaEngine:
         return given, fitting, note
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """No GPU asked for; more than there are and no fewer will do; packages that are missing."""
+        """Return faults for a request without GPUs, with too many, or with missing packages."""
         if not request.ngpus:
             allowed = "at least 1: a worker process runs on each GPU"
             return [Fault("ngpus", "0", allowed, "ngpus=1 takes one on each node")]
         found = cuda_devices.gpus()
-        if not found.visible:  # the plan may be for another machine; a start says so
+        if not found.visible:  # the plan may be for another machine; a start reports it
             return []
-        faults = _packages(cast(CudaSettings, settings))
+        faults = _missing_packages(cast(CudaSettings, settings))
         asked = request.num_workers * request.ngpus
         if request.local_fit == "exact" and asked > len(found.visible):
-            faults.append(_too_many(request, found))
+            faults.append(_too_many_gpus(request, found))
         return faults
 
     def render(self, plan: ClusterPlan) -> str:
-        """The commands that start the same cluster on several machines."""
+        """Return a script that starts the same cluster on several machines."""
         from hyperplane.engines.cuda.render import render
 
         return render(plan, self.layout(plan.worker)[0])
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """What is started on this machine."""
+        """Return one line that says what is started on this machine."""
         workers = plural(plan.nodes * self.layout(plan.worker)[0].nprocs, "worker process")
         return (
             f"starting the scheduler in this process and {workers}, each on a GPU of this machine"
         )
 
     def start(self, plan: ClusterPlan) -> StartedCluster:
-        """Start scheduler and workers; return when every worker is there."""
+        """Start scheduler and workers; return when all workers have connected."""
         from hyperplane.engines.cuda.start import start
 
         visible = cuda_devices.gpus().visible
         return start(plan, self.layout(plan.worker)[0], visible)
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
-        """Attach to a cluster that a process of this user runs on this machine."""
+        """Attach to a cluster that another process of this user runs on this machine."""
         del settings
         from hyperplane.engines.attach import attach
 
         return attach(name, self.name)
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def _none_visible(found: Gpus) -> str:
+def _explain_none_visible(found: Gpus) -> str:
     if found.installed:
         hidden = plural(found.installed, "NVIDIA GPU")
         return f"{VARIABLE}={found.limit!r} hides the {hidden} of this machine from this process"
     return (
-        "no NVIDIA GPU is visible here: neither nvidia-smi nor the driver knows one. In a "
-        "container, GPUs have to be given to it"
+        "no NVIDIA GPU is visible: neither nvidia-smi nor the driver reports one. A container "
+        "must be started with GPUs"
     )
 
 
-def _too_many(request: ClusterRequest, found: Gpus) -> Fault:
+def _too_many_gpus(request: ClusterRequest, found: Gpus) -> Fault:
     count = len(found.visible)
     asked = f"{request.num_workers} x {request.ngpus} = {request.num_workers * request.ngpus}"
     whose = "that this machine has" if found.limit is None else f"of {VARIABLE}={found.limit}"
@@ -134,8 +134,8 @@ def _too_many(request: ClusterRequest, found: Gpus) -> Fault:
     )
 
 
-def _packages(settings: CudaSettings) -> list[Fault]:
-    """Settings that need a package that is not installed."""
+def _missing_packages(settings: CudaSettings) -> list[Fault]:
+    """Return a fault for each setting that needs a package which is not installed."""
     needs = {
         "dataframe_backend": ("dask_cudf", settings.dataframe_backend == "cudf", "'pandas'"),
         "enable_cudf_spill": ("cudf", settings.enable_cudf_spill, "False"),
@@ -151,5 +151,5 @@ def _packages(settings: CudaSettings) -> list[Fault]:
             INSTALL,
         )
         for name, (package, wanted, otherwise) in needs.items()
-        if wanted and not _is_there(package)
+        if wanted and not _is_installed(package)
     ]

@@ -1,4 +1,4 @@
-"""The same cluster on several machines, as a script around dask-cuda's own worker command."""
+"""Render a plan as a script that starts its cluster on several machines with dask-cuda."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hyperplane.units import plural
 SCRIPT = """\
 #!/usr/bin/env bash
 # Cluster {name}: {machines}, each with {layout}.
-# Run it with "scheduler" on one machine that the others reach, then with "worker" on each machine
-# with GPUs. Whoever has the key can run code on all of them: keep it readable by its owner only.
+# Run it with "scheduler" on one machine that the others can reach, then with "worker" on each
+# machine with GPUs. The key permits running code on all of them: only its owner should read it.
 set -euo pipefail
-: "${{TLS_CA:?file of the certificate of the authority}}"
-: "${{TLS_CERT:?file of the certificate of all processes of the cluster}}"
-: "${{TLS_KEY:?file of the key of that certificate}}"
+: "${{TLS_CA:?file with the certificate of the authority}}"
+: "${{TLS_CERT:?file with the certificate of all processes of the cluster}}"
+: "${{TLS_KEY:?file with the key of that certificate}}"
 tls=(--tls-ca-file "$TLS_CA" --tls-cert "$TLS_CERT" --tls-key "$TLS_KEY")
 
 {exports}
@@ -33,7 +33,7 @@ scheduler)
   ;;
 worker)
   : "${{SCHEDULER:?address of the scheduler, such as tls://10.0.0.1:8786}}"
-  # One worker process runs on each of these.
+  # One worker process runs on each of these GPUs.
   export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES:-{gpus}}}"
   exec dask cuda worker "$SCHEDULER" "${{tls[@]}}" \\
     {worker}
@@ -47,43 +47,34 @@ esac
 
 
 def render(plan: ClusterPlan, worker: WorkerSpec) -> str:
-    """The script; nothing is contacted.
-
-    Parameters
-    ----------
-    plan : ClusterPlan
-        Its nodes are machines here.
-    worker : WorkerSpec
-        The layout of a machine, with one process on each GPU.
-    """
+    """Return the script, in which each node of the plan is a machine with layout `worker`."""
     settings = cast(CudaSettings, plan.settings)
     return SCRIPT.format(
         name=plan.name,
         machines=plural(plan.nodes, "machine"),
         layout=worker,
-        exports="\n".join(_exports(plan, settings)),
-        scheduler=_lines(_scheduler_options(plan, settings)),
+        exports="\n".join(_export_lines(plan, settings)),
+        scheduler=_join_options(_scheduler_options(plan, settings)),
         gpus=",".join(str(number) for number in range(worker.nprocs)),
-        worker=_lines(_worker_options(plan, worker, settings)),
+        worker=_join_options(_worker_options(plan, worker, settings)),
     )
 
 
-def _exports(plan: ClusterPlan, settings: CudaSettings) -> list[str]:
-    """Settings and variables of all processes; a restarted worker has them, too."""
+def _export_lines(plan: ClusterPlan, settings: CudaSettings) -> list[str]:
+    """Return ``export`` lines with the settings and variables of all processes."""
     ours = {
         "dataframe.backend": settings.dataframe_backend,
         "distributed.comm.require-encryption": True,
     }
-    # Any: it reads the two patiences only, which these settings have as well.
     dask_settings = {**server_settings(plan, cast(Any, settings)), **drop_overridden(ours)}
-    # dask-cuda says so to the workers only; what they send moves between CPU and GPU as well.
+    # dask-cuda sets it for workers only, but other processes also move data from GPU to CPU.
     spill = {"CUDF_SPILL": "on"} if settings.enable_cudf_spill else {}
     variables = {**as_variables(dask_settings), **worker_variables(plan), **spill}
     return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
-def _lines(options: Mapping[str, str | None]) -> str:
-    """Options of a command, one a line; None is an option without a value."""
+def _join_options(options: Mapping[str, str | None]) -> str:
+    """Return the options of a command, one per line; None marks an option without a value."""
     return " \\\n    ".join(
         f"--{name}" if value is None else f"--{name} {shlex.quote(value)}"
         for name, value in options.items()
@@ -94,7 +85,7 @@ def _scheduler_options(plan: ClusterPlan, settings: CudaSettings) -> dict[str, s
     found: dict[str, str | None] = {
         "protocol": "tls",
         "port": "8786",
-        # Its pages are not encrypted and ask for no key: ssh -L leads to them.
+        # On loopback, because the pages have neither encryption nor authentication; use ssh -L.
         "dashboard-address": f"127.0.0.1:{plan.dashboard_port or 8787}",
     }
     if plan.idle_timeout is not None:
@@ -110,7 +101,7 @@ def _worker_options(
         "protocol": "tls",
         "nthreads": str(worker.nthreads),
         "memory-limit": str(worker.ram_per_proc),
-        # To dask-cuda a number with a point is a part of the GPU, and 0 is no limit.
+        # dask-cuda reads a float as a fraction of the GPU's memory, and 0 as no limit.
         "device-memory-limit": str(0 if limit is None else limit),
         "dashboard-address": "127.0.0.1:0",
         "death-timeout": f"{plan.request.timeout:g}s",

@@ -1,4 +1,4 @@
-"""From a finished plan to a running cluster on the GPUs of this machine."""
+"""Start the cluster of a plan on the GPUs of this machine."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from hyperplane.units import bytes_to_gb, plural
 if TYPE_CHECKING:
     from hyperplane.engines.cuda.cluster import GuardedCudaCluster
 
-#: dask-cuda sets it in the configuration of this process, whatever the protocol.
+#: Setting that dask-cuda changes in the configuration of this process, for every protocol.
 _UCX_SETTING = "distributed-ucxx"
 
 
 def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> StartedCluster:
-    """Start scheduler and one worker process on each GPU; return when every one is there.
+    """Start the scheduler and one worker process on each GPU; return when all have connected.
 
     Parameters
     ----------
     plan : ClusterPlan
-        What was asked.
+        The plan to start.
     worker : WorkerSpec
-        The layout of a node, with one process on each GPU.
+        Layout of a node, with one process on each GPU.
     visible : sequence of str
-        The GPUs that this process may use; the first are taken, the others are for scaling.
+        GPUs that this process may use. The first are used now, the others when the cluster scales.
 
     Raises
     ------
     RequestError
-        When the plan needs more GPUs than there are.
+        When the plan needs more GPUs than this process may use.
     StartTimeout
-        When the workers were not there in time.
+        When the workers did not connect in time.
     StartFailed
-        When something else went wrong. Either way nothing is left running.
+        When the start failed otherwise. In both cases nothing is left running.
     """
     processes = plan.nodes * worker.nprocs
     if processes > len(visible):
@@ -104,7 +104,7 @@ def _cluster(
 def _reserve_record(
     plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings
 ) -> records.ClusterRecord:
-    """The record of the cluster that is about to start, with its scratch folder."""
+    """Reserve and return the record of the cluster, with its scratch folder."""
     record = new_record(
         plan,
         workers=plan.nodes * worker.nprocs,
@@ -122,7 +122,7 @@ def _reserve_record(
 
 
 def client_settings(plan: ClusterPlan, settings: CudaSettings) -> dict[str, Any]:
-    """Dotted settings of Dask for clients, and for tasks that are clients themselves."""
+    """Return the dotted Dask settings for clients, including tasks that use a client."""
     return {**plan.tuning.client, "dataframe.backend": settings.dataframe_backend}
 
 
@@ -133,7 +133,7 @@ def cluster_arguments(
     visible: Sequence[str],
     scratch: str,
 ) -> dict[str, Any]:
-    """The plan in the terms of LocalCUDACluster and of the guards around it."""
+    """Return the arguments of GuardedCudaCluster for a plan."""
     processes = plan.nodes * worker.nprocs
     tuning = plan.tuning
     environ = select_variables(tuning.environ, drop_overridden_variables(tuning.environ))
@@ -145,7 +145,7 @@ def cluster_arguments(
         "memory_limit": worker.ram_per_proc,
         "protocol": "tcp",
         "local_directory": scratch,
-        # From here on as for a LocalCluster.
+        # The rest are arguments of LocalCluster and of the guards.
         "name": plan.name,
         "host": LOOPBACK,
         "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
@@ -169,7 +169,7 @@ def cluster_arguments(
 
 
 def _dask_cuda_options(settings: CudaSettings) -> dict[str, Any]:
-    """What only dask-cuda has, under its own names."""
+    """Return the arguments that only dask-cuda has."""
     return {
         "rmm_pool_size": settings.pool,
         "rmm_async": settings.rmm_async,
@@ -190,12 +190,11 @@ def _start_error(
             plan.engine,
             f"{plural(processes, 'worker process')} not ready within "
             f"{time.monotonic() - began:.1f} s (timeout={plan.request.timeout:g}); everything was "
-            "closed again. Raise timeout: a CUDA context and its libraries take seconds to load",
+            "closed again. Raise timeout: CUDA contexts and libraries take seconds to load",
             tail,
         )
     advice = (
-        "nvidia-smi shows whether other processes hold the memory of the GPUs; a worker process "
-        'runs the script again, so that in a script the call belongs below `if __name__ == "'
-        '__main__":`'
+        "nvidia-smi shows whether other processes hold GPU memory; a worker process runs the "
+        'script again, so in a script move the call below `if __name__ == "__main__":`'
     )
     return StartFailed(plan.engine, f"{causes[-1]} (everything was closed again). {advice}", tail)

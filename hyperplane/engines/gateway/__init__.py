@@ -1,1 +1,1 @@
-"""The engine of a dask-gateway server."""
+"""The gateway engine: clusters that a dask-gateway server starts."""

@@ -1,7 +1,7 @@
-"""dask-gateway's cluster, so that closing it, in whatever way, ends what it should.
+"""Subclass of dask-gateway's GatewayCluster that closes reliably.
 
-A subclass, because its own ``close`` waits for itself when ``client.shutdown()`` calls it, and
-because it does not notice that somebody else has ended the cluster.
+The ``close`` of GatewayCluster deadlocks when ``client.shutdown()`` calls it, and GatewayCluster
+does not notice that another client has ended the cluster.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from distributed.utils import Log, Logs
 from hyperplane.engines.gateway import server
 from hyperplane.errors import EngineError
 
-#: Seconds that closing this side may take.
+#: Seconds that closing the client side may take.
 CLOSE_WITHIN = 20.0
-#: Seconds between looks at whether the gateway has ended the cluster.
+#: Seconds between checks of whether the gateway has ended the cluster.
 POLL_INTERVAL = 2.0
-#: Seconds for one more try to connect where a first has failed, and for any try at least.
+#: Seconds for a second attempt to connect after a failed one, and minimum for any attempt.
 RETRY_CONNECT, MIN_CONNECT = 5.0, 0.5
 
 logger = logging.getLogger(__name__)
 
 
 class GatewayStatus(str):
-    """A state as dask-gateway has it, a text, that answers ``.name`` as Dask's own states do."""
+    """Text of a dask-gateway status that also has ``.name``, as Dask's status enum does."""
 
     __slots__ = ()
 
     @property
     def name(self) -> str:
-        """The text."""
+        """The text of the status."""
         return str(self)
 
 
 @contextmanager
 def _without_reconnect_messages() -> Iterator[None]:
-    """Leave out what Dask logs of a client that is closed as it tries to come back."""
+    """Suppress Dask's messages about a client that is closed while it tries to reconnect."""
 
-    def is_news(record: logging.LogRecord) -> bool:
+    def is_shown(record: logging.LogRecord) -> bool:
         cancelled = record.exc_info and record.exc_info[0] is asyncio.CancelledError
         return not cancelled and not record.getMessage().startswith("Failed to reconnect")
 
-    of_clients = logging.getLogger("distributed.client")
-    of_clients.addFilter(is_news)
+    client_logger = logging.getLogger("distributed.client")
+    client_logger.addFilter(is_shown)
     try:
         yield
     finally:
-        of_clients.removeFilter(is_news)
+        client_logger.removeFilter(is_shown)
 
 
 def _do_nothing() -> None:
@@ -66,26 +66,26 @@ def _do_nothing() -> None:
 
 
 def _connect_timeout(within: float) -> float:
-    """Seconds for a connection: as Dask's setting has it, or less where less is left."""
+    """Return the seconds for a connection: Dask's setting, or less if less is left."""
     usual: float = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
     return max(MIN_CONNECT, min(usual, within))
 
 
 class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
-    """A cluster of a gateway: made by :meth:`of`, and else as dask-gateway's."""
+    """GatewayCluster that closes reliably and notices when the gateway ends the cluster."""
 
     _status: GatewayStatus
     _watcher: asyncio.Future[None] | None = None
     _ended = False
     _connect_within = math.inf
     _release: Callable[[], None] = staticmethod(_do_nothing)
-    #: Called when this object has had the cluster ended.
+    #: Called after this object has stopped the cluster.
     on_end: Callable[[], None] = staticmethod(_do_nothing)
-    #: The name under which settings are lent to this handle, if it is not the owner.
+    #: Name under which client settings are applied for this handle, if it is not the owner.
     settings_key: str = ""
 
     @classmethod
-    def of(
+    def create(
         cls,
         gateway: Gateway,
         name: str,
@@ -93,20 +93,20 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         owner: bool,
         within: float = math.inf,
     ) -> WatchedGatewayCluster:
-        """A cluster object for a cluster that the gateway runs.
+        """Return a cluster object for a cluster that the gateway runs.
 
         Parameters
         ----------
         gateway : Gateway
-            From :func:`hyperplane.engines.gateway.server.opened`.
+            From :func:`hyperplane.engines.gateway.server.open_gateway`.
         name : str
             The gateway's name of the cluster.
         release : callable
-            Gives up what this process holds for the cluster; called once, however it closes.
+            Releases what this process holds for the cluster; called once, however it closes.
         owner : bool
-            Whether the cluster shall end with this process.
+            Whether the cluster ends with this process.
         within : float
-            Seconds that connecting may take; never more than Dask's own setting says.
+            Seconds that connecting may take, at most as many as in Dask's setting.
         """
         cluster: WatchedGatewayCluster = object.__new__(cls)
         cluster._connect_within = _connect_timeout(within)
@@ -121,21 +121,18 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         )
         cluster._release = weakref.finalize(cluster, release)
         if not owner:
-            cls._instances.discard(cluster)  # those in it are closed as the program ends
+            cls._instances.discard(cluster)  # dask-gateway closes all instances at exit
         return cluster
 
     async def _init_internals(self) -> None:
-        # dask-gateway's own says nothing of what fails here, and so neither does this.
+        # dask-gateway ignores errors here, so a timeout is ignored too.
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(super()._init_internals(), self._connect_within)
 
     def connect_timeout(self, within: float = math.inf) -> float:
-        """Seconds that a client gets to connect: few where this object could not, and said nothing.
+        """Return the seconds that a client may take to connect, at most `within`.
 
-        Parameters
-        ----------
-        within : float
-            Seconds that are left.
+        They are few if this object itself failed to connect, which dask-gateway does not report.
         """
         return _connect_timeout(
             within if self._watch_worker_status_task else min(within, RETRY_CONNECT)
@@ -143,12 +140,12 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
 
     @property
     def gateway(self) -> server.SafeGateway:
-        """The client of the gateway's server."""
+        """The client of the gateway server."""
         return self._gateway
 
     @gateway.setter
     def gateway(self, made: Gateway) -> None:
-        made.__class__ = server.SafeGateway  # dask-gateway makes one of its own class
+        made.__class__ = server.SafeGateway  # dask-gateway creates a Gateway
         self._gateway: server.SafeGateway = made
 
     @property
@@ -161,26 +158,23 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         self._status = GatewayStatus(value)
 
     def remember_client(self, client: Client) -> None:
-        """Close this client before the cluster, so that it does not try to come back."""
+        """Register a client to be closed before the cluster, so that it does not reconnect."""
         self._clients.add(client)
 
     def scale(self, n: int, **kwargs: Any) -> Any:
-        """Ask the gateway for so many worker processes."""
+        """Request `n` worker processes from the gateway."""
         with server.translate_errors(self.gateway, EngineError):
             return super().scale(n, **kwargs)
 
     def adapt(self, *args: Any, **kwargs: Any) -> Any:
-        """Have the gateway choose the number of worker processes by the load, within limits."""
+        """Let the gateway scale the number of worker processes with the load, within limits."""
         with server.translate_errors(self.gateway, EngineError):
             return super().adapt(*args, **kwargs)
 
     def get_logs(self, cluster: bool = True, scheduler: bool = True, workers: bool = True) -> Logs:
-        """The last lines that the scheduler and each worker logged.
+        """Return the last log lines of the scheduler and of each worker.
 
-        Parameters
-        ----------
-        cluster, scheduler, workers : bool
-            As for Dask's clusters; the gateway's own log is on its server.
+        The arguments are those of Dask's clusters; the gateway's own log is on its server.
         """
         del cluster
         with server.translate_errors(self.gateway, EngineError):
@@ -198,12 +192,12 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         return found
 
     def close(self, shutdown: bool | None = None) -> Awaitable[None] | None:
-        """End the cluster, for everybody.
+        """Close this object and stop the cluster for all clients.
 
         Parameters
         ----------
         shutdown : bool, optional
-            False leaves the cluster as it is and closes this side only.
+            False closes only this object.
         """
         end = shutdown is not False
         if server.is_loop_thread(self.gateway):
@@ -230,7 +224,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
                 self.on_end()
             except server.FAILURES as error:
                 logger.warning(
-                    "cluster %s could not be ended: %s. Its idle timeout will, if it still runs",
+                    "cluster %s could not be stopped: %s. Its idle timeout stops it if it runs",
                     self.name,
                     server.explain_error(error, self.gateway),
                 )
@@ -241,17 +235,17 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         reference = weakref.ref(self)
         following = super()._watch_worker_status(comm)
         del self
-        await following  # it returns when the scheduler is gone
+        await following  # returns when the scheduler has ended
         while (cluster := reference()) is not None and cluster.status == "running":
             if await cluster._has_ended():
-                # A task of its own: closing cancels this one.
+                # In a separate task, because closing cancels this one.
                 cluster._watcher = asyncio.ensure_future(cluster._stop_internal(shutdown=False))
                 return
             del cluster
             await asyncio.sleep(POLL_INTERVAL)
 
     async def _has_ended(self) -> bool:
-        """Whether the gateway no longer runs the cluster; not while it does not answer."""
+        """Return whether the gateway has ended the cluster; False if it does not answer."""
         try:
             asking = self.gateway._cluster_report(self.name)
             report = await asyncio.wait_for(asking, server.ANSWER_WITHIN)
@@ -262,9 +256,9 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         return str(report.status.name) != "RUNNING"
 
     def __del__(self) -> None:
-        # Not dask-gateway's own: that would end the cluster for everybody.
+        # dask-gateway's __del__ would stop the cluster for all clients.
         if not hasattr(self, "_gateway") or sys.is_finalizing():
             return
         closing = self.close(shutdown=self.shutdown_on_close)
-        if closing is not None:  # collected in the thread of its loop
+        if closing is not None:  # garbage-collected in the thread of its event loop
             self._watcher = asyncio.ensure_future(closing)

@@ -1,4 +1,4 @@
-"""Attaching to a cluster that a gateway runs for this user."""
+"""Attach to a cluster that a gateway runs for this user."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ ENGINE = server.ENGINE
 
 
 def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
-    """A client and a cluster object for a cluster that the gateway runs.
+    """Return a client and a cluster object for a cluster that the gateway runs.
 
     Parameters
     ----------
     name : str
-        The name in the plan, of a cluster that was started on this machine, or the gateway's own.
+        Name in the plan of a cluster that this machine started, or the gateway's name of any.
     settings : GatewaySettings, optional
-        Where the gateway is, for a cluster that was started elsewhere; dask-gateway's own
+        Address of the gateway, for a cluster that another machine started; dask-gateway's
         configuration by default.
 
     Raises
     ------
     EngineError
-        When the gateway runs no such cluster, with those that it does run; or does not answer.
+        When the gateway runs no such cluster (the message lists those that run), or does not
+        answer.
     """
     try:
         ours = {_gateway_name(item): item for item in records.read_all() if item.engine == ENGINE}
@@ -74,7 +75,7 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
 
 
 def _gateway_name(record: records.ClusterRecord) -> str:
-    """The gateway's name of a cluster, which its scheduler's address ends with."""
+    """Return the gateway's name of a cluster, which is the end of its scheduler's address."""
     return record.scheduler.rpartition("/")[2]
 
 
@@ -89,14 +90,14 @@ def _attach(
             handle, {key: value for key, value in settings if not key.startswith("gateway.")}
         )
     try:
-        cluster = WatchedGatewayCluster.of(
+        cluster = WatchedGatewayCluster.create(
             gateway, gateway_name, partial(restore_client_settings, handle), owner=False
         )
     except BaseException:
         restore_client_settings(handle)
         raise
     if record is not None:
-        # Its owner notices after seconds; until then it would be listed as if it ran.
+        # The owner notices the end only after seconds; without this it would still be listed.
         cluster.on_end = partial(records.remove, record.name, record.scratch)
     try:
         client = Client(cast(Cluster, cluster), timeout=cluster.connect_timeout())

@@ -1,4 +1,4 @@
-"""The gateway engine: clusters of a dask-gateway server, with its users, options and TLS."""
+"""The gateway engine: clusters that a dask-gateway server starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECTION = "hyperplane.engines.gateway"
 
 
 class GatewayEngine:
-    """Asks a dask-gateway server for a cluster."""
+    """Starts clusters through a dask-gateway server."""
 
     name: ClassVar[str] = "gateway"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
@@ -35,24 +35,24 @@ class GatewayEngine:
     )
 
     def available(self) -> Availability:
-        """With dask-gateway; whether its server answers is seen when a cluster starts."""
+        """Return whether dask-gateway is installed; its server is not contacted."""
         if importlib.util.find_spec("dask_gateway") is None:
             return Availability(False, "it needs dask-gateway: pip install 'hyperplane[gateway]'")
         address = f"the server is {_SECTION}.address or gateway.address"
-        seen = "whether it answers is seen when a cluster starts"
-        return Availability(True, f"dask-gateway is installed; {address}; {seen}")
+        unchecked = "it is contacted when a cluster starts"
+        return Availability(True, f"dask-gateway is installed; {address}; {unchecked}")
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
-        """Not known before the server is asked: it refuses what it does not give."""
+        """Return None: only the server knows its limits."""
         del settings
         return None
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """One worker process on each GPU, where GPUs are asked for."""
+        """Return the layout with one worker process on each GPU, if GPUs are requested."""
         return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """No server, a user without a way to log in, a scheduler's size that nobody is told."""
+        """Return faults for missing or contradictory settings and for sizes without an option."""
         found = cast(GatewaySettings, settings)
         faults = _unmapped(request, found)
         if found.address is None and dask.config.get("gateway.address", default=None) is None:
@@ -74,26 +74,26 @@ class GatewayEngine:
         return faults
 
     def render(self, plan: ClusterPlan) -> str:
-        """What would be asked of which server, as YAML; no password is in it."""
+        """Return as YAML what would be requested from which server, without the password."""
         from hyperplane.engines.gateway.options import describe
 
         return yaml.safe_dump(describe(plan), sort_keys=False, width=100)
 
     def start(self, plan: ClusterPlan) -> StartedCluster:
-        """Have the server start the cluster; return when every worker is there."""
+        """Start the cluster through the server; return when all workers have connected."""
         from hyperplane.engines.gateway.start import start
 
         return start(plan)
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
-        """Attach to a cluster of this user, by the plan's name or the gateway's own."""
+        """Attach to a cluster of this user, by the name in its plan or the gateway's name."""
         from hyperplane.engines.gateway.connect import connect
 
         return connect(name, cast(GatewaySettings, settings))
 
 
 def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:
-    """Requests for the scheduler or GPUs that no option of the server receives."""
+    """Return a fault for each requested quantity that ``plan_options`` maps to no option."""
     asked = {
         "scheduler_cpu": (request.scheduler_cpu, "scheduler_cpu"),
         "scheduler_ram": (request.scheduler_ram, "scheduler_ram_gib"),
@@ -103,8 +103,8 @@ def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]
         Fault(
             name,
             repr(value),
-            "nothing: no option of the gateway is told of it",
-            f"say in {_SECTION}.plan_options which is: OPTION: {quantity}",
+            "nothing: no option of the gateway receives it",
+            f"name the option in {_SECTION}.plan_options: OPTION: {quantity}",
         )
         for name, (value, quantity) in asked.items()
         if value is not None

@@ -1,4 +1,4 @@
-"""What a plan asks of a gateway: the options of its cluster, checked against the server's."""
+"""Translate a plan into the cluster options of a gateway, and check them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,21 @@ _UNITS = {"bytes": 1, "gb": 10**9, "gib": 2**30}
 
 
 def environment(plan: ClusterPlan) -> dict[str, str]:
-    """Variables for the scheduler and the workers, for a gateway with an option for them."""
+    """Return the environment variables of scheduler and workers, for a gateway's option."""
     settings = cast(GatewaySettings, plan.settings)
     return {**as_variables(server_settings(plan, settings)), **worker_variables(plan)}
 
 
 def requested_options(plan: ClusterPlan) -> dict[str, Any]:
-    """The options that are asked for a plan, by name; the others stay as the server has them.
+    """Return the options to request for a plan; others keep the server's defaults.
 
-    Parameters
-    ----------
-    plan : ClusterPlan
-        Of the gateway engine.
-
-    Returns
-    -------
-    dict
-        Memory is in the unit that ``plan_options`` says. What ``options`` sets wins, and of
-        variables each one by itself.
+    Memory is in the unit that ``plan_options`` names. Values in the setting ``options`` have
+    priority; environment variables are merged one by one.
     """
     settings = cast(GatewaySettings, plan.settings)
     found = dict(settings.options)
     for name, quantity in settings.options_from_plan.items():
-        value = _amount(quantity, plan)
+        value = _option_value(quantity, plan)
         if quantity == "environment":
             found[name] = {**value, **(settings.options.get(name) or {})}
         elif value is not None:
@@ -48,7 +40,7 @@ def requested_options(plan: ClusterPlan) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _amount(quantity: str, plan: ClusterPlan) -> Any:
+def _option_value(quantity: str, plan: ClusterPlan) -> Any:
     request = plan.request
     if quantity == "environment":
         return environment(plan)
@@ -56,7 +48,7 @@ def _amount(quantity: str, plan: ClusterPlan) -> Any:
         return plan.idle_timeout
     if quantity == "nthreads":
         return plan.worker.nthreads
-    if quantity == "ngpus":  # of a worker process, which runs on one
+    if quantity == "ngpus":  # each worker process runs on one GPU
         return 1 if plan.worker.ngpus else None
     if quantity == "scheduler_cpu":
         return _cores(request.scheduler_cpu)
@@ -65,38 +57,38 @@ def _amount(quantity: str, plan: ClusterPlan) -> Any:
         if request.scheduler_ram is None:
             return None
         size = parse_bytes(request.scheduler_ram)
-    return _whole_if_whole(size / _UNITS[quantity.rpartition("_")[2]])
+    return _to_int_if_whole(size / _UNITS[quantity.rpartition("_")[2]])
 
 
 def _cores(asked: str | float | None) -> float | None:
-    """``"1500m"`` is 1.5 cores."""
+    """Return a number of cores; ``"1500m"`` is 1.5."""
     if isinstance(asked, str):
         thousandths = asked.strip().endswith("m")
         asked = float(asked.strip().rstrip("m")) / (1000 if thousandths else 1)
-    return None if asked is None else _whole_if_whole(asked)
+    return None if asked is None else _to_int_if_whole(asked)
 
 
-def _whole_if_whole(value: float) -> float:
+def _to_int_if_whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
 def fill_options(options: Any, plan: ClusterPlan) -> None:
-    """Put what a plan asks into the options that a gateway has for this user.
+    """Set the requested options of a plan in a gateway's options.
 
     Parameters
     ----------
     options : dask_gateway.options.Options
-        With the server's own defaults.
+        Options of the gateway for this user, with the server's defaults.
     plan : ClusterPlan
-        Of the gateway engine.
+        A plan of the gateway engine.
 
     Raises
     ------
     RequestError
-        With every option that the server has not, or not with that value.
+        With every option that the server does not have or whose value it refuses.
     """
     asked = requested_options(plan)
-    # dask-gateway's own configuration may have options too; a plan's win.
+    # dask-gateway's own configuration may have options too; those of the plan have priority.
     for name, value in (dask.config.get("gateway.cluster.options", default=None) or {}).items():
         if isinstance(value, Mapping) and isinstance(asked.get(name), Mapping):
             asked[name] = {**value, **asked[name]}
@@ -109,16 +101,16 @@ def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterat
     for name, value in asked.items():
         where = f"option {name} of the gateway"
         if name in follows:
-            where += f" (told {follows[name]})"
+            where += f" (receives {follows[name]})"
         if name not in options:
             near = difflib.get_close_matches(name, options, n=1) or ["NAME"]
             yield Fault(
                 where,
                 _show(value),
                 "one of its options: " + (", ".join(options) or "it has none"),
-                f"hyperplane.engines.gateway.plan_options says which option is told what; "
-                f"{name}: null takes this one out"
-                + (f", {near[0]}: {follows[name]} names another" if name in follows else ""),
+                f"hyperplane.engines.gateway.plan_options maps options to quantities; "
+                f"{name}: null removes this one"
+                + (f", {near[0]}: {follows[name]} uses another" if name in follows else ""),
             )
             continue
         try:
@@ -128,7 +120,7 @@ def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterat
 
 
 def _describe_bounds(options: Any, name: str) -> str:
-    """What the server takes, in words; empty where it does not say."""
+    """Return a text with the values that the server accepts, or "" if it does not say."""
     field = getattr(options, "_fields", {}).get(name)
     kind = {"Integer": "a whole number", "Float": "a number", "Mapping": "a mapping"}.get(
         type(field).__name__, ""
@@ -143,14 +135,14 @@ def _describe_bounds(options: Any, name: str) -> str:
 
 
 def _show(value: Any) -> str:
-    """A value, but not the variables of a mapping: some are secrets."""
+    """Return the repr of a value; only the keys of a mapping, because variables may be secrets."""
     return f"variables {', '.join(value)}" if isinstance(value, Mapping) else repr(value)
 
 
 def describe(plan: ClusterPlan) -> dict[str, Any]:
-    """What would be asked, and where, for people; without secrets."""
+    """Return a description of the request and its server, without secrets."""
     settings = cast(GatewaySettings, plan.settings)
-    own = "as dask-gateway's own configuration says"
+    own = "as in dask-gateway's own configuration"
     variables = settings.password_variable
     asked = requested_options(plan)
     for name, value in settings.options.items():
@@ -177,6 +169,6 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
 
 
 def _applied_by(quantity: str, quantities: Mapping[str, str]) -> str:
-    """Who sees to a quantity on the cluster."""
+    """Return what applies a quantity on the cluster: an option or our plugins."""
     options = [name for name, what in quantities.items() if what == quantity]
     return f"option {options[0]}" if options else "plugins for the scheduler and the nannies"

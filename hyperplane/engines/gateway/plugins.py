@@ -1,7 +1,7 @@
-"""Plugins that are sent to the scheduler and the nannies of a gateway's cluster.
+"""Plugins for the scheduler and the nannies of a gateway's cluster.
 
-They are pickled by value: this package need not be installed there. So nothing here may use
-another module of it but those that :data:`SENT` names.
+They are pickled by value, so that the cluster does not need this package. This module therefore
+uses no modules of this package except those in :data:`SENT`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from distributed import Nanny, Scheduler
     from distributed.core import Server
 
-#: The modules whose classes are sent.
+#: Modules whose classes are pickled by value.
 SENT = (__name__, idle.__name__, busy.__name__)
 
 
 class GatewayIdleGuard(IdleGuard):
-    """An idle guard that lives in the scheduler and asks the gateway to end the cluster.
+    """Idle guard that makes the gateway stop the cluster.
 
     Parameters
     ----------
     timeout : float
-        Seconds without use.
+        Idle timeout in seconds.
     begin_within : float
-        Seconds in which a first worker has to come; whoever wanted them is gone otherwise.
+        Seconds after which a cluster without any worker counts as idle; the program that started
+        it has probably ended.
     """
 
     def __init__(self, timeout: float, begin_within: float) -> None:
@@ -47,30 +48,30 @@ class GatewayIdleGuard(IdleGuard):
         self.begin_within = begin_within
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Begin to look."""
+        """Start to check."""
         self.began = time.monotonic()
         await super().start(scheduler)
 
-    def look(self) -> None:
-        """Look, and end a cluster too that never had a worker."""
+    def check_idle(self) -> None:
+        """Check, and also stop a cluster that never had a worker."""
         if self.used_at is None and time.monotonic() - self.began > self.begin_within:
             self.used_at = self.began
-        super().look()
+        super().check_idle()
 
     def end(self) -> None:
-        """Have the gateway end the cluster; only it ends the processes."""
+        """Make the gateway stop the cluster; only the gateway can end all its processes."""
         self.ending = asyncio.ensure_future(self._end())
 
     async def _end(self) -> None:
         try:
             await self.scheduler.services["gateway"].gateway.shutdown()
-        except Exception:  # noqa: BLE001 - whatever its client raises, the cluster shall end
-            # The gateway sees a scheduler that is gone as it looks next.
+        except Exception:  # noqa: BLE001 - the cluster must end after any error of the client
+            # The gateway notices at its next check that the scheduler has ended.
             await self.scheduler.close()
 
 
 class SchedulerSettings(SchedulerPlugin):
-    """Dotted settings of Dask for a scheduler that runs already."""
+    """Scheduler plugin that applies dotted Dask settings to a running scheduler."""
 
     name = "hyperplane-settings"
 
@@ -78,14 +79,14 @@ class SchedulerSettings(SchedulerPlugin):
         self.settings = dict(settings)
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Put them in force, in the attributes too that were made of them at its start."""
+        """Apply the settings, also to attributes that were derived from them at the start."""
         dask.config.set(self.settings)
         get = dask.config.get
         scheduler.no_workers_timeout = parse_timedelta(
             get("distributed.scheduler.no-workers-timeout")
         )
         scheduler.worker_ttl = parse_timedelta(get("distributed.scheduler.worker-ttl"))
-        _stop(scheduler, "worker-ttl")
+        _stop_callback(scheduler, "worker-ttl")
         if scheduler.worker_ttl:
             watch = PeriodicCallback(scheduler.check_worker_ttl, scheduler.worker_ttl * 1000)
             scheduler.periodic_callbacks["worker-ttl"] = watch
@@ -93,14 +94,14 @@ class SchedulerSettings(SchedulerPlugin):
 
 
 class NannySettings(NannyPlugin):
-    """Dotted settings of Dask and variables for each nanny, before it starts its worker.
+    """Nanny plugin that applies Dask settings and environment variables before a worker starts.
 
     Parameters
     ----------
     settings : mapping
-        For the nanny and, at every start, for its worker.
+        Dotted Dask settings of the nanny and of every worker that it starts.
     variables : mapping
-        For the worker's process.
+        Environment variables of the worker process.
     """
 
     name = "hyperplane-settings"
@@ -109,20 +110,20 @@ class NannySettings(NannyPlugin):
         self.settings, self.variables = dict(settings), dict(variables)
 
     def setup(self, nanny: Nanny) -> None:
-        """Put them in force."""
+        """Apply the settings and variables."""
         dask.config.set(self.settings)
         dask.config.set(self.settings, config=nanny.config)
         nanny.pre_spawn_env.update(self.variables)
         nanny.env.update(self.variables)
-        # It has read its threshold already; a new one reads it again.
-        _stop(nanny, "memory_monitor")
+        # The memory manager has already read its threshold; a new one reads it again.
+        _stop_callback(nanny, "memory_monitor")
         limit = nanny.memory_manager.memory_limit
         nanny.memory_manager = NannyMemoryManager(nanny, memory_limit=cast(float, limit))
         nanny.start_periodic_callbacks()
 
 
-def _stop(server: Server, callback: str) -> None:
-    """Take a periodic callback out of a server, if it has it."""
+def _stop_callback(server: Server, callback: str) -> None:
+    """Stop and remove a periodic callback of a server, if it exists."""
     found = server.periodic_callbacks.pop(callback, None)
     if found is not None:
         found.stop()
@@ -130,7 +131,7 @@ def _stop(server: Server, callback: str) -> None:
 
 @contextmanager
 def pickled_by_value() -> Iterator[None]:
-    """Within this block the plugins above are pickled with their code."""
+    """Pickle the classes of :data:`SENT` by value during the block."""
     modules = [sys.modules[name] for name in SENT]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)

@@ -1,4 +1,4 @@
-"""Talking to a gateway's server: who asks, for how long, and what went wrong in plain words."""
+"""Requests to a gateway server: connection settings, time limits, explained errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hyperplane.errors import EngineError, HyperplaneError, StartFailed
 from hyperplane.spec.settings import GatewaySettings
 
 ENGINE = "gateway"
-#: Seconds that the server may take for an answer.
+#: Seconds that the server may take to answer.
 ANSWER_WITHIN = 30.0
 _SECTION = "hyperplane.engines.gateway"
-#: What dask-gateway's client raises for a server that refuses or does not answer.
+#: Exceptions of dask-gateway's client for a server that refuses or does not answer.
 FAILURES = (
     aiohttp.ClientError,
     GatewayClusterError,
@@ -33,10 +33,10 @@ FAILURES = (
 
 
 class SafeGateway(Gateway):  # type: ignore[misc]
-    """A client of a gateway's server that can be closed twice, and by the garbage collector.
+    """Client of a gateway server that can be closed twice, and by the garbage collector.
 
-    dask-gateway's own waits for its event loop as it is collected. Where the collector happens to
-    run in the thread of that loop, the loop waits for itself, and every client on it hangs.
+    dask-gateway's ``__del__`` waits for the client's event loop. If the garbage collector runs in
+    the thread of that loop, the loop waits for itself and every client on it hangs.
     """
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class SafeGateway(Gateway):  # type: ignore[misc]
 
 
 def is_loop_thread(gateway: Gateway) -> bool:
-    """Whether this is the thread of the event loop that the gateway's client uses."""
+    """Return whether the current thread runs the event loop of the gateway's client."""
     try:
         return asyncio.get_running_loop() is gateway._loop_runner._loop.asyncio_loop
     except RuntimeError:
@@ -62,9 +62,10 @@ def is_loop_thread(gateway: Gateway) -> bool:
 
 
 def connection_settings(settings: GatewaySettings) -> dict[str, Any]:
-    """How to get to the server, as dotted settings of dask-gateway; what is not here is its own.
+    """Return the dotted dask-gateway settings with which to reach the server.
 
-    The password is the name of a variable, which dask-gateway fills in.
+    Settings that are not in the result come from dask-gateway's configuration. The password is a
+    reference to an environment variable, which dask-gateway resolves.
     """
     found: dict[str, Any] = {
         "gateway.address": settings.address,
@@ -84,41 +85,42 @@ def connection_settings(settings: GatewaySettings) -> dict[str, Any]:
 
 
 def open_gateway(connection: Mapping[str, Any]) -> Gateway:
-    """A client of the server; it contacts nothing yet.
+    """Return a client of the server, without contacting it.
 
     Parameters
     ----------
-    how : mapping
-        As :func:`reach` gives it.
+    connection : mapping
+        From :func:`connection_settings`.
 
     Raises
     ------
     EngineError
-        When a variable is not set or no address is known.
+        When an environment variable or the address is not set.
     """
     try:
         with in_force(connection):
             return SafeGateway()
     except KeyError as error:
         raise EngineError(
-            ENGINE, f"variable {error} is not set, which holds the password or another secret"
+            ENGINE,
+            f"environment variable {error} is not set; it must hold the password or another secret",
         ) from None
     except ValueError as error:
-        advice = f"{_SECTION}.address and .auth say where and who, or dask-gateway's own settings"
+        advice = f"set {_SECTION}.address and .auth, or dask-gateway's own settings"
         raise EngineError(ENGINE, f"{error}; {advice}") from error
 
 
 def call(gateway: Gateway, method: str, *arguments: Any, **options: Any) -> Any:
-    """An answer of the server, or an error after :data:`ANSWER_WITHIN` seconds.
+    """Call a coroutine of the client, with a time limit of :data:`ANSWER_WITHIN` seconds.
 
     Parameters
     ----------
     gateway : Gateway
-        From :func:`opened`.
-    question : str
-        Name of one of its coroutines, without the line before it.
+        From :func:`open_gateway`.
+    method : str
+        Name of the coroutine without its leading underscore.
     """
-    # Its public methods wait for five minutes.
+    # Not the public methods, which wait for five minutes.
     coroutine = getattr(gateway, f"_{method}")
 
     async def bounded() -> Any:
@@ -129,7 +131,7 @@ def call(gateway: Gateway, method: str, *arguments: Any, **options: Any) -> Any:
 
 @contextmanager
 def translate_errors(gateway: Gateway, kind: type[EngineError] = StartFailed) -> Iterator[None]:
-    """Raise what dask-gateway's client raises in the words of this package."""
+    """Convert exceptions of dask-gateway's client to EngineErrors that say what to do."""
     try:
         yield
     except FAILURES as error:
@@ -139,13 +141,13 @@ def translate_errors(gateway: Gateway, kind: type[EngineError] = StartFailed) ->
 
 
 def explain_error(error: Exception, gateway: Gateway) -> str:
-    """What an exception of dask-gateway's client means, and what to do."""
+    """Return what an exception of dask-gateway's client means, and what to do."""
     where = f"the gateway at {gateway.address}"
     if isinstance(error, aiohttp.ClientResponseError):
         return _explain_status(error.status, error.message, where, gateway)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerDisconnectedError):
         reason = getattr(error, "strerror", None) or error
-        return f"{where} cannot be reached: {reason}. Look at {_SECTION}.address and the server"
+        return f"{where} cannot be reached: {reason}. Check {_SECTION}.address and the server"
     if isinstance(error, asyncio.TimeoutError | TimeoutError):
         return f"{where} did not answer within {ANSWER_WITHIN:g} s; is the server overloaded?"
     if isinstance(error, ImportError):
@@ -153,9 +155,9 @@ def explain_error(error: Exception, gateway: Gateway) -> str:
     if isinstance(error, OSError):
         return (
             f"the scheduler cannot be reached through the proxy {gateway.proxy_address} of "
-            f"{where}: {error}. Look at {_SECTION}.proxy_address"
+            f"{where}: {error}. Check {_SECTION}.proxy_address"
         )
-    return f"{where} says: {error}"
+    return f"{where} reports: {error}"
 
 
 def _explain_status(status: int, message: str, where: str, gateway: Gateway) -> str:
@@ -163,11 +165,14 @@ def _explain_status(status: int, message: str, where: str, gateway: Gateway) -> 
         name = getattr(gateway.auth, "username", None)
         who = f"user {name!r}" if name else "this user"
         return (
-            f"{where} does not let {who} in (401). The user and the variable with the password "
-            f"are {_SECTION}.username and .password_variable, or gateway.auth of dask-gateway"
+            f"{where} refuses the login of {who} (401). Set user and password with "
+            f"{_SECTION}.username and .password_variable, or with gateway.auth of dask-gateway"
         )
     if status == 403:
-        return f"{where} forbids it (403): {message}"
+        return f"{where} forbids the request (403): {message}"
     if status in {502, 503, 504}:
-        return f"the server behind {where} does not answer ({status}); try again, or tell its admin"
+        return (
+            f"the server behind {where} does not answer ({status}); try again, or ask its "
+            "administrator"
+        )
     return f"{where} answered {status}: {message}"

@@ -1,4 +1,4 @@
-"""From a finished plan to a running cluster of a gateway."""
+"""Start the cluster of a plan through a gateway."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from hyperplane.spec.settings import GatewaySettings
 from hyperplane.units import bytes_to_gb, format_bytes, plural
 
 ENGINE = server.ENGINE
-#: Seconds between looks at a scheduler that starts.
+#: Seconds between checks of a scheduler that starts.
 POLL_INTERVAL = 0.25
-#: How far the memory of a worker may be from the plan: servers round.
+#: Relative deviation of a worker's memory from the plan that is accepted, because servers round.
 MEMORY_TOLERANCE = 0.01
 
 logger = logging.getLogger(__name__)
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
-    """Have the gateway start a cluster; return when every worker is there.
+    """Start a cluster through the gateway; return when all workers have connected.
 
     Raises
     ------
     RequestError
-        With every option that the gateway does not take; nothing was started.
+        With every option that the gateway refuses; nothing was started.
     StartTimeout
-        When the workers were not there in time.
+        When the workers did not connect in time.
     StartFailed
-        When something else went wrong. Either way nothing is left running.
+        When the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(GatewaySettings, plan.settings)
     began = time.monotonic()
@@ -55,12 +55,12 @@ def start(plan: ClusterPlan) -> StartedCluster:
     try:
         gateway = server.open_gateway(connection)
     except EngineError as error:
-        raise _failed(error) from error
+        raise _start_failed(error) from error
     try:
         record = _reserve_record(plan, connection)
     except OSError as error:
         gateway.close()
-        raise _failed(error) from error
+        raise _start_failed(error) from error
     release = partial(release_cluster, plan.name, record.scratch)
     pending = _PendingCluster(gateway, plan, settings, release)
     try:
@@ -76,21 +76,21 @@ def start(plan: ClusterPlan) -> StartedCluster:
     except BaseException:
         pending.abort()
         raise
-    gateway.close()  # the cluster has its own
+    gateway.close()  # the cluster object has another one
     return StartedCluster(client, cast(Cluster, cluster))
 
 
-def _failed(error: Exception) -> StartFailed:
+def _start_failed(error: Exception) -> StartFailed:
     return StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: "))
 
 
 def _reserve_record(plan: ClusterPlan, connection: Mapping[str, Any]) -> records.ClusterRecord:
-    """A record under the plan's name; it tells a second handle the way to the gateway."""
+    """Reserve and return a record; its client settings include how to reach the gateway."""
     return records.reserve(new_record(plan, client={**plan.tuning.client, **connection}), None)
 
 
 def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
-    """Plugins for what the gateway has no option for."""
+    """Return plugins for the settings that no option of the gateway receives."""
     mapped = set(settings.options_from_plan.values())
     dotted = server_settings(plan, settings)
     found: list[Any] = []
@@ -99,7 +99,7 @@ def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
             plugins.SchedulerSettings(dotted),
             plugins.NannySettings(dotted, worker_variables(plan)),
         ]
-    if TIME_TO_LIVE in dotted:  # one that the user chose is kept exactly
+    if TIME_TO_LIVE in dotted:  # not if the user has set the time-to-live
         found.append(BusyWorkerGuard())
     idle = plan.idle_timeout
     if idle is not None and "idle_timeout" not in mapped:
@@ -108,7 +108,7 @@ def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
 
 
 class _PendingCluster:
-    """A start on its way: each step, and how to undo all of them."""
+    """A cluster that is being started: the steps of the start, and their cleanup."""
 
     def __init__(
         self, gateway: Gateway, plan: ClusterPlan, settings: GatewaySettings, release: partial[None]
@@ -118,13 +118,13 @@ class _PendingCluster:
         self.cluster: WatchedGatewayCluster | None = None
 
     def start_scheduler(self, began: float) -> WatchedGatewayCluster:
-        """Ask for the cluster, and return when its scheduler runs."""
+        """Request the cluster, and return it when its scheduler runs."""
         asked = server.call(self.gateway, "cluster_options", use_local_defaults=False)
         options.fill_options(asked, self.plan)
         self.name = server.call(self.gateway, "submit", asked)
         with interrupts.allow_interrupts():
             self._wait_for_scheduler(began)
-        self.cluster = WatchedGatewayCluster.of(
+        self.cluster = WatchedGatewayCluster.create(
             self.gateway, self.name, self.release, owner=True, within=self.remaining(began)
         )
         return self.cluster
@@ -135,56 +135,56 @@ class _PendingCluster:
             if time.monotonic() - began > timeout:
                 raise StartTimeout(
                     ENGINE,
-                    f"the gateway has not started the scheduler within {timeout:g} s (timeout); "
-                    f"it was told to end cluster {self.name}. {self.explain_wait()}",
+                    f"the gateway did not start the scheduler within {timeout:g} s (timeout); "
+                    f"cluster {self.name} was stopped again. {self.explain_wait()}",
                 )
             time.sleep(POLL_INTERVAL)
 
     def remaining(self, began: float) -> float:
-        """Seconds that are left for the start."""
+        """Return the seconds that remain for the start."""
         return began + self.plan.request.timeout - time.monotonic()
 
     def state(self) -> str:
-        """What the gateway says of the cluster; an error when it has given it up."""
+        """Return the gateway's status of the cluster; raise StartFailed if it was ended."""
         state: str = server.call(self.gateway, "cluster_report", self.name).status.name
         if state in {"FAILED", "STOPPED", "STOPPING"}:
             raise StartFailed(
                 ENGINE,
-                f"the gateway gave cluster {self.name} up ({state.lower()}): its scheduler or its "
-                "workers did not start. The log of the gateway's server says why",
+                f"the gateway ended cluster {self.name} ({state.lower()}): its scheduler or its "
+                "workers did not start. See the log of the gateway server",
             )
         return state
 
     def explain_wait(self) -> str:
-        """What is known of workers that do not come."""
+        """Return what is known about workers that have not connected."""
         with server.translate_errors(self.gateway):
             state = self.state().lower()
         return (
-            f"The gateway says of cluster {self.name}: {state}. Whether its workers wait for room "
-            "or cannot start is in the log of the gateway's server"
+            f"The gateway reports for cluster {self.name}: {state}. See the log of the gateway "
+            "server for why its workers wait or cannot start"
         )
 
     def send_plugins(self, cluster: WatchedGatewayCluster, began: float) -> None:
-        """What no option of the gateway says: told to the running scheduler, before any worker."""
+        """Register plugins for settings without an option, before any worker starts."""
         timeout_left = cluster.connect_timeout(self.remaining(began))
         with Client(cluster, set_as_default=False, timeout=timeout_left) as client:
-            # First, because what is pickled with its code needs the same Python.
+            # First, because classes that are pickled by value need the same Python version.
             versions.check(client, ENGINE, self.settings)
             try:
                 with plugins.pickled_by_value():
                     for plugin in _needed_plugins(self.plan, self.settings):
                         client.register_plugin(plugin)
-            except Exception as error:  # noqa: BLE001 - of the scheduler, so of any kind
+            except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
                 logger.warning(
-                    "cluster %s takes no plugins (%s): the gateway's own memory policy and idle "
-                    "timeout hold, unless hyperplane.engines.gateway.plan_options has options "
+                    "cluster %s accepts no plugins (%s): the gateway's own memory policy and idle "
+                    "timeout apply, unless hyperplane.engines.gateway.plan_options has options "
                     "for environment and idle_timeout",
                     self.name,
                     error,
                 )
 
     def scale(self) -> None:
-        """Ask for the workers; fewer than asked are none."""
+        """Request the workers; raise StartFailed if the gateway permits fewer."""
         answer = server.call(
             self.gateway,
             "request",
@@ -197,12 +197,12 @@ class _PendingCluster:
             asked = plural(self.plan.dask_workers, "worker process")
             raise StartFailed(
                 ENGINE,
-                f"{asked} were asked, which is more than the gateway gives: {reply.get('msg')} "
-                "Ask for fewer nodes or processes; the cluster was ended again",
+                f"{asked} are more than the gateway permits: {reply.get('msg')} "
+                "Request fewer nodes or processes; the cluster was stopped again",
             )
 
     def check_sizes(self, client: Client) -> None:
-        """Compare the workers with the plan: an option may mean another unit, or nothing."""
+        """Compare the workers with the plan; an option may use another unit or be ignored."""
         worker = self.plan.worker
         for one in client.scheduler_info(n_workers=-1)["workers"].values():
             threads, limit = one["nthreads"], one["memory_limit"]
@@ -212,20 +212,20 @@ class _PendingCluster:
                     ENGINE,
                     f"the gateway's workers have {plural(threads, 'thread')} and "
                     f"{format_bytes(limit)}; the plan has {plural(worker.nthreads, 'thread')} and "
-                    f"{format_bytes(worker.ram_per_proc)}. Say in "
-                    "hyperplane.engines.gateway.plan_options which options of the gateway are told "
-                    "nthreads and which ram_gib, ram_gb or ram_bytes, or ask for "
+                    f"{format_bytes(worker.ram_per_proc)}. Set in "
+                    "hyperplane.engines.gateway.plan_options which options of the gateway receive "
+                    "nthreads and which ram_gib, ram_gb or ram_bytes, or request "
                     f"nthreads={threads}, ram_gb_per_proc={bytes_to_gb(limit):g}; "
-                    "the cluster was ended again",
+                    "the cluster was stopped again",
                 )
 
     def abort(self) -> None:
-        """End the cluster and forget it."""
+        """Stop the cluster and release what this process holds for it."""
         try:
             if self.cluster is not None:
                 self.cluster.close()
             elif self.name is not None:
-                with suppress(*server.FAILURES):  # the first error is the one to tell
+                with suppress(*server.FAILURES):  # the caller needs the first error
                     server.call(self.gateway, "stop_cluster", self.name)
         finally:
             self.gateway.close()

@@ -1,1 +1,1 @@
-"""The engine of Kubernetes with dask-kubernetes' operator."""
+"""The kubernetes engine: pods that the operator of dask-kubernetes starts."""

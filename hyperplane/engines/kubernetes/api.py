@@ -1,4 +1,4 @@
-"""The API of a Kubernetes through kr8s, and what it refuses in plain words."""
+"""Requests to the API server of Kubernetes through kr8s, and explanations of its errors."""
 
 from __future__ import annotations
 
@@ -20,55 +20,55 @@ from hyperplane.errors import EngineError, StartFailed
 
 ENGINE = "kubernetes"
 DASK = "kubernetes.dask.org/v1"
-#: Where Kubernetes tells a pod what it is.
+#: Folder in which Kubernetes gives a pod its service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-#: What goes wrong on the way: also answers that are none of the API server's, and a connection
-#: that another request has closed.
+#: Errors of the connection, including answers that are not JSON (a proxy's, for example), and a
+#: connection that another request has closed.
 _CONNECTION_ERRORS = (
     *(httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream),
     *(json.JSONDecodeError, RuntimeError),
 )
 
-#: How many use each of kr8s' objects.
+#: Number of users of each of kr8s' API objects.
 _reference_counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def is_in_pod() -> bool:
-    """Whether this process runs in a pod, and so in the network of a Kubernetes."""
+    """Return whether this process runs in a pod, and so in the network of a Kubernetes cluster."""
     return "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir()
 
 
 class ObjectNotFound(EngineError):
-    """There is no such object."""
+    """Raised when an object of Kubernetes does not exist."""
 
 
 class KubernetesApi:
-    """Some requests to one namespace; to be used in one event loop only.
+    """Requests to one namespace, for use in one event loop only.
 
     Parameters
     ----------
     namespace : str or None
-        That of the context or of this pod if None.
+        None for the namespace of the context or of this pod.
     """
 
     def __init__(self, namespace: str | None) -> None:
         self.namespace = namespace or ""
-        #: kr8s' own, which all of one event loop share.
+        #: kr8s' API object, which all users in one event loop share.
         self.kr8s: Any = None
 
     async def connect(self, kubeconfig: str | None = None, context: str | None = None) -> None:
-        """Find the way to the API server and ask it who it is.
+        """Connect to the API server.
 
         Parameters
         ----------
         kubeconfig, context : str, optional
-            Another file than the one that kubectl would take here, and another of its contexts.
+            Configuration file and context to use instead of those that kubectl would use.
 
         Raises
         ------
         StartFailed
-            When there is no configuration, no server or no access.
+            When there is no usable configuration, no server or no access.
         """
         with translate_errors("reach the API server", self.namespace):
             try:
@@ -77,21 +77,21 @@ class KubernetesApi:
                 where = os.environ.get("KUBECONFIG", "~/.kube/config")
                 raise StartFailed(
                     ENGINE,
-                    f"there is no usable configuration of kubectl: {error}. Looked at: {where} "
-                    "(KUBECONFIG) and the service account of a pod. If 'kubectl get pods' works, "
-                    "this does",
+                    f"there is no usable configuration of kubectl: {error}. Searched: {where} "
+                    "(KUBECONFIG) and the service account of a pod. Check that 'kubectl get pods' "
+                    "works",
                 ) from error
         _reference_counts[self.kr8s] = _reference_counts.get(self.kr8s, 0) + 1
         if not self.namespace:
             self.namespace = self._own_namespace()
 
     async def close(self) -> None:
-        """Close the connections, if nobody else in this event loop uses them."""
+        """Close the connections, unless others in this event loop use them."""
         shared, self.kr8s = self.kr8s, None
         if shared is None:
             return
         _reference_counts[shared] -= 1
-        # kr8s has no way to close it; a request after this one opens another.
+        # kr8s has no public method for this; a later request opens a new session.
         if not _reference_counts[shared] and shared._session is not None:
             await shared._session.aclose()
 
@@ -105,7 +105,7 @@ class KubernetesApi:
     async def list(
         self, kind: str, version: str = "v1", *, labels: str = "", fields: str = ""
     ) -> list[dict[str, Any]]:
-        """All objects of a kind that have some labels."""
+        """Return the objects of a kind, filtered by label and field selectors."""
         asked = {"labelSelector": labels, "fieldSelector": fields}
         params = {name: text for name, text in asked.items() if text}
         found = await self._call("GET", kind, version, "list", params=params)
@@ -113,22 +113,22 @@ class KubernetesApi:
         return items
 
     async def get(self, kind: str, name: str, version: str = "v1") -> dict[str, Any]:
-        """One object; :class:`Missing` when there is none."""
+        """Return one object; raise :class:`ObjectNotFound` if it does not exist."""
         return await self._call("GET", f"{kind}/{name}", version, "get")
 
     async def create(
         self, kind: str, content: Mapping[str, Any], version: str = "v1"
     ) -> dict[str, Any]:
-        """Make an object."""
+        """Create an object and return it."""
         return await self._call("POST", kind, version, "create", content=json.dumps(content))
 
     async def delete(self, kind: str, name: str, version: str = "v1") -> None:
-        """Delete an object; :class:`Missing` when there is none."""
+        """Delete an object; raise :class:`ObjectNotFound` if it does not exist."""
         content = json.dumps({"propagationPolicy": "Background"})
         await self._call("DELETE", f"{kind}/{name}", version, "delete", content=content)
 
     async def logs(self, pod: str, container: str, *, previous: bool, lines: int | None) -> str:
-        """The last lines that a container wrote; before its last restart, if asked for."""
+        """Return the last log lines of a container, or those before its last restart."""
         params: dict[str, Any] = {"container": container}
         params.update({"previous": "true"} if previous else {})
         params.update({"tailLines": lines} if lines else {})
@@ -140,7 +140,7 @@ class KubernetesApi:
                 return text.rstrip("\n")
 
     async def log_parts(self, pod: str, container: str, *, follow: bool) -> AsyncIterator[bytes]:
-        """What a container has written, from its beginning; and what it writes, if asked for."""
+        """Yield the log of a container from its beginning; with `follow`, until it ends."""
         params = {"container": container, "follow": "true" if follow else "false"}
         where = {"version": "v1", "url": f"pods/{pod}/log", "namespace": self.namespace}
         with translate_errors("get pods/log", self.namespace):
@@ -161,7 +161,7 @@ class KubernetesApi:
 
 @contextmanager
 def translate_errors(doing: str, namespace: str) -> Iterator[None]:
-    """Say what went wrong with a request in words of this package."""
+    """Convert errors of a request to EngineErrors that say what to do."""
     try:
         yield
     except EngineError:
@@ -184,14 +184,14 @@ def translate_errors(doing: str, namespace: str) -> Iterator[None]:
 def _describe_refusal(status: int, message: str, doing: str, namespace: str) -> str:
     where = f"in namespace {namespace!r}" if namespace else "of this context"
     if status == 401:
-        return f"the API server does not know you ({doing}): {message}. Log in again as for kubectl"
+        return f"the API server refuses the login ({doing}): {message}. Log in again as for kubectl"
     if status == 403:
         return (
-            f"not allowed to {doing} {where}: {message}. What hyperplane needs is in "
-            "config/kubernetes/rbac.yaml; ask for it, or name another namespace"
+            f"not allowed to {doing} {where}: {message}. The permissions that hyperplane needs are "
+            "in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
         )
     if status == 409:
-        return f"there is one of that name already {where}: {message}. Use another name"
+        return f"the name is already in use {where}: {message}. Use another name"
     if status == 422:
         return f"the API server refuses the manifest ({doing}): {message}"
-    return f"the API server answers {status} ({doing}): {message}"
+    return f"the API server answered {status} ({doing}): {message}"

@@ -1,7 +1,7 @@
-"""Dask's KubeCluster with this package's patience, words and closing.
+"""Subclass of dask-kubernetes' KubeCluster with TLS, explained waits and complete cleanup.
 
-A subclass, because Dask's own gives up after a minute when the operator misses one event, says of
-a pod that cannot run only that it waits, leaves its forwarded ports open and speaks no TLS.
+KubeCluster gives up after a minute when the operator misses an event, does not say why a pod cannot
+run, leaves its forwarded ports open and does not support TLS.
 """
 
 from __future__ import annotations
@@ -36,45 +36,45 @@ from hyperplane.engines.kubernetes.resource import DaskClusterResource
 from hyperplane.errors import EngineError, StartTimeout
 
 COMM, DASHBOARD = 8786, 8787
-#: Seconds between looks at the workers.
+#: Seconds between two requests for the workers.
 POLL_INTERVAL = 3.0
-#: How long closing waits until the processes have ended.
+#: Seconds that closing waits until the processes have ended.
 PATIENCE = 90.0
 
 logger = logging.getLogger(__name__)
 
 
 def _close_owned_clusters() -> None:
-    """End the clusters of this program as it ends."""
+    """Close the clusters that this program owns, at its exit."""
     for cluster in list(KubeCluster._instances):
         if isinstance(cluster, HyperplaneKubeCluster) and cluster.shutdown_on_close:
-            with suppress(Exception):  # the operator will, after the idle timeout
+            with suppress(Exception):  # the operator deletes it after the idle timeout
                 cluster.close(timeout=0)
 
 
-# Dask's own way is too late: at that time no name can be looked up and no thread started any more.
+# Dask's exit handler runs too late: host names cannot be resolved and no thread can be started.
 getattr(threading, "_register_atexit", atexit.register)(_close_owned_clusters)
 
 
 class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[misc]
-    """A KubeCluster that waits with a reason and leaves nothing behind.
+    """KubeCluster with TLS, explained waits and complete cleanup.
 
     Parameters
     ----------
     name : str
         Name of the cluster.
     manifest : mapping or None
-        The resource to create; None to attach to one that is there.
+        The DaskCluster to create; None to attach to an existing one.
     namespace : str or None
-        That of the context or of this pod if None.
+        None for the namespace of the context or of this pod.
     tls : mapping
-        The key pair of a new cluster, as texts; empty without TLS.
+        Key pair of a new cluster, as text; empty without TLS.
     deadline : float
-        When to give up, by ``time.monotonic``.
+        Time limit of the start, by ``time.monotonic``.
     port_forward : str
         "auto", "always" or "never".
     dashboard_port : int or None
-        Port of this machine for the dashboard, where ports are forwarded.
+        Port of this machine for the dashboard, if ports are forwarded.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         self._dashboard = ""
         self._workers_seen: set[str] = set()
         self._client: weakref.ref[Client] | None = None
-        # Of a second handle a name of its own: the owner may be in this process too.
+        # Unique for a handle that attaches: the owner may be in this process too.
         self.settings_key = name if manifest else f"{name} {uuid.uuid4()}"
         self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
         self.starting = True
@@ -107,13 +107,13 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
                 name=name,
                 namespace=namespace,
                 create_mode=CreateMode.CREATE_ONLY if manifest else CreateMode.CONNECT_ONLY,
-                # What closes clusters as the interpreter ends looks at this.
+                # Exit handlers close only clusters with this flag.
                 shutdown_on_close=manifest is not None,
                 quiet=True,
             )
         except BaseException:
             self.starting = False
-            with suppress(Exception):  # what matters is why it failed
+            with suppress(Exception):  # the caller needs the first error
                 self._abort()
             raise
         self.starting = False
@@ -132,8 +132,8 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             await self.resource.load()
         await self.resource.wait_for_scheduler(self._deadline)
         await self._reach_scheduler()
-        self.periodic_callbacks["look"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
-        self.periodic_callbacks["look"].start()
+        self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
+        self.periodic_callbacks["poll"].start()
         self.status = Status.running
 
     async def _reach_scheduler(self) -> None:
@@ -163,19 +163,19 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
 
     @property
     def dashboard_link(self) -> str:
-        """Where the dashboard is, as seen from here."""
+        """Link to the dashboard, as seen from this machine."""
         return self._dashboard
 
     @property
     def client_settings_json(self) -> str:
-        """What the cluster wants of clients, as JSON."""
+        """Dask settings for clients of the cluster, as JSON."""
         return self.resource.annotations.get(CLIENT, "{}")
 
     async def _refresh_info(self) -> None:
         self.scheduler_info = SchedulerInfo(await self.scheduler_comm.identity(n_workers=-1))
 
     async def _poll(self) -> None:
-        """Note which workers there are, and whether the cluster is still there."""
+        """Update the list of workers, and close this object if the cluster was deleted."""
         try:
             await self._refresh_info()
             workers = set(self.scheduler_info["workers"])
@@ -184,20 +184,20 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             self._workers_seen = workers
         except OSError:
             if self.status == Status.running:
-                with suppress(EngineError):  # who cannot be asked has not said that it is gone
+                with suppress(EngineError):  # without an answer the cluster may still exist
                     if await self.resource.is_gone():
-                        logger.warning("cluster %s was closed by somebody else", self.name)
+                        logger.warning("cluster %s was deleted by another program", self.name)
                         await self._close_client()
                         await self._detach()
         except EngineError as error:
-            logger.debug("look at the pods of %s: %s", self.name, error)
+            logger.debug("cannot check the pods of %s: %s", self.name, error)
 
     def remember_client(self, client: Client) -> None:
         """Remember the client that was returned with this cluster."""
         self._client = weakref.ref(client)
 
     async def _close_client(self) -> None:
-        """Close it; else it would look for the scheduler for half a minute."""
+        """Close the client, which would otherwise try to reconnect for half a minute."""
         client = self._client() if self._client is not None else None
         if client is not None and (closing := client.close()) is not None:
             await closing
@@ -206,12 +206,12 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         return await self.resource.logs()
 
     def adapt(self, minimum: int = 0, maximum: int | None = None) -> Any:
-        """Let the operator add and remove worker processes as there is work.
+        """Let the operator scale the worker processes with the work.
 
         Parameters
         ----------
         minimum, maximum : int
-            Worker processes; at most those that were started unless it is said.
+            Limits of the number of worker processes; by default at most those of the start.
         """
         if maximum is None:
             maximum = int(self.resource.content["spec"]["worker"]["replicas"])
@@ -224,7 +224,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             self.detach()
 
     def detach(self) -> None:
-        """Close this handle and leave the cluster as it is."""
+        """Close this handle but not the cluster."""
         self.sync(self._detach)
         self._loop_runner.stop()
 
@@ -239,12 +239,12 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             await self._forwards.close()
 
     def close(self, timeout: float = PATIENCE) -> Any:
-        """Delete the cluster, whoever started it.
+        """Delete the cluster, also if another program started it.
 
         Parameters
         ----------
         timeout : float
-            Seconds to wait until its processes have ended; 0 not to.
+            Seconds to wait until its processes have ended; 0 to return at once.
         """
         if self.status == Status.closed and not self.asynchronous:
             self._loop_runner.stop()

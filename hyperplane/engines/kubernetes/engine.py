@@ -15,12 +15,12 @@ from hyperplane.spec.settings import EngineSettings, KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
 from hyperplane.spec.worker import WorkerSpec
 
-#: The operator puts "-scheduler" behind the name of a cluster, and 63 characters are the most.
+#: The operator appends "-scheduler" to the name of a cluster, and names have at most 63 characters.
 LONGEST_NAME = 53
 
 
 class KubernetesEngine:
-    """Starts a scheduler and worker processes, each in a pod of its own."""
+    """Starts the scheduler and each worker process in a separate pod."""
 
     name: ClassVar[str] = "kubernetes"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
@@ -32,27 +32,27 @@ class KubernetesEngine:
     )
 
     def available(self) -> Availability:
-        """With dask-kubernetes; whether a cluster answers is seen when one starts."""
+        """Return whether dask-kubernetes is installed; Kubernetes is not contacted."""
         if importlib.util.find_spec("dask_kubernetes") is None:
             reason = "it needs dask-kubernetes: pip install 'hyperplane[kubernetes]'"
             return Availability(False, reason)
         return Availability(
             True,
             "dask-kubernetes is installed; it uses the context that kubectl uses; "
-            "whether Kubernetes answers is seen when a cluster starts",
+            "Kubernetes is contacted when a cluster starts",
         )
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
-        """Not known: nodes may come as they are needed."""
+        """Return None: Kubernetes may add nodes as they are needed."""
         del settings
         return None
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """One worker process on each GPU, where GPUs are asked for."""
+        """Return the layout with one worker process on each GPU, if GPUs are requested."""
         return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """What is missing in the settings, and what no pod can be."""
+        """Return faults for missing settings and for arguments that no pod can satisfy."""
         found = []
         if cast(KubernetesSettings, settings).image is None:
             where = "hyperplane.engines.kubernetes.image"
@@ -60,25 +60,26 @@ class KubernetesEngine:
                 'set it, or give engine_options={"image": "..."} '
                 "(on the command line --engine-options image=...)"
             )
-            found.append(Fault(where, "none", "an image with the Python of here", advice))
+            allowed = "an image with the Python version of this process"
+            found.append(Fault(where, "none", allowed, advice))
         if request.name and len(request.name) > LONGEST_NAME:
             found.append(Fault("name", repr(request.name), f"at most {LONGEST_NAME} characters"))
         return found + _faults_of_arguments(request)
 
     def render(self, plan: ClusterPlan) -> str:
-        """The DaskCluster resource as YAML."""
+        """Return the DaskCluster resource as YAML."""
         from hyperplane.engines.kubernetes.render import render
 
         return render(plan)
 
     def start(self, plan: ClusterPlan) -> StartedCluster:
-        """Create the resource; return when every worker is there."""
+        """Create the resource; return when all workers have connected."""
         from hyperplane.engines.kubernetes.start import start
 
         return start(plan)
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
-        """Attach to a cluster of the namespace, whoever started it and wherever."""
+        """Attach to a cluster of the namespace, which any program may have started."""
         from hyperplane.engines.kubernetes.start import connect
 
         return connect(name, cast(KubernetesSettings, settings))

@@ -1,8 +1,9 @@
-"""When a cluster counts as idle: read by its scheduler, which need not have this package.
+"""Scheduler preload that decides when a cluster counts as idle.
 
-The operator asks the scheduler since when it is idle and deletes the cluster after its idle
-timeout. Dask's answer does not count results that somebody holds as use, so that they would be
-lost, and counts the time in which the workers are still on their way.
+The operator asks the scheduler since when it is idle, and deletes the cluster after its idle
+timeout. Dask's answer does not count held results as use, so they would be lost, and it counts the
+time in which the workers are still starting. The scheduler reads this module as text, because its
+image may not have this package.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def dask_setup(scheduler: Scheduler) -> None:
-    """Put a better answer in the place of Dask's."""
-    of_dask = scheduler.check_idle
-    came = False  # whether a worker has been there
+    """Replace the scheduler's ``check_idle``."""
+    dask_check_idle = scheduler.check_idle
+    had_workers = False
 
     def check_idle() -> float | None:
-        nonlocal came
-        came = came or bool(scheduler.workers)
-        since = of_dask()
+        nonlocal had_workers
+        had_workers = had_workers or bool(scheduler.workers)
+        since = dask_check_idle()
         if since is None:
             return None
-        starting = not came and bool(scheduler.client_comms)
+        starting = not had_workers and bool(scheduler.client_comms)
         if starting or any(task.who_wants for task in scheduler.tasks.values()):
             scheduler.idle_since = None
             return None

@@ -1,4 +1,4 @@
-"""What pods and events say, in plain words: why a pod does not run, and whether it ever will."""
+"""Explain from pods and events why a pod does not run, and whether it ever will."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any, NamedTuple
 
 Object = Mapping[str, Any]
 
-#: Reasons that do not pass by themselves, and what to do about each.
+#: Waiting reasons of containers that do not resolve by themselves -> what to do.
 FINAL = {
-    "ImagePullBackOff": "check hyperplane.engines.kubernetes.image and image_pull_secrets",
+    "ImagePullBackOff": "check hyperplane.engines.kubernetes.image and .image_pull_secrets",
     "InvalidImageName": "check hyperplane.engines.kubernetes.image",
     "ErrImageNeverPull": "image_pull_policy is Never and the node does not have the image",
-    "CreateContainerConfigError": "build the image with a USER that is not root, or set "
+    "CreateContainerConfigError": "build the image with a non-root USER, or set "
     "hyperplane.engines.kubernetes.run_as_user",
     "CreateContainerError": "check that the image has Python, dask and distributed on its PATH",
     "RunContainerError": "check that the image has Python, dask and distributed on its PATH",
-    "CrashLoopBackOff": "the last lines of its log say why",
+    "CrashLoopBackOff": "see the last lines of its log",
 }
 MEMORY = (
-    "the kernel ended it because it needed more than the memory of its pod, {limit}: ask for more "
-    "with ram_gb_per_proc, or for fewer threads"
+    "the kernel killed it because it used more memory than its pod has, {limit}: raise "
+    "ram_gb_per_proc, or use fewer threads"
 )
 
 
 class PendingPod(NamedTuple):
-    """A pod that will not run.
+    """A pod that waits for a reason which does not resolve by itself.
 
     Parameters
     ----------
     pod, container : str
-        Its name, and that of the container.
+        Names of the pod and of the waiting container.
     text : str
-        Why, and what to do.
+        The reason, and what to do.
     ran : bool
-        Whether it has run, so that there is a log.
+        Whether the container has run, so that it has a log.
     """
 
     pod: str
@@ -45,7 +45,7 @@ class PendingPod(NamedTuple):
 
 
 def find_pending_pod(pods: Sequence[Object], events: Sequence[Object]) -> PendingPod | None:
-    """The first pod that will not run by waiting longer."""
+    """Return the first pod that will not run, or None if all may run later."""
     for pod in pods:
         name = pod["metadata"]["name"]
         for status in _containers(pod):
@@ -59,17 +59,17 @@ def find_pending_pod(pods: Sequence[Object], events: Sequence[Object]) -> Pendin
             if reason == "CrashLoopBackOff":
                 if ended.get("reason") == "OOMKilled":
                     advice = MEMORY.format(limit=memory_of(pod, status["name"]))
-                message = f"it ended with status {ended.get('exitCode', 'unknown')} each time"
+                message = f"it repeatedly ended with exit code {ended.get('exitCode', 'unknown')}"
             text = f"pod {name}: {reason}: {_one_line(message)}; {advice}"
             return PendingPod(name, status["name"], text, bool(ended))
     return None
 
 
 def summary(pods: Sequence[Object], events: Sequence[Object]) -> str:
-    """Why the pods are not all ready, in one line."""
+    """Return one line on why pods are not ready."""
     if not pods:
         warnings = _latest_warnings(events, None)
-        return f"No pod is there yet. {warnings}" if warnings else "No pod is there yet."
+        return f"No pod exists yet. {warnings}" if warnings else "No pod exists yet."
     phases = Counter(_describe_phase(pod) for pod in pods)
     counts = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
     waiting = {pod["metadata"]["name"] for pod in pods if not is_ready(pod)}
@@ -78,7 +78,7 @@ def summary(pods: Sequence[Object], events: Sequence[Object]) -> str:
 
 
 def find_out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
-    """What to say of containers that the kernel ended for memory: pod and restarts -> words."""
+    """Return messages on containers killed for memory, by pod name and restart count."""
     counts = {}
     for pod in pods:
         for status in _containers(pod):
@@ -91,7 +91,7 @@ def find_out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
 
 
 def drop_traceback_frames(log: str) -> list[str]:
-    r"""The lines of a log without the frames of tracebacks, which leave no room for the causes.
+    r"""Return the lines of a log without the frames of tracebacks.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _containers(pod: Object) -> Iterator[Object]:
 
 
 def memory_of(pod: Object, container: str) -> str:
-    """The memory that a container of a pod may take, as text."""
+    """Return the memory limit of a container, as text."""
     for one in pod.get("spec", {}).get("containers", ()):
         if one["name"] == container:
             limit = one.get("resources", {}).get("limits", {}).get("memory", "")
@@ -117,14 +117,14 @@ def memory_of(pod: Object, container: str) -> str:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether all containers of a pod run and answer their health checks."""
+    """Return whether all containers of a pod run and pass their health checks."""
     conditions = pod.get("status", {}).get("conditions", ())
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 def has_ended(pod: Object) -> bool:
-    """Whether a pod is being removed and no process of it runs any more."""
+    """Return whether a pod is being deleted and none of its containers runs."""
     runs = any("running" in status.get("state", {}) for status in _containers(pod))
     return "deletionTimestamp" in pod["metadata"] and not runs
 
@@ -140,7 +140,7 @@ def _describe_phase(pod: Object) -> str:
 
 
 def _unschedulable_reason(pods: Sequence[Object]) -> str:
-    """What the scheduler of Kubernetes says of the first pod without a node."""
+    """Return why Kubernetes cannot schedule the first pod without a node."""
     for pod in pods:
         for condition in pod.get("status", {}).get("conditions", ()):
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -149,7 +149,7 @@ def _unschedulable_reason(pods: Sequence[Object]) -> str:
 
 
 def _failure_message(pod: str, events: Sequence[Object]) -> str:
-    """The longest message of the failures of a pod: the shorter ones are its echoes."""
+    """Return the longest message of a pod's failures; shorter ones repeat parts of it."""
     texts = [
         str(event.get("message", ""))
         for event in events
@@ -159,7 +159,7 @@ def _failure_message(pod: str, events: Sequence[Object]) -> str:
 
 
 def _latest_warnings(events: Sequence[Object], pods: set[str] | None) -> str:
-    """The latest warning about each kind of trouble."""
+    """Return the latest warning for each reason, in one line."""
     latest: dict[str, str] = {}
     for event in sorted(events, key=_event_time):
         about = event["involvedObject"]

@@ -1,4 +1,4 @@
-"""Pods as all that is run on Kubernetes has them: the settings in the terms of manifests."""
+"""Parts of pod manifests that clusters and jobs on Kubernetes share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hyperplane.spec.settings import KubernetesSettings
 
 
 def container_of(name: str, settings: KubernetesSettings) -> dict[str, Any]:
-    """A container of the image, with no rights that work does not need."""
+    """Return a container with the image of the settings and without extra privileges."""
     policy = {"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}
     rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     return {"name": name, "image": settings.image, **policy, "securityContext": rights}
@@ -18,13 +18,14 @@ def container_of(name: str, settings: KubernetesSettings) -> dict[str, Any]:
 def pod_of(
     container: dict[str, Any], nodes: dict[str, str], settings: KubernetesSettings
 ) -> dict[str, Any]:
-    """A pod of one container, on nodes with some labels, with no rights that work does not need."""
+    """Return the spec of an unprivileged pod with one container, on nodes with given labels."""
     context: dict[str, Any] = {"runAsNonRoot": settings.run_as_non_root}
     if settings.run_as_user is not None:
         context["runAsUser"] = settings.run_as_user
     found: dict[str, Any] = {
         "automountServiceAccountToken": False,
-        # Else every service of the namespace becomes variables, and Dask reads all DASK_ ones.
+        # Otherwise every service of the namespace sets environment variables, and Dask reads those
+        # that begin with DASK_ as its configuration.
         "enableServiceLinks": False,
         "securityContext": {**context, "seccompProfile": {"type": "RuntimeDefault"}},
     }
@@ -43,10 +44,10 @@ def pod_of(
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """What stands before and behind the first = of each text."""
+    """Return a mapping from texts of the form ``key=value``."""
     return {key: value for key, _, value in (text.partition("=") for text in texts)}
 
 
 def verbatim(text: str) -> str:
-    """A text in which Kubernetes sees no reference to a variable."""
+    """Escape ``$`` in a text, so that Kubernetes does not expand it as a variable."""
     return text.replace("$", "$$")

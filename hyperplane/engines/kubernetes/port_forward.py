@@ -1,4 +1,4 @@
-"""Ports of this machine that lead to the scheduler, through the API server."""
+"""Forward ports of this machine to the scheduler, through the API server."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ logger = logging.getLogger(__name__)
 class PortForwards:
     """Forwarded ports of one service, open until :meth:`close`.
 
-    In a thread with an event loop of its own: what Dask does in the other loops does not stop
-    the data, and it ends when it is told to.
+    They run in a separate thread with its own event loop, so that work in Dask's loops does not
+    block the data and :meth:`close` can end them.
 
     Parameters
     ----------
     service, namespace : str
-        What to reach.
+        The service and its namespace.
     ports : mapping of int to int or None
-        Port of the service -> port of this machine; any free one if None.
+        Port of the service -> port of this machine; None for any free port.
     """
 
     def __init__(self, service: str, namespace: str, ports: Mapping[int, int | None]) -> None:
@@ -49,13 +49,13 @@ class PortForwards:
             await asyncio.sleep(0.01)
         if self._error is not None:
             raise StartFailed(
-                ENGINE, f"no port of this machine leads to the scheduler: {self._error}"
+                ENGINE, f"no port can be forwarded to the scheduler: {self._error}"
             ) from self._error
 
     async def close(self) -> None:
-        """Close the ports and what goes through them; return when the thread has ended."""
+        """Close the ports and their connections; return when the thread has ended."""
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
-            with suppress(RuntimeError):  # it has ended in between
+            with suppress(RuntimeError):  # the loop has been closed meanwhile
                 self._loop.call_soon_threadsafe(self._stop.set)
         while self._thread.is_alive():
             await asyncio.sleep(0.01)
@@ -73,12 +73,12 @@ class PortForwards:
                     self.local[remote] = await stack.enter_async_context(forward)
                 self._ready.set()
                 await self._stop.wait()
-                # Connections first: from Python 3.12 on a closed server waits for them.
+                # Connections first: since Python 3.12 a server that closes waits for them.
                 tasks = asyncio.all_tasks() - {asyncio.current_task()}
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        except Exception as error:  # noqa: BLE001 - said in open(); later there is nobody to tell
+        except Exception as error:  # noqa: BLE001 - open() raises it; later errors are ignored
             self._error = error
         finally:
             await api.close()
@@ -86,6 +86,6 @@ class PortForwards:
 
 
 def _log_broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A connection that breaks is seen by Dask at its other end; here it is no news."""
+    """Log a broken connection at debug level; Dask notices it at its end."""
     del loop
-    logger.debug("port of a scheduler: %s", context.get("exception") or context.get("message"))
+    logger.debug("forwarded port: %s", context.get("exception") or context.get("message"))

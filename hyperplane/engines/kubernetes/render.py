@@ -1,4 +1,4 @@
-"""A plan as the DaskCluster resource that the operator of dask-kubernetes reads."""
+"""Render a plan as a DaskCluster resource for the operator of dask-kubernetes."""
 
 from __future__ import annotations
 
@@ -19,33 +19,37 @@ from hyperplane.spec.settings import KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
 from hyperplane.units import parse_bytes
 
-#: Annotations of the resource: what another handle of the cluster has to know.
+#: Annotations of the resource that other handles of the cluster read.
 SECRET = "hyperplane.dev/tls-secret"  # noqa: S105 - the name of an annotation
 CLIENT = "hyperplane.dev/client"
-#: Where the pods find the key pair of their cluster.
+#: Folder in which pods have the key pair of their cluster.
 TLS_FOLDER = "/etc/hyperplane-tls"
 TLS_FILES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 _PAGE = 4096
 _GPU = "nvidia.com/gpu"
-#: With it the operator asks in plain HTTP which worker to close, and not by Dask's own protocol.
+#: HTTP route with which the operator asks which worker to close; without it, it uses Dask's comms.
 _API = "distributed.http.scheduler.api"
-#: Texts that every parser of YAML takes for text: to some y is true, and 1e3 a number.
+#: Texts that every YAML parser reads as text; some read y as true and 1e3 as a number.
 _PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 
 def render(plan: ClusterPlan) -> str:
-    """The resource as YAML; nothing in it is secret."""
+    """Return the resource as YAML; it contains no secrets."""
     found: str = yaml.dump(
-        manifest(plan), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
+        manifest(plan),
+        Dumper=_DaskClusterDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=float("inf"),
     )
     return found
 
 
 def manifest(plan: ClusterPlan) -> dict[str, Any]:
-    """The resource.
+    """Return the DaskCluster resource of a plan.
 
-    Each worker process is a pod of its own: what the operator counts and closes is a pod, by the
-    name of the one process in it.
+    Each worker process has a separate pod, because the operator scales by pods and closes a pod by
+    the name of its only worker process.
     """
     settings = cast(KubernetesSettings, plan.settings)
     labels = {"app.kubernetes.io/managed-by": "hyperplane", **pairs(settings.labels)}
@@ -73,7 +77,7 @@ def manifest(plan: ClusterPlan) -> dict[str, Any]:
 
 
 def secret_name(cluster: str) -> str:
-    """Name of the Secret that holds the key pair of a cluster."""
+    """Return the name of the Secret with the key pair of a cluster."""
     return f"{cluster}-tls"
 
 
@@ -93,7 +97,7 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
         "resources": _resources({"cpu": f"{cpu}m", "memory": str(ram)}, cpu, 1.0),
         "ports": [_port("tcp-comm", 8786), _port("http-dashboard", 8787)],
         "readinessProbe": {**health, "periodSeconds": 1, "timeoutSeconds": 10},
-        # A scheduler that is busy for minutes answers late; one that hangs never does.
+        # A scheduler that is busy for minutes answers late but must not be restarted.
         "livenessProbe": {
             **health,
             "initialDelaySeconds": 30,
@@ -109,18 +113,18 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     layout = plan.worker
     cpu = max(1, math.floor(layout.cores_per_worker * 1000 / layout.nprocs))
     ram = layout.ram_per_proc + parse_bytes(str(settings.memory_overhead))
-    # Whole pages: the kernel rounds down, and Dask then takes the pod for smaller than asked.
+    # Whole pages: the kernel rounds down, and Dask would then see less memory than requested.
     amounts = {"cpu": f"{cpu}m", "memory": str(-(-ram // _PAGE) * _PAGE)}
     if layout.ngpus:
         amounts[_GPU] = str(layout.ngpus // layout.nprocs)
-    # dask-cuda starts a process on each GPU of its pod, which has one.
+    # dask-cuda starts one process per GPU; a pod has one GPU.
     args = ["dask", "cuda", "worker"] if layout.ngpus else ["dask", "worker"]
     args += ["--name", "$(DASK_WORKER_NAME)", *([] if layout.ngpus else ["--nworkers", "1"])]
     args += ["--nthreads", str(layout.nthreads), "--memory-limit", str(layout.ram_per_proc)]
     args += ["--dashboard-address", ":8788"]
     own = worker_variables(plan)
     if settings.security == "tls":
-        # The operator would write tcp://.
+        # The operator would set a tcp:// address.
         own["DASK_SCHEDULER_ADDRESS"] = f"tls://{plan.name}-scheduler:8786"
     container = {
         **_container("worker", args, settings),
@@ -140,7 +144,7 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
 
 
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:
-    """Variables of worker processes; apart for the layer below, which takes long to import."""
+    """Return the variables of worker processes; the import is deferred because it is slow."""
     from hyperplane.engines.remote_process import worker_variables as found
 
     return found(plan)
@@ -148,7 +152,7 @@ def worker_variables(plan: ClusterPlan) -> dict[str, str]:
 
 def _container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
     found = container_of(name, settings)
-    # Not "command": the entry point of the image stays. $$ is one $ that names no variable.
+    # "args" and not "command", so that the entry point of the image is kept.
     found["args"] = [one if one == "$(DASK_WORKER_NAME)" else verbatim(one) for one in args]
     if settings.security == "tls":
         mount = {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
@@ -170,7 +174,7 @@ def _pod(
 
 
 def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, str]:
-    """What the call says, if it says something, else the settings with the pool filled in."""
+    """Return the node selector of the request, else that of the settings for the plan's pool."""
     if plan.request.node_selector is not None:
         return parse_selector(plan.request.node_selector)
     name, alias = (plan.pool.name, plan.pool.alias) if plan.pool else ("", "")
@@ -196,7 +200,7 @@ def _environ(
 
 
 def _uses_our_worker_ttl(plan: ClusterPlan, settings: KubernetesSettings) -> bool:
-    """Whether ``worker_ttl`` holds here, and not a time-to-live of Dask that the user chose."""
+    """Return whether our ``worker_ttl`` applies, and not one that the user has set in Dask."""
     from hyperplane.engines.guarded_cluster import TIME_TO_LIVE
     from hyperplane.engines.remote_process import server_settings
 
@@ -205,7 +209,7 @@ def _uses_our_worker_ttl(plan: ClusterPlan, settings: KubernetesSettings) -> boo
 
 def _scheduler_routes() -> list[str]:
     import dask.config
-    import distributed  # noqa: F401 - its defaults are those of the routes
+    import distributed  # noqa: F401 - sets the defaults of the routes
 
     routes = list(dask.config.get("distributed.scheduler.http.routes"))
     return [*routes, _API] if _API not in routes else routes
@@ -234,12 +238,12 @@ def _service(cluster: str) -> dict[str, Any]:
 
 @functools.cache
 def _module_source(package: str, module: str) -> str:
-    """The text of a module: the scheduler reads it, so that its image need not have it."""
+    """Return the source of a module, for schedulers whose image may not have this package."""
     return (resources.files(package) / module).read_text(encoding="utf-8")
 
 
-class _Dumper(yaml.SafeDumper):
-    """Texts in quotes where some parser may take them for something else; no anchors."""
+class _DaskClusterDumper(yaml.SafeDumper):
+    """YAML dumper that quotes ambiguous texts and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -250,4 +254,4 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _represent_text)
+_DaskClusterDumper.add_representer(str, _represent_text)

@@ -1,4 +1,4 @@
-"""One DaskCluster and its pods, as the API server has them."""
+"""The DaskCluster resource of a cluster, and its pods."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from hyperplane.engines.kubernetes.secret import build_secret, read_secret
 from hyperplane.engines.remote_process import make_security
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
-#: How long the operator may take to make anything at all of a new cluster.
+#: Seconds that the operator may take to react to a new cluster.
 OPERATOR_WITHIN = 60.0
-#: Lines of a log that are read, and of those lines that are told.
+#: Lines of a log that are read, and those of them that are shown.
 LOG_LINES, LINES_TOLD = 500, 40
 
 logger = logging.getLogger(__name__)
 
 
 class DaskClusterResource:
-    """The resource of one cluster, to be used in one event loop.
+    """The DaskCluster resource of one cluster, for use in one event loop.
 
     Parameters
     ----------
     name : str
         Name of the cluster.
     namespace : str or None
-        As for :class:`Api`.
+        None for the namespace of the context or of this pod.
     """
 
     def __init__(self, name: str, namespace: str | None) -> None:
@@ -43,18 +43,18 @@ class DaskClusterResource:
         self.api = KubernetesApi(namespace)
         self.content: dict[str, Any] = {}
         self.security = Security()
-        #: Whether it is there by our doing, or was found and may be deleted.
+        #: Whether this object created or loaded the resource, and so may delete it.
         self.ours = False
         self._warned: set[str] = set()
 
     @property
     def annotations(self) -> dict[str, str]:
-        """What was written on it for other handles."""
+        """Annotations of the resource."""
         found: dict[str, str] = self.content.get("metadata", {}).get("annotations") or {}
         return found
 
     async def create(self, manifest: Mapping[str, Any], tls: Mapping[str, str]) -> None:
-        """Make the resource, and the Secret that it owns."""
+        """Create the resource, and the Secret that it owns."""
         try:
             await self._create_cluster(manifest)
         except EngineError as error:
@@ -62,17 +62,17 @@ class DaskClusterResource:
                 raise
             raise StartFailed(
                 ENGINE,
-                f"namespace {self.api.namespace!r} does not exist, or this Kubernetes has no "
-                f"operator of dask-kubernetes: {error}. Ask for the operator to be installed "
+                f"namespace {self.api.namespace!r} does not exist, or the operator of "
+                f"dask-kubernetes is not installed: {error}. Ask an administrator to install it "
                 "(config/kubernetes/operator-values.yaml is an example)",
             ) from error
         if tls:
-            # After the cluster, which owns it: whatever ends the cluster ends the secret.
+            # After the cluster, which owns the Secret: Kubernetes deletes both together.
             await self.api.create("secrets", build_secret(self.content, tls))
             self.security = make_security(tls)
 
     async def _create_cluster(self, manifest: Mapping[str, Any]) -> None:
-        """Make the resource; an interrupt waits until it is known whether it is there."""
+        """Create the resource; an interrupt waits until it is known whether it exists."""
         creating = asyncio.ensure_future(self.api.create("daskclusters", manifest, DASK))
         try:
             await asyncio.shield(creating)
@@ -82,7 +82,7 @@ class DaskClusterResource:
         self.content = creating.result()
 
     async def load(self) -> None:
-        """Read the resource that is there; an EngineError with those that are, when it is not."""
+        """Load the existing resource; raise an EngineError that lists others if there is none."""
         namespace = self.api.namespace
         try:
             self.content = await self.api.get("daskclusters", self.name, DASK)
@@ -107,9 +107,9 @@ class DaskClusterResource:
         return "unknown"
 
     async def wait_for_scheduler(self, deadline: float) -> None:
-        """Return when the scheduler answers its health check, whatever the phase of the cluster.
+        """Return when the scheduler passes its health check.
 
-        The phase is what the operator has made of events, and it can miss one.
+        The phase of the cluster is not used: the operator derives it from events and can miss one.
         """
         began = time.monotonic()
         while True:
@@ -120,13 +120,15 @@ class DaskClusterResource:
             if not pods and now - began > OPERATOR_WITHIN and not await self._is_accepted():
                 raise StartFailed(
                     ENGINE,
-                    f"the operator of dask-kubernetes made nothing of the cluster in "
+                    f"the operator of dask-kubernetes did not react to the cluster within "
                     f"{OPERATOR_WITHIN:g} s: it does not run, or does not watch namespace "
                     f"{self.api.namespace!r}; everything was closed again",
                 )
             reason = await self.explain_pending()
             if now > deadline:
-                message = "the scheduler did not run in time (timeout); everything was closed again"
+                message = (
+                    "the scheduler did not start in time (timeout); everything was closed again"
+                )
                 raise StartTimeout(ENGINE, f"{message}. {reason}")
             await asyncio.sleep(0.5)
 
@@ -135,16 +137,16 @@ class DaskClusterResource:
         return bool(found.get("status", {}).get("phase"))
 
     async def pods(self, component: str = "") -> list[dict[str, Any]]:
-        """The pods of the cluster, or those of one component."""
+        """Return the pods of the cluster, or those of one component."""
         labels = f"dask.org/cluster-name={self.name}"
         labels += f",dask.org/component={component}" if component else ""
         return await self.api.list("pods", labels=labels)
 
     async def explain_pending(self) -> str:
-        """Why pods do not run, in one line; StartFailed when waiting longer is of no use."""
+        """Return one line on why pods do not run; raise StartFailed if waiting is useless."""
         pods = await self.pods()
         events: list[dict[str, Any]] = []
-        with suppress(StartFailed):  # not everybody may see them
+        with suppress(StartFailed):  # this user may lack the permission to list events
             events = await self.api.list("events", fields="type=Warning")
         ours = [e for e in events if e["involvedObject"].get("name", "").startswith(self.name)]
         if found := pod_status.find_pending_pod(pods, ours):
@@ -161,14 +163,14 @@ class DaskClusterResource:
         return ""
 
     async def warn_out_of_memory(self) -> None:
-        """Warn of containers that the kernel ended for memory, once of each time."""
+        """Warn once about each time that the kernel killed a container for memory."""
         for key, words in pod_status.find_out_of_memory(await self.pods()).items():
             if key not in self._warned:
                 self._warned.add(key)
                 logger.warning("%s", words)
 
     async def logs(self) -> Logs:
-        """Logs of all pods by their names, and that of the scheduler as "Scheduler"."""
+        """Return the logs of all pods by their names, and that of the scheduler as "Scheduler"."""
         logs = Logs()
         for pod in await self.pods():
             name = pod["metadata"]["name"]
@@ -181,7 +183,7 @@ class DaskClusterResource:
         return logs
 
     async def is_gone(self) -> bool:
-        """Whether it is deleted, or about to be."""
+        """Return whether the resource is deleted or being deleted."""
         try:
             found = await self.api.get("daskclusters", self.name, DASK)
         except ObjectNotFound:
@@ -189,17 +191,15 @@ class DaskClusterResource:
         return "deletionTimestamp" in found["metadata"]
 
     async def delete(self, timeout: float) -> None:
-        """Delete it and return when nothing of it runs any more, or warn of what does."""
+        """Delete the resource; return when its pods have ended, or warn after `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        with suppress(
-            ObjectNotFound
-        ):  # somebody else, or the operator after its idle timeout, was first
+        with suppress(ObjectNotFound):  # deleted by another program or by the operator
             await self.api.delete("daskclusters", self.name, DASK)
         while timeout and not await self._is_fully_deleted():
             if time.monotonic() > deadline:
                 logger.warning(
-                    "cluster %s is deleted, and parts of it are still there after %g s: the "
-                    "operator or a node does not answer; look with 'kubectl get "
+                    "cluster %s was deleted, but parts of it still exist after %g s: the "
+                    "operator or a node does not answer; check with 'kubectl get "
                     "daskclusters,pods -l dask.org/cluster-name=%s'",
                     self.name,
                     timeout,

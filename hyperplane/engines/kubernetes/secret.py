@@ -1,4 +1,4 @@
-"""The key pair of a cluster as a Secret of Kubernetes, which ends with the cluster."""
+"""The key pair of a cluster as a Secret of Kubernetes, which the cluster owns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hyperplane.engines.remote_process import make_security
 
 
 def build_secret(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:
-    """The Secret of a cluster.
+    """Return the Secret of a cluster.
 
     Parameters
     ----------
     cluster : mapping
-        The DaskCluster, as the API server gives it.
+        The DaskCluster, from the API server.
     tls : mapping
-        The key pair, as :func:`hyperplane.engines.remote_process.key_pair` gives it.
+        The key pair, from :func:`hyperplane.engines.remote_process.key_pair`.
     """
     metadata = cluster["metadata"]
     owner = {
@@ -48,7 +48,7 @@ def build_secret(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str
 
 
 def read_secret(secret: Mapping[str, Any]) -> Security:
-    """What a client needs to reach the cluster of a Secret."""
+    """Return the Security object of the key pair in a Secret."""
     data = secret["data"]
     tls = {field: base64.b64decode(data[file]).decode() for field, file in TLS_FILES.items()}
     return make_security(tls)

@@ -1,4 +1,4 @@
-"""From a finished plan to a running cluster of pods."""
+"""Start the cluster of a plan on Kubernetes, or attach to a running one."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from hyperplane.optional import need
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 
-#: How long a running cluster may take to answer the first question.
+#: Seconds that a running cluster may take to answer the first request.
 ANSWER_WITHIN = 60.0
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
-    """Create the cluster; return when every worker is there.
+    """Create the cluster; return when all workers have connected.
 
     Raises
     ------
     StartTimeout
-        When the pods did not run in time, with what Kubernetes says of them.
+        When the workers did not connect in time, with the state of their pods.
     StartFailed
-        When something else went wrong. Either way nothing is left.
+        When the start failed otherwise. In both cases nothing is left running.
     """
     need("dask_kubernetes", extra="kubernetes")
     from hyperplane.engines.kubernetes.cluster import HyperplaneKubeCluster
@@ -61,17 +61,11 @@ def start(plan: ClusterPlan) -> StartedCluster:
 def connect(name: str, settings: KubernetesSettings) -> StartedCluster:
     """Attach to a running cluster of the namespace.
 
-    Parameters
-    ----------
-    name : str
-        Name of the cluster.
-    settings : KubernetesSettings
-        Where to look, and how to reach it.
-
     Raises
     ------
     EngineError
-        When there is none of that name, with those that there are; when it does not answer.
+        When no cluster of that name runs (the message lists those that do), or when it does not
+        answer.
     """
     need("dask_kubernetes", extra="kubernetes")
     from hyperplane.engines.kubernetes.cluster import HyperplaneKubeCluster

@@ -1,4 +1,4 @@
-"""What a call may say of pods: a node selector, and a template of a worker's pod."""
+"""Parse the arguments ``node_selector`` and ``worker_spec_yaml``, a template of worker pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST = 2**20
 DEEPEST = 32
 
 _PAIR = re.compile(r"\s*([A-Za-z0-9][-A-Za-z0-9_./]*)\s*=\s*([-A-Za-z0-9_.]*)\s*")
-#: Lists of a pod or container whose items have a key: a template's item replaces ours, others join.
+#: Lists whose items have a key: an item of a template replaces ours with the same key.
 _KEYED = {
     "env": "name",
     "volumes": "name",
@@ -27,21 +27,16 @@ _JOINED = ("tolerations", "envFrom")
 
 
 def parse_selector(asked: Mapping[str, str] | str) -> dict[str, str]:
-    """Labels that a node must have.
-
-    Parameters
-    ----------
-    asked : mapping or str
-        Label to value, or text ``"label=value,label=value"``; empty for any node.
+    """Return the labels of a node selector, given as mapping or text ``"label=value,..."``.
 
     Raises
     ------
     ValueError
-        When the text is something else.
+        When the text has another form.
 
     Examples
     --------
-    >>> selector("disk=ssd, zone=a")
+    >>> parse_selector("disk=ssd, zone=a")
     {'disk': 'ssd', 'zone': 'a'}
     """
     if isinstance(asked, str):
@@ -53,7 +48,10 @@ def parse_selector(asked: Mapping[str, str] | str) -> dict[str, str]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only: no aliases, which make a small text a huge tree, and no key twice."""
+    """YAML loader for plain data; aliases, deep nesting and duplicate keys are errors.
+
+    Aliases are refused because with them a small text can become a huge tree.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -61,7 +59,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not read here")
+            raise yaml.YAMLError("aliases (*name) are not supported")
         self.depth += 1
         if self.depth > DEEPEST:
             raise yaml.YAMLError(f"nested deeper than {DEEPEST} levels")
@@ -72,28 +70,23 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         content = super().construct_mapping(node, deep)
         if len(content) < len(node.value):
-            raise yaml.YAMLError(f"a key stands twice near line {node.start_mark.line + 1}")
+            raise yaml.YAMLError(f"duplicate key near line {node.start_mark.line + 1}")
         return content
 
 
 def read_template(given: str) -> dict[str, Any]:
-    """A template of a pod.
+    """Return ``metadata`` and ``spec`` of a pod template.
 
     Parameters
     ----------
     given : str
-        Path of a YAML file, or its text: a pod, or the ``metadata`` and ``spec`` of one, or the
-        ``spec`` alone.
-
-    Returns
-    -------
-    dict
-        With ``metadata`` and ``spec``.
+        Path of a YAML file, or its text: a pod, the ``metadata`` and ``spec`` of one, or a ``spec``
+        alone.
 
     Raises
     ------
     RequestError
-        When it cannot be read as one.
+        When it cannot be read or is not a template of a pod.
     """
     text = given
     try:
@@ -102,33 +95,33 @@ def read_template(given: str) -> dict[str, Any]:
         if len(text) > LARGEST:
             raise ValueError(f"larger than {LARGEST} characters")
         content = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, made narrower
-        return _pod(content)
+        return _validate_pod(content)
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        allowed = "a path or the text of a pod in YAML, with spec.containers"
-        raise RequestError([Fault("worker_spec_yaml", _short(given), allowed, reason)]) from error
+        allowed = "the path of a YAML file, or its text: a pod with spec.containers"
+        raise RequestError([Fault("worker_spec_yaml", _shorten(given), allowed, reason)]) from error
 
 
-def _pod(content: Any) -> dict[str, Any]:
+def _validate_pod(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise ValueError("it is not a mapping")
+        raise ValueError("the template is not a mapping")
     if content.get("kind", "Pod") != "Pod":
         raise ValueError(f"it is a {content['kind']}, not a Pod")
     pod = content if "spec" in content else {"spec": content}
     metadata, spec = pod.get("metadata") or {}, pod["spec"]
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
-        raise ValueError("metadata and spec are mappings")
+        raise ValueError("metadata and spec must be mappings")
     containers = spec.get("containers", [{}])
     if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers):
-        raise ValueError("spec.containers is a list of mappings")
+        raise ValueError("spec.containers must be a list of mappings")
     if not containers:
-        raise ValueError("spec.containers has none; the first is the worker's")
+        raise ValueError("spec.containers is empty; its first container is the worker's")
     containers = [_with_quantities(one) for one in containers]
     return {"metadata": metadata, "spec": {**spec, "containers": containers}}
 
 
 def _with_quantities(container: dict[str, Any]) -> dict[str, Any]:
-    """A container with its amounts as texts, as the operator wants them."""
+    """Return a container with its resource amounts as text, which the operator requires."""
     if not isinstance(resources := container.get("resources"), dict):
         return container
     amounts = {
@@ -140,18 +133,10 @@ def _with_quantities(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_template(ours: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
-    """Our spec of a worker's pod with what a template says otherwise.
+    """Return the spec of a worker's pod with the values of a template merged into it.
 
-    What the plan decides stays: the command of the first container and its cores and memory.
-
-    Parameters
-    ----------
-    ours, template : dict
-        Specs of pods. The first container of a template is the worker's.
-
-    Returns
-    -------
-    dict
+    The first container of the template is the worker's. Its command, cores and memory are those of
+    the plan.
     """
     our_container, theirs = ours["containers"][0], dict(template["containers"][0])
     for decided in ("args", "command", "name"):
@@ -167,7 +152,7 @@ def merge_template(ours: dict[str, Any], template: dict[str, Any]) -> dict[str, 
 
 
 def _overlay(ours: Any, theirs: Any, key: str = "") -> Any:
-    """Theirs over ours: mappings key by key, lists with keys item by item."""
+    """Return `ours` overlaid with `theirs`: mappings by key, lists of ``_KEYED`` by item."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {
             **ours,
@@ -182,6 +167,6 @@ def _overlay(ours: Any, theirs: Any, key: str = "") -> Any:
     return theirs
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     one_line = " ".join(text.split())
     return repr(one_line if len(one_line) <= 60 else one_line[:57] + "...")

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 
-def preparation() -> dict[str, str]:
+def spawn_preparation() -> dict[str, str]:
     """Return the data with which ``multiprocessing.spawn.prepare`` runs the main module.
 
     The result is empty if the main module has no file, as in a notebook, or if the call does not
@@ -68,7 +68,7 @@ def guarded_lines(module: ast.Module) -> Iterator[tuple[int, int]]:
     for statement in module.body:
         if not isinstance(statement, ast.If):
             continue
-        operator = _compares_name(statement.test)
+        operator = _name_comparison(statement.test)
         block = []
         if operator is ast.Eq:
             block = statement.body
@@ -78,7 +78,7 @@ def guarded_lines(module: ast.Module) -> Iterator[tuple[int, int]]:
             yield block[0].lineno, block[-1].end_lineno or block[-1].lineno
 
 
-def _compares_name(test: ast.expr) -> type[ast.cmpop] | None:
+def _name_comparison(test: ast.expr) -> type[ast.cmpop] | None:
     """Return the operator that compares ``__name__`` with ``"__main__"`` in a condition."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     for part in parts:

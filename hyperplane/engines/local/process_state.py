@@ -68,10 +68,12 @@ class ProcessState:
         numbers = {getattr(resource, name) for name in names}
         return cls(
             environment=dict(os.environ),
-            umask=_umask(),
+            umask=_read_umask(),
             limits={number: resource.getrlimit(number) for number in numbers},
             ignored=frozenset(
-                number for number in _signals() if signal.getsignal(number) == signal.SIG_IGN
+                number
+                for number in _inheritable_signals()
+                if signal.getsignal(number) == signal.SIG_IGN
             ),
             affinity=frozenset(os.sched_getaffinity(pid)),
             niceness=os.getpriority(os.PRIO_PROCESS, pid),
@@ -90,7 +92,7 @@ class ProcessState:
             if resource.getrlimit(number) != limits:
                 with suppress(OSError, ValueError):  # only root can raise a hard limit
                     resource.setrlimit(number, limits)
-        for number in _signals():
+        for number in _inheritable_signals():
             ignored = signal.getsignal(number) == signal.SIG_IGN
             if ignored != (number in self.ignored):
                 signal.signal(number, signal.SIG_DFL if ignored else signal.SIG_IGN)
@@ -115,7 +117,7 @@ class WorkerEnvironment(dict[str, str]):
     variables : mapping
         Variables of the worker in addition to those of this process.
     main : mapping
-        How the main module's definitions are run, see :func:`main_module.preparation`.
+        How the main module's definitions are run, see :func:`main_module.spawn_preparation`.
     """
 
     def __init__(self, variables: Mapping[str, str], main: Mapping[str, str]) -> None:
@@ -144,7 +146,7 @@ def _receive(
     return variables
 
 
-def _umask() -> int | None:
+def _read_umask() -> int | None:
     # os.umask() returns it only by changing it, which would affect other threads.
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -153,7 +155,7 @@ def _umask() -> int | None:
     return None
 
 
-def _signals() -> set[int]:
+def _inheritable_signals() -> set[int]:
     left_out = {getattr(signal, name) for name in _NOT_INHERITED}
     return {int(number) for number in signal.valid_signals() - left_out}
 

@@ -128,7 +128,7 @@ def _arguments(
         "worker_class": GuardedNanny,
         "config": worker_config,
         "forked": forked,
-        "main": main_module.preparation() if forked else {},
+        "main": main_module.spawn_preparation() if forked else {},
     }
 
 

@@ -1,1 +1,1 @@
-"""The engine of Slurm."""
+"""The slurm engine: nodes as jobs of Slurm."""

@@ -1,4 +1,4 @@
-"""dask-jobqueue's SLURMCluster with this package's guards, and with an eye on its jobs."""
+"""Subclasses of dask-jobqueue's classes that run a plan and monitor its jobs."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from distributed.core import Status
 from distributed.scheduler import Scheduler, WorkerState
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
+from hyperplane.engines.guarded_cluster import GuardedCluster, loopback_link
 from hyperplane.engines.slurm import queue as slurm_queue
 from hyperplane.engines.slurm.jobqueue import SLURMCluster, SLURMJob
 from hyperplane.errors import StartFailed
 
-#: Seconds between looks at jobs whose workers are not all there.
+#: Seconds between checks of jobs with missing workers.
 POLL_INTERVAL = 15.0
-#: Programs of Slurm that run at the same time for one cluster.
+#: Number of Slurm commands that run at the same time for one cluster.
 MAX_CONCURRENT = 16
-#: Seconds that a worker may take to hand over its results before its job is cancelled.
+#: Seconds that a worker may take to transfer its results before its job is cancelled.
 RETIRE_WITHIN = 60.0
-#: Seconds that closing waits for the jobs to have left the queue; Dask gives it ten at the exit of
-#: the program.
+#: Seconds that closing waits for the jobs to leave the queue; at exit Dask allows ten in all.
 GONE_WITHIN = 8.0
 
 logger = logging.getLogger(__name__)
 
 
 class PlannedJob(SLURMJob):
-    """A job of dask-jobqueue that runs the script of a plan.
+    """Job of dask-jobqueue that runs the script of a plan.
 
     Parameters
     ----------
     script : callable
-        Makes the script of the scheduler's address and the worker's name: dask-jobqueue's own
-        rounds memory, lets settings write lines, and takes what it is not told from elsewhere.
+        Returns the script for a scheduler address and a worker name. It replaces dask-jobqueue's
+        script, which rounds memory, inserts lines from settings without quoting, and takes missing
+        values from dask-jobqueue's configuration.
     at_once : asyncio.Semaphore
-        Held while a program of Slurm runs.
+        Held while a Slurm command runs.
     **kwargs
-        As for SLURMJob.
+        Arguments of SLURMJob.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PlannedJob(SLURMJob):
         self._unwanted = False
 
     def job_script(self) -> str:
-        """The script for sbatch."""
+        """Return the script for sbatch."""
         return self._script(self.scheduler, self.name)
 
     async def _submit_job(self, script_filename: str) -> str:
@@ -77,13 +77,13 @@ class PlannedJob(SLURMJob):
         return out
 
     async def close(self) -> None:
-        """End the job; of a cluster that goes on, when its results are with other workers."""
+        """Cancel the job; while the cluster runs, after its results are on other workers."""
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             with suppress(OSError, asyncio.TimeoutError):
                 await asyncio.wait_for(cluster.retire(self.name), RETIRE_WITHIN)
         self._unwanted = True
-        async with self.lock:  # after Ctrl-C its submission may be on its way, with no number yet
+        async with self.lock:  # after Ctrl-C its submission may still run, without a job number
             await self._cancel()
         self.status = Status.closed
         self._event_finished.set()
@@ -91,18 +91,18 @@ class PlannedJob(SLURMJob):
     async def _cancel(self) -> None:
         if self.job_id is not None and self.status != Status.closed:
             async with self._at_once:
-                with suppress(RuntimeError, OSError):  # it has ended by itself
+                with suppress(RuntimeError, OSError):  # the job has already ended
                     await self._call(["scancel", self.job_id])
 
 
 def _sbatch_error(error: Exception) -> str:
-    """What a program of Slurm said, without dask-jobqueue's report about it."""
-    said = str(error).rpartition("stderr:\n")[2]
-    return "; ".join(line.strip() for line in said.splitlines() if line.strip())
+    """Return the error output of a Slurm command from dask-jobqueue's exception."""
+    output = str(error).rpartition("stderr:\n")[2]
+    return "; ".join(line.strip() for line in output.splitlines() if line.strip())
 
 
 class _WatchedCluster(SLURMCluster):
-    """A SLURMCluster that knows what becomes of its jobs."""
+    """SLURMCluster that monitors its jobs, and reports and drops those that ended."""
 
     def __init__(self, *, first_jobs: int, explain: Callable[..., str], **kwargs: Any) -> None:
         self._first_jobs = first_jobs
@@ -114,17 +114,17 @@ class _WatchedCluster(SLURMCluster):
         self._came_up = True
 
     def _get_worker_security(self, security: Any) -> None:
-        """Not to be written anywhere: the files of the key pair are there already."""
+        """Return nothing: the key pair is already in files, and must not be written elsewhere."""
 
     @property
     def dashboard_link(self) -> str:
-        """Where the dashboard is: on this machine only, wherever the scheduler listens."""
-        return link_here(super().dashboard_link, self.scheduler_address)
+        """Link to the dashboard, which listens on loopback only."""
+        return loopback_link(super().dashboard_link, self.scheduler_address)
 
     async def _start(self) -> None:
         await super()._start()
         if self.status == Status.running and not self._came_up:
-            # Here, and not with `scale`: the error of one that is refused is then the start's.
+            # Not with `scale`, so that the error of a refused job is raised by the start.
             for _ in range(self._first_jobs):
                 self.worker_spec.update(self.new_worker_spec())
             watch = PeriodicCallback(self._check_jobs, POLL_INTERVAL * 1000)
@@ -138,43 +138,43 @@ class _WatchedCluster(SLURMCluster):
         except StartFailed as error:
             if not self._came_up:
                 raise
-            logger.warning("cluster %s stays smaller than asked: %s", self.name, error)
+            logger.warning("cluster %s has fewer workers than requested: %s", self.name, error)
         if self.status == Status.closing:
-            # Here, and not when it is closed: then nobody waits any more.
+            # Before the status is closed: after that close() does not wait any more.
             await self._wait_until_gone(numbers)
 
     def jobs(self) -> dict[str, str]:
-        """Number of each job that was submitted, by the name of its worker."""
+        """Return the numbers of submitted jobs by the names of their workers."""
         return {name: job.job_id for name, job in self.workers.items() if job.job_id is not None}
 
     def processes(self, name: str) -> set[str]:
-        """Names of the worker processes of a job."""
+        """Return the names of the worker processes of a job."""
         group = self.new_spec.get("group", [""])
         return {f"{name}{suffix}" for suffix in group}
 
     async def retire(self, name: str) -> None:
-        """Move the results of a job's workers to others and close them."""
+        """Move the results of a job's workers to other workers and close them."""
         await self._local_scheduler().retire_workers(
             names=sorted(self.processes(name)), close_workers=True, remove=True
         )
 
     def _local_scheduler(self) -> Scheduler:
-        """The scheduler, which is in this process."""
+        """Return the scheduler, which runs in this process."""
         return cast(Scheduler, self.scheduler)
 
     def adapt(self, *args: Any, **kwargs: Any) -> Any:
-        """As in Dask; a job is ended when all its worker processes may go, and not only one."""
+        """Scale with the work; a job is ended only when all its worker processes can be closed."""
         suffixes = tuple(self.new_spec.get("group", ()))
-        kwargs.setdefault("worker_key", partial(_job_of, suffixes=suffixes))
+        kwargs.setdefault("worker_key", partial(_job_name, suffixes=suffixes))
         return super().adapt(*args, **kwargs)
 
     async def _incomplete_jobs(self) -> dict[str, PlannedJob]:
-        """The jobs whose worker processes are not all there, by the names of their workers."""
+        """Return the jobs with missing worker processes, by the names of their workers."""
         here = {worker.name for worker in self._local_scheduler().workers.values()}
         return {name: job for name, job in self.workers.items() if not self.processes(name) <= here}
 
     def incomplete_jobs(self) -> set[str]:
-        """Numbers of the jobs whose worker processes are not all there."""
+        """Return the numbers of the jobs with missing worker processes."""
         return {
             job.job_id
             for job in self.sync(self._incomplete_jobs).values()
@@ -182,7 +182,7 @@ class _WatchedCluster(SLURMCluster):
         }
 
     async def _check_jobs(self) -> None:
-        """Say what became of jobs whose workers are missing, and forget those that have ended."""
+        """Log what happened to jobs with missing workers, and drop those that have ended."""
         missing = await self._incomplete_jobs()
         numbers = [job.job_id for job in missing.values() if job.job_id is not None]
         statuses = await slurm_queue.query_jobs_async(numbers)
@@ -202,7 +202,7 @@ class _WatchedCluster(SLURMCluster):
     def _drop_ended_job(
         self, name: str, job: PlannedJob, found: slurm_queue.SlurmJobStatus | None
     ) -> None:
-        """Take an ended job out of the plan, so that scale() and adapt() put one in its place."""
+        """Remove an ended job from the specification, so that scale() and adapt() replace it."""
         if self.workers.get(name) is not job:
             return
         del self.workers[name]
@@ -212,28 +212,28 @@ class _WatchedCluster(SLURMCluster):
             logger.warning("%s", self._explain(job.job_id, name, found))
 
     async def _wait_until_gone(self, numbers: set[str]) -> None:
-        """Wait until jobs have left the queue, and say so where one does not."""
+        """Wait until jobs have left the queue, and warn about those that do not."""
         deadline = time.monotonic() + GONE_WITHIN
         while numbers:
             statuses = await slurm_queue.query_jobs_async(sorted(numbers))
             if statuses is not None and all(one.is_ended for one in statuses.values()):
                 return
             if statuses is None or time.monotonic() > deadline:
-                # What Slurm does after a job, as its epilogue, may take long and is no news.
+                # Jobs in COMPLETING are left out: an epilogue may take long.
                 running = {n for n, one in (statuses or {}).items() if not one.is_leaving_queue}
                 if left := " ".join(sorted(numbers if statuses is None else running)):
-                    logger.warning("Slurm does not say that jobs have ended: scancel %s", left)
+                    logger.warning("Slurm did not confirm that jobs ended; run: scancel %s", left)
                 return
             await asyncio.sleep(0.2)
 
 
-def _job_of(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
+def _job_name(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
     name = str(worker.name)
     return name.rpartition("-")[0] if suffixes else name
 
 
 class GuardedSLURMCluster(GuardedCluster, _WatchedCluster):
-    """A SLURMCluster that leaves nothing behind."""
+    """SLURMCluster with idle timeout, busy-worker guard and complete cleanup."""
 
     async def _end_workers(self) -> None:
         jobs = list(self._created)

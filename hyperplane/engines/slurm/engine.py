@@ -1,4 +1,4 @@
-"""The slurm engine: each node of a plan is a job of Slurm, through dask-jobqueue."""
+"""The slurm engine: each node of a plan is a Slurm job, started through dask-jobqueue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAMS = ("sbatch", "squeue", "scancel")
 
 
 class SlurmEngine:
-    """Starts the scheduler in this process and a job of Slurm for each node."""
+    """Starts the scheduler in this process and one Slurm job for each node."""
 
     name: ClassVar[str] = "slurm"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
@@ -34,7 +34,7 @@ class SlurmEngine:
     )
 
     def available(self) -> Availability:
-        """With dask-jobqueue and where Slurm's programs are; Slurm itself is not asked."""
+        """Return whether dask-jobqueue and Slurm's commands are installed; Slurm is not queried."""
         missing = [
             name for module, name in MODULES.items() if importlib.util.find_spec(module) is None
         ]
@@ -43,45 +43,45 @@ class SlurmEngine:
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[slurm]'")
         absent = [name for name in PROGRAMS if shutil.which(name) is None]
         if absent:
-            where = "use a machine from which jobs are submitted"
-            return Availability(False, f"{', '.join(absent)} not on PATH: {where}")
+            advice = "use a machine from which jobs can be submitted"
+            return Availability(False, f"{', '.join(absent)} not on PATH: {advice}")
         sbatch = shutil.which("sbatch")
-        seen = "whether Slurm answers is seen when a cluster starts"
-        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {seen}")
+        unchecked = "Slurm is contacted when a cluster starts"
+        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {unchecked}")
 
     def capacity(self, settings: EngineSettings) -> None:
-        """Not bound to one machine: Slurm knows its nodes."""
+        """Return None: the engine is not bound to one machine."""
         del settings
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """One worker process on each GPU, where GPUs are asked for."""
+        """Return the layout with one worker process on each GPU, if GPUs are requested."""
         return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """None: what Slurm refuses is seen when a job is submitted."""
+        """Return nothing: Slurm refuses invalid requests when a job is submitted."""
         del request, settings
         return []
 
     def render(self, plan: ClusterPlan) -> str:
-        """The script that would be given to sbatch for each node; Slurm is not asked."""
+        """Return the sbatch script of a node, without contacting Slurm."""
         from hyperplane.engines.slurm.script import render
 
         return render(plan)
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """What is started here and as jobs."""
+        """Return one line that says what is started in this process and as jobs."""
         workers = plural(plan.dask_workers, "worker process")
         jobs = "a job" if plan.nodes == 1 else f"{plan.nodes} jobs"
         return f"starting the scheduler in this process and {workers} in {jobs} of Slurm"
 
     def start(self, plan: ClusterPlan) -> StartedCluster:
-        """Start the scheduler here, submit the jobs; return when every worker is there."""
+        """Start the scheduler, submit the jobs; return when all workers have connected."""
         from hyperplane.engines.slurm.start import start
 
         return start(plan)
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
-        """Attach to a cluster that a process of this user on this machine started."""
+        """Attach to a cluster that another process of this user started on this machine."""
         del settings
         from hyperplane.engines.attach import attach
 

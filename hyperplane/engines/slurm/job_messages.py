@@ -1,4 +1,4 @@
-"""What is told of the jobs of a cluster: while they start, and when they end."""
+"""Messages about the jobs of a cluster: why they do not start, and why they ended."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from hyperplane.spec.settings.slurm import seconds_of
 from hyperplane.units import plural
 
 LOG_LINES = 20
-#: Seconds between two questions to squeue while a start waits, at first and at most.
+#: Seconds between two queries of squeue while a start waits: the first and the longest interval.
 FIRST_INTERVAL, LONGEST_INTERVAL = 2.0, 20.0
 _END_REASONS = {
-    "OUT_OF_MEMORY": "used more memory than it asked for. Give ram_gb_per_proc more, or "
-    "hyperplane.engines.slurm.memory_margin_gb when it was not the workers",
-    "PREEMPTED": "had to make room for a job of higher priority",
+    "OUT_OF_MEMORY": "used more memory than it requested. Raise ram_gb_per_proc, or "
+    "hyperplane.engines.slurm.memory_margin_gb if it was not the workers",
+    "PREEMPTED": "was preempted by a job of higher priority",
     "NODE_FAIL": "was on a node that failed",
     "BOOT_FAIL": "was on a node that failed",
     "CANCELLED": "was cancelled",
 }
-_REPLACE = "cluster.scale() or cluster.adapt() puts a new job in its place"
+_REPLACE = "cluster.scale() or cluster.adapt() starts a new job in its place"
 
 
 class StartupMonitor:
-    """Looks at the jobs of a cluster that starts.
+    """Explains why the workers of a starting cluster have not connected.
 
     Parameters
     ----------
     jobs : callable
-        Gives the numbers of the jobs by the names of their workers.
+        Returns the numbers of the jobs by the names of their workers.
     logs : Path
-        The folder of what the jobs print.
+        Folder with the output of the jobs.
     incomplete : callable
-        Gives the numbers of the jobs whose workers are not all there.
+        Returns the numbers of the jobs with missing workers.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StartupMonitor:
         self._interval = FIRST_INTERVAL
 
     def __call__(self) -> str:
-        """Say what keeps the workers away; of long waits, what was so some seconds ago.
+        """Return why workers are missing; the answer is up to ``LONGEST_INTERVAL`` seconds old.
 
         Raises
         ------
@@ -80,7 +80,8 @@ class StartupMonitor:
             if number not in statuses or found.is_leaving_queue:
                 raise StartFailed(
                     "slurm",
-                    f"job {number} ended before its workers came: {found}; all jobs were cancelled",
+                    f"job {number} ended before its workers connected: {found}; all jobs were "
+                    "cancelled",
                     read_log_tail(self._logs, number),
                 )
             if found.blocked_advice:
@@ -89,22 +90,22 @@ class StartupMonitor:
                     f"Slurm will not start job {number}, {found}: {found.blocked_advice}. "
                     "All jobs were cancelled",
                 )
-        message = f"squeue says: {slurm_queue.summary(statuses, len(numbers))}"
+        message = f"squeue reports: {slurm_queue.summary(statuses, len(numbers))}"
         waited_for = self._incomplete()
         if running := [n for n in numbers if statuses[n].state == "RUNNING" and n in waited_for]:
             tail = read_log_tail(self._logs, running[0])
             message += (
-                ". Where a job runs and its workers do not come, the nodes do not reach this "
+                ". If a job runs and its workers do not connect, the nodes cannot reach this "
                 "machine (hyperplane.engines.slurm.interface) or start slowly"
-                + (f"; the end of what job {running[0]} printed:\n{tail}" if tail else "")
+                + (f"; last lines of the output of job {running[0]}:\n{tail}" if tail else "")
             )
         else:
-            message += ". Raise timeout to wait longer, or ask for less"
+            message += ". Raise timeout to wait longer, or request less"
         return message
 
 
 def read_log_tail(logs: Path, number: str, lines: int = LOG_LINES) -> str:
-    """The last lines that a job has printed; empty when there are none or they cannot be read."""
+    """Return the last lines of a job's output, or "" if they cannot be read."""
     for file in find_in(logs, f"*-{number}.log"):
         with suppress(OSError):
             text = file.read_text(encoding="utf-8", errors="replace")
@@ -113,51 +114,51 @@ def read_log_tail(logs: Path, number: str, lines: int = LOG_LINES) -> str:
 
 
 def explain_end(
-    settings: SlurmSettings, logs: Path, number: str, name: str, statuses: SlurmJobStatus | None
+    settings: SlurmSettings, logs: Path, number: str, name: str, status: SlurmJobStatus | None
 ) -> str:
-    """Why a job of a running cluster has ended, and what to do.
+    """Return a message on why a job of a running cluster has ended, and what to do.
 
     Parameters
     ----------
     settings : SlurmSettings
-        The settings of the engine.
+        Settings of the engine.
     logs : Path
-        The folder of what the jobs print.
+        Folder with the output of the jobs.
     number : str
-        Of the job.
+        Number of the job.
     name : str
-        Of its worker.
-    told : Told or None
-        What Slurm says; None when it has forgotten the job.
+        Name of its worker.
+    status : SlurmJobStatus or None
+        Status of the job; None if Slurm no longer knows it.
     """
     job = f"job {number} (worker {name})"
-    if statuses is None:
+    if status is None:
         return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
-    if statuses.state == "TIMEOUT":
-        limit = f"its time limit of {statuses.limit}"
+    if status.state == "TIMEOUT":
+        limit = f"its time limit of {status.limit}"
         return (
-            f"{job} was ended by Slurm at {limit}; what only it held is computed again. Set a "
-            f"longer walltime ({_walltime(settings)}); {_REPLACE}"
+            f"{job} was ended by Slurm at {limit}; results that only it held are computed "
+            f"again. Set a longer walltime ({_walltime(settings)}); {_REPLACE}"
         )
-    if statuses.state == "COMPLETED" and (early := lifetime(settings)) is not None:
+    if status.state == "COMPLETED" and (early := lifetime(settings)) is not None:
         return (
-            f"{job} left {_time(early)} after it began, before its time limit of {statuses.limit} "
-            f"({_walltime(settings)}); its results were handed over to workers with "
-            f"more time, if there were any. Set a longer walltime; {_REPLACE}"
+            f"{job} retired {_format_duration(early)} after its start, before its time limit of "
+            f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
+            f"time, if there were any. Set a longer walltime; {_REPLACE}"
         )
-    tail = read_log_tail(logs, number, lines=4) if statuses.state == "FAILED" else ""
-    # Without control groups Slurm calls it a failure, and says more in the job's own output.
-    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else statuses.state
-    why = _END_REASONS.get(state, f"ended: {statuses}")
+    tail = read_log_tail(logs, number, lines=4) if status.state == "FAILED" else ""
+    # Without control groups the state is FAILED and only the job's output names the reason.
+    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else status.state
+    why = _END_REASONS.get(state, f"ended: {status}")
     return f"{job} {why}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
 
 
 def _walltime(settings: SlurmSettings) -> str:
     if settings.walltime is None:
-        return "hyperplane.engines.slurm.walltime is not set, so this is the partition's own"
-    return f"hyperplane.engines.slurm.walltime is {_time(seconds_of(settings.walltime))}"
+        return "hyperplane.engines.slurm.walltime is not set, so this is the partition's limit"
+    return f"hyperplane.engines.slurm.walltime is {_format_duration(seconds_of(settings.walltime))}"
 
 
-def _time(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     whole = timedelta(seconds=round(seconds))
     return plural(round(seconds), "second") if seconds < 120 else str(whole)

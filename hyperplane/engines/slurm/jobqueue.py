@@ -1,8 +1,8 @@
-"""dask-jobqueue's classes, loaded without what loading them does to Ctrl-C.
+"""Import dask-jobqueue's classes without its SIGINT handler.
 
-Its part for runners, which is loaded with the rest, makes SIGINT end the program it is loaded in:
-a notebook that somebody interrupts would lose its kernel. In any thread but the main one that is
-an error, and nothing is loaded.
+Importing dask-jobqueue also imports its runners, which install a SIGINT handler that ends the
+process: interrupting a notebook would end its kernel. In threads other than the main one, Python
+does not permit that, and the import would fail.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, cast
 
 
 @contextmanager
-def _ctrl_c_as_it_is() -> Iterator[None]:
-    """Let this thread set no handler of SIGINT."""
+def _keep_sigint_handler() -> Iterator[None]:
+    """Ignore calls of ``signal.signal`` for SIGINT in this thread during the block."""
     real, here = signal.signal, threading.get_ident()
 
     def set_handler(number: int, handler: Any) -> Any:
@@ -31,7 +31,7 @@ def _ctrl_c_as_it_is() -> Iterator[None]:
         signal.signal = real
 
 
-with _ctrl_c_as_it_is():
+with _keep_sigint_handler():
     from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 
 __all__ = ["SLURMCluster", "SLURMJob"]

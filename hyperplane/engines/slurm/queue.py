@@ -1,4 +1,4 @@
-"""What Slurm says of the jobs of a cluster, and what follows from it."""
+"""Query the status of jobs with squeue, and interpret it."""
 
 from __future__ import annotations
 
@@ -11,47 +11,48 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: Seconds that squeue may take; Slurm's own programs try for up to a minute to reach it.
+#: Seconds that squeue may take; Slurm's commands try for up to a minute to reach the controller.
 ANSWER_WITHIN = 90
-#: States from which a job does not come back; of all others Slurm may start it, or start it again.
+#: Final states; in all other states Slurm may still start the job, or start it again.
 _ENDED = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
     *("PREEMPTED", "REVOKED", "TIMEOUT"),
 )
-#: Reasons to wait that do not pass by themselves, and what to do.
+#: Reasons of pending jobs that do not resolve by themselves -> what to do.
 _BLOCKED = {
     r"PartitionTimeLimit": "the walltime is longer than the partition allows: set a shorter one",
-    r"(PartitionConfig|PartitionNodeLimit)": "no node of the partition has what a job asks: ask "
-    "for fewer cores or less memory per node, or name another partition",
-    r"BadConstraints": "no node has what constraint or extra_directives ask for",
+    r"(PartitionConfig|PartitionNodeLimit)": "no node of the partition has the resources that a "
+    "job requests: request fewer cores or less memory per node, or set another partition",
+    r"BadConstraints": "no node satisfies constraint or extra_directives",
     r"(InvalidAccount|AccountNotAllowed)": "set account to one that may use the partition",
     r"(InvalidQOS|QOSNotAllowed)": "set qos to one that may use the partition",
-    r"Job(Held\w*|HoldMaxRequeue)": "it is held: release it with scontrol release, or ask why",
+    r"Job(Held\w*|HoldMaxRequeue)": "the job is held: release it with scontrol release, or ask the "
+    "administrators",
     r"(Assoc|QOS)(Max|Min)\w*(PerJob|PerNode|NotSatisfied)\w*": "a job is larger or longer than "
-    "your account or QOS allows: ask for less per node, or a shorter walltime",
-    r"MaxMemPerLimit": "a job has more memory than the limit of the partition: ask for less",
+    "your account or QOS allows: request less per node, or a shorter walltime",
+    r"MaxMemPerLimit": "a job requests more memory than the partition allows: request less",
     r"(Assoc|QOS)\w*Minutes\w*": "the budget of your account or QOS is used up",
-    r"DependencyNeverSatisfied": "a dependency among extra_directives has failed",
+    r"DependencyNeverSatisfied": "a dependency in extra_directives has failed",
 }
 
 
 def is_ended(state: str) -> bool:
-    """Whether a job in this state has ended and will not come back."""
+    """Return whether a state is final."""
     return state in _ENDED
 
 
 @dataclass(frozen=True)
 class SlurmJobStatus:
-    """What Slurm says of one job.
+    """Status of a Slurm job.
 
     Parameters
     ----------
     state : str
-        As Slurm calls it, such as ``"PENDING"``.
+        Slurm's name of the state, such as ``"PENDING"``.
     reason : str
-        Why it is in this state; ``"None"`` when there is nothing to say.
+        Slurm's reason for the state; ``"None"`` without one.
     limit : str
-        Its time limit as Slurm writes it.
+        Time limit in Slurm's notation.
     """
 
     state: str
@@ -60,17 +61,17 @@ class SlurmJobStatus:
 
     @property
     def is_ended(self) -> bool:
-        """Whether it has ended and will not come back."""
+        """Whether the job is in a final state."""
         return is_ended(self.state)
 
     @property
     def is_leaving_queue(self) -> bool:
-        """Whether it has ended or is just ending."""
+        """Whether the job has ended or is completing."""
         return self.is_ended or self.state == "COMPLETING"
 
     @property
     def blocked_advice(self) -> str:
-        """Why it will never start, and what to do; empty when it may."""
+        """Why the job will not start, and what to do; empty if it may start."""
         if self.state != "PENDING":
             return ""
         for pattern, advice in _BLOCKED.items():
@@ -83,18 +84,9 @@ class SlurmJobStatus:
 
 
 def query_jobs(jobs: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
-    """What Slurm says of some jobs, by their numbers.
+    """Return the status of jobs by their numbers, or None if Slurm does not answer.
 
-    Parameters
-    ----------
-    jobs : iterable of str
-        Their numbers.
-
-    Returns
-    -------
-    dict or None
-        A job that is not in it is gone: Slurm forgets one some minutes after its end. None when
-        Slurm does not answer.
+    A job that is not in the result is gone: Slurm forgets jobs some minutes after their end.
     """
     numbers = list(jobs)
     if not numbers:
@@ -111,14 +103,14 @@ def query_jobs(jobs: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
 async def query_jobs_async(
     jobs: Iterable[str], environment: Mapping[str, str] | None = None
 ) -> dict[str, SlurmJobStatus] | None:
-    """As :func:`ask`, without a thread: at the end of a program there can be none.
+    """Return the same as :func:`query_jobs`, without a thread: at exit none can be started.
 
     Parameters
     ----------
     jobs : iterable of str
-        Their numbers.
+        Numbers of jobs.
     environment : mapping of str to str, optional
-        In which squeue is found and runs, instead of this process' own.
+        Environment in which squeue is found and runs; by default that of this process.
     """
     numbers = list(jobs)
     if not numbers:
@@ -130,7 +122,7 @@ async def query_jobs_async(
 async def run_command(
     words: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
-    """The exit code of one of Slurm's commands, what it prints, and what it complains of."""
+    """Run a Slurm command and return its exit code, standard output and standard error."""
     pipe = asyncio.subprocess.PIPE
     program = shutil.which(words[0], path=(environment or os.environ).get("PATH")) or words[0]
     try:
@@ -169,18 +161,19 @@ def _parse_line(line: str) -> tuple[str, SlurmJobStatus]:
     return job, SlurmJobStatus(state, reason, limit)
 
 
-def summary(statuses: Mapping[str, SlurmJobStatus], numbers: int) -> str:
-    """The states of jobs in a few words.
+def summary(statuses: Mapping[str, SlurmJobStatus], total: int) -> str:
+    """Return a line that counts jobs by state.
 
     Examples
     --------
-    >>> waits = Told("PENDING", "Resources", "30:00")
-    >>> summary({"1": waits, "2": waits, "3": Told("RUNNING", "None", "30:00")}, asked=4)
+    >>> waits = SlurmJobStatus("PENDING", "Resources", "30:00")
+    >>> runs = SlurmJobStatus("RUNNING", "None", "30:00")
+    >>> summary({"1": waits, "2": waits, "3": runs}, total=4)
     '2 jobs PENDING (Resources), 1 job RUNNING, 1 job gone'
     """
     counts = Counter(map(str, statuses.values()))
-    if numbers > len(statuses):
-        counts["gone"] = numbers - len(statuses)
+    if total > len(statuses):
+        counts["gone"] = total - len(statuses)
     return ", ".join(
         f"{count} {'job' if count == 1 else 'jobs'} {state}" for state, count in counts.items()
     )

@@ -1,4 +1,4 @@
-"""The script of a Slurm job: one node of a plan."""
+"""Build the sbatch script of a node of a plan."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 from hyperplane.units import gb_to_bytes, parse_seconds
 
-#: Seconds that a worker process looks for its scheduler: a job that starts when the cluster is gone
-#: ends by itself after them.
+#: Seconds after which a worker process without a scheduler ends; a job may start after its cluster
+#: has been closed.
 DEATH_TIMEOUT = 300
 #: Options of a worker -> files of the key pair.
 TLS_FILES = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
@@ -28,30 +28,30 @@ _MEBIBYTE = 1 << 20
 
 
 def shared_folder(settings: SlurmSettings) -> Path:
-    """The folder for the clusters that this machine runs, on the file system of all nodes."""
+    """Return the folder for clusters of this machine, on a file system that all nodes share."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
     return folder.absolute() / socket.gethostname()
 
 
 def folder(settings: SlurmSettings, name: str) -> Path:
-    """The folder of one cluster in there, which no other user can enter."""
+    """Return the folder of one cluster, which no other user can enter."""
     return default_private_folder(shared_folder(settings)) / name
 
 
 def log_folder(settings: SlurmSettings, own: Path) -> Path:
-    """Where the jobs of a cluster write what they print: its own folder, unless one is set."""
+    """Return the folder for the output of jobs: ``settings.log_folder``, or else `own`."""
     return Path(settings.log_folder).expanduser().absolute() if settings.log_folder else own
 
 
 def job_memory(plan: ClusterPlan, settings: SlurmSettings) -> int:
-    """Memory of a job in MiB: its processes, and a margin for the nannies, which are one more."""
+    """Return the memory of a job in MiB: its worker processes and a margin for the nannies."""
     wanted = plan.worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
     return -(-wanted // _MEBIBYTE)
 
 
 def lifetime(settings: SlurmSettings) -> int | None:
-    """Seconds after which a worker hands over its results and leaves, before its job is ended."""
+    """Return the seconds after which a worker retires, before the time limit of its job."""
     if settings.walltime is None:
         return None
     whole = seconds_of(settings.walltime)
@@ -60,7 +60,7 @@ def lifetime(settings: SlurmSettings) -> int | None:
 
 
 def render(plan: ClusterPlan) -> str:
-    """The script of the first job of a plan, as sbatch would get it."""
+    """Return the script of the first job of a plan."""
     settings = cast(SlurmSettings, plan.settings)
     with user_settings():
         make = make_script_builder(plan, settings, folder(settings, plan.name))
@@ -71,9 +71,9 @@ def render(plan: ClusterPlan) -> str:
 def make_script_builder(
     plan: ClusterPlan, settings: SlurmSettings, own: Path
 ) -> Callable[[str | None, str | None], str]:
-    """What makes scripts of a scheduler's address and a worker's name.
+    """Return a function that builds the script for a scheduler address and a worker name.
 
-    With the settings of Dask as they are now, so that later jobs have the same.
+    It uses the Dask settings of this moment, so that later jobs have the same settings.
     """
     variables = worker_variables(plan)
     dotted = server_settings(plan, settings)
@@ -96,29 +96,24 @@ def script(
     scheduler: str,
     name: str,
 ) -> str:
-    """The script of a job.
+    """Return the script of a job.
 
     Parameters
     ----------
     plan : ClusterPlan
-        A job is one node of it.
+        The plan; a job is one of its nodes.
     settings : SlurmSettings
-        The settings of the engine. Nothing of them becomes shell but the prologue.
+        Settings of the engine. All of them are quoted except the prologue, which is shell code.
     own : Path
-        The folder of the cluster, with the files of its key pair.
+        Folder of the cluster, with the files of its key pair.
     variables : mapping of str to str
-        For the worker processes. The prologue can change them.
+        Environment variables of the worker processes. The prologue can change them.
     dask_settings : mapping of str to str
-        Settings of Dask, as variables.
+        Dask settings as environment variables.
     scheduler : str
-        Its address.
+        Address of the scheduler.
     name : str
         Name of the worker.
-
-    Returns
-    -------
-    str
-        For ``sbatch``.
     """
     lines = ["#!/bin/bash", *(f"#SBATCH {each}" for each in _directives(plan, settings, own))]
     lines += ["", *_exports(variables)]
@@ -139,7 +134,7 @@ def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[s
         "ntasks": 1,
         "cpus-per-task": math.ceil(worker.cores_per_worker),
         "mem": f"{job_memory(plan, settings)}M",
-        "time": None if settings.walltime is None else _time(seconds_of(settings.walltime)),
+        "time": None if settings.walltime is None else _format_time(seconds_of(settings.walltime)),
         "gres": f"gpu:{worker.ngpus}" if worker.ngpus else None,
         "partition": settings.partition,
         "account": settings.account,
@@ -150,7 +145,7 @@ def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[s
     return [*options, *settings.extra_directives]
 
 
-def _time(seconds: int) -> str:
+def _format_time(seconds: int) -> str:
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}"
@@ -163,9 +158,9 @@ def _exports(variables: Mapping[str, str]) -> list[str]:
 def _worker_command(
     plan: ClusterPlan, settings: SlurmSettings, own: Path, scheduler: str, name: str
 ) -> list[str]:
-    """The command of a job: one process with a nanny for each worker process.
+    """Return the command of a job: one process with a nanny for each worker process.
 
-    ``exec``, so that what ends the job ends the nannies and not the shell above them.
+    It begins with ``exec``, so that signals to the job reach the nannies and not a shell.
     """
     worker = plan.worker
     options: dict[str, str | int | None] = {
@@ -175,7 +170,7 @@ def _worker_command(
         "--nthreads": worker.nthreads,
         "--memory-limit": f"{worker.ram_per_proc}B",
         "--death-timeout": DEATH_TIMEOUT,
-        # The pages of a worker have no TLS.
+        # On loopback, because the pages of a worker have no TLS.
         "--dashboard-address": "127.0.0.1:0",
         "--interface": settings.interface,
         "--local-directory": settings.local_directory,

@@ -1,4 +1,4 @@
-"""From a finished plan to a running cluster of Slurm jobs."""
+"""Start the cluster of a plan as Slurm jobs."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from hyperplane.spec.settings import SlurmSettings
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
-    """Start a scheduler here and a job for each node; return when every worker is there.
+    """Start the scheduler and a job for each node; return when all workers have connected.
 
     Raises
     ------
     StartTimeout
-        When the workers were not there in time, with what Slurm says of the jobs.
+        When the workers did not connect in time, with the status of the jobs.
     StartFailed
-        When Slurm refuses a job or will never start one, or something else went wrong. Either way
-        the jobs are cancelled.
+        When Slurm refuses a job or will never start one, or the start failed otherwise. In all
+        cases the jobs are cancelled.
     """
     settings = cast(SlurmSettings, plan.settings)
     began = time.monotonic()
@@ -56,8 +56,10 @@ def start(plan: ClusterPlan) -> StartedCluster:
             arguments = _arguments(plan, settings, folder, security)
     except OSError as error:
         release()
-        raise StartFailed("slurm", f"no shared_folder or log_folder: {error}") from error
-    except BaseException:  # from here on the cluster object cleans up after itself
+        raise StartFailed(
+            "slurm", f"shared_folder or log_folder cannot be created: {error}"
+        ) from error
+    except BaseException:  # after this block the cluster object cleans up
         release()
         raise
     try:
@@ -82,13 +84,13 @@ def start(plan: ClusterPlan) -> StartedCluster:
 
 
 def _folders_to_remove(shared: Path) -> list[Path]:
-    """The folder of this machine's clusters and those above it that are still to be made."""
+    """Return the folder of this machine's clusters and those of its parents that do not exist."""
     return [shared, *(folder for folder in shared.parents if not folder.exists())]
 
 
 def _remove_empty(folders: list[Path]) -> None:
     for folder in folders:
-        with suppress(OSError):  # of other clusters
+        with suppress(OSError):  # other clusters use it
             folder.rmdir()
 
 
@@ -101,7 +103,7 @@ def _reserve_record(
         shared.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _remove_empty(created_folders)
-        raise StartFailed("slurm", f"no shared_folder: {error}") from error
+        raise StartFailed("slurm", f"shared_folder cannot be created: {error}") from error
     try:
         return records.reserve(record, str(shared))
     except OSError as error:
@@ -117,7 +119,7 @@ def _security(settings: SlurmSettings) -> Security:
 
 
 def _write_keys(tls: dict[str, str], folder: Path) -> None:
-    """Put the key pair where the nodes find it; nobody else can enter the folder."""
+    """Write the key pair to files for the nodes; no other user can enter the folder."""
     for field, file in zip(
         ("ca_file", "cert", "key"), slurm_script.TLS_FILES.values(), strict=True
     ):
@@ -130,7 +132,7 @@ def _write_keys(tls: dict[str, str], folder: Path) -> None:
 def _arguments(
     plan: ClusterPlan, settings: SlurmSettings, folder: Path, security: Security
 ) -> dict[str, Any]:
-    """The plan in the terms of dask-jobqueue."""
+    """Return the arguments of GuardedSLURMCluster for a plan."""
     worker = plan.worker
     place = {"interface": settings.interface} if settings.interface else {"host": get_ip()}
     return {
@@ -148,7 +150,7 @@ def _arguments(
         "scheduler_config": server_settings(plan, settings),
         "cluster_config": cluster_settings(settings),
         "idle_timeout": plan.idle_timeout,
-        # Of a job: scale(cores=...) and scale(memory=...) count by these.
+        # Per job; scale(cores=...) and scale(memory=...) use them.
         "cores": worker.total_threads,
         "memory": f"{worker.total_ram}B",
         "processes": worker.nprocs,
@@ -157,7 +159,7 @@ def _arguments(
 
 
 def _release(name: str, scratch: str, created_folders: list[Path]) -> None:
-    """Give up the cluster's settings, record and folder, and the folders made for it."""
+    """Release the cluster and remove the folders that were created for it."""
     release_cluster(name, scratch)
     _remove_empty(created_folders)
 

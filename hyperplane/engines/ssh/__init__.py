@@ -1,1 +1,1 @@
-"""The engine of hosts that ssh reaches."""
+"""The ssh engine: worker processes on a list of hosts."""

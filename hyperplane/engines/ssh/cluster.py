@@ -1,8 +1,9 @@
-"""Dask's SpecCluster with its processes on hosts that are reached through ssh.
+"""SpecCluster whose scheduler and workers run on hosts reached through ssh.
 
-Dask's own SSHCluster writes the whole configuration, keys included, into the command that the host
-runs, where every user of the host can read it, and leaves what it started when its owner is killed.
-This one tells each process through its connection; see :mod:`hyperplane.engines.ssh.process`.
+Dask's SSHCluster writes the whole configuration, keys included, into the command that the host
+runs, where every user of the host can read it, and leaves processes behind when its owner is
+killed. This cluster sends the configuration of each process through its connection; see
+:mod:`hyperplane.engines.ssh.process`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import asyncssh
 from distributed.core import Status
 from distributed.utils import format_dashboard_link
 
-from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
+from hyperplane.engines.guarded_cluster import GuardedCluster, loopback_link
 from hyperplane.engines.remote_process import node_name
 from hyperplane.engines.ssh.hosts import SshConnections
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
@@ -27,20 +28,20 @@ from hyperplane.errors import EngineError, StartFailed
 
 
 class GuardedSSHCluster(GuardedCluster):
-    """A cluster on hosts that are reached through ssh.
+    """Cluster on hosts that are reached through ssh.
 
     Parameters
     ----------
-    hosts : Hosts
-        The connections; closed with the cluster.
+    hosts : SshConnections
+        Connections to the hosts; closed with the cluster.
     places : sequence of str
-        A host for each node that the cluster can have.
+        One host for each node that the cluster can have; a host may occur several times.
     nodes : int
-        How many to start with.
+        Number of nodes to start with.
     dashboard_port : int
-        Port of this machine that leads to the dashboard; 0 for any.
+        Port of this machine that is forwarded to the dashboard; 0 for any free port.
     **kwargs
-        As for GuardedCluster and SpecCluster.
+        Arguments of GuardedCluster and SpecCluster.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class GuardedSSHCluster(GuardedCluster):
         workers: dict[str, Any] = {}
         for number, host in enumerate(self._places[:nodes]):
             place = self._places[:number].count(host)
-            workers[f"node-{number}"] = _on(host, template, place)
+            workers[f"node-{number}"] = _node_spec(host, template, place)
         super().__init__(workers=workers, **kwargs)
 
     async def _start(self) -> None:
@@ -70,7 +71,7 @@ class GuardedSSHCluster(GuardedCluster):
             await self._hosts.open(used)
         except BaseException:
             await self._hosts.close()
-            self.status = Status.closed  # nothing has begun that Dask would close
+            self.status = Status.closed  # Dask has not started anything yet
             raise
         await super()._start()
         if isinstance(self.scheduler, HostProcess) and self._forward is None:
@@ -85,7 +86,7 @@ class GuardedSSHCluster(GuardedCluster):
         return [spec["options"]["host"] for spec in self.worker_spec.values()]
 
     async def _forward_dashboard(self, scheduler: HostProcess) -> None:
-        """A port here, on the loopback address, through the connection: pages need no password."""
+        """Forward a port of the loopback address, because the pages have no authentication."""
         connection = await self._hosts.connection(scheduler.host)
         port = self._dashboard_port
         try:
@@ -93,31 +94,33 @@ class GuardedSSHCluster(GuardedCluster):
                 "127.0.0.1", port, "127.0.0.1", cast(int, scheduler.dashboard_port)
             )
         except OSError as error:
-            wrong = f"port {port} of this machine cannot be had for the dashboard: {error.strerror}"
-            raise StartFailed("ssh", f"{wrong}; everything was closed again") from error
+            message = f"port {port} of this machine cannot be opened for the dashboard"
+            raise StartFailed(
+                "ssh", f"{message}: {error.strerror}; everything was closed again"
+            ) from error
 
     async def _close_with_scheduler(self, scheduler: HostProcess) -> None:
-        """Close when the scheduler has ended: another program or the idle timeout wants it so."""
+        """Close the cluster when its scheduler ends: by the idle timeout or another client."""
         await scheduler.ended.wait()
         if self.status == Status.running:
-            self.shutdown_scheduler = False  # to ask it once more would wait for an answer
+            self.shutdown_scheduler = False  # a request to an ended scheduler would wait
             threading.Thread(target=self.close_all, name="hyperplane-close", daemon=False).start()
 
     @property
     def dashboard_link(self) -> str:
-        """Where the dashboard is to be seen from this machine."""
+        """Link to the dashboard, as seen from this machine."""
         if self._forward is None:
-            return link_here(str(super().dashboard_link), self.scheduler_address)
+            return loopback_link(str(super().dashboard_link), self.scheduler_address)
         return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
 
     def new_worker_spec(self) -> dict[str, Any]:
-        """One more node, on a host that has a place left."""
+        """Return the specification of one more node, on a host with a free place."""
         free = Counter(self._places) - Counter(self._used_hosts())
         if not free:
             raise EngineError(
                 "ssh",
-                f"no host is free for one more node: hosts has {len(self._places)} "
-                "(hyperplane.engines.ssh.hosts; a host that stands there twice takes two)",
+                f"no host is free for one more node: hyperplane.engines.ssh.hosts has "
+                f"{len(self._places)}; add hosts (one that is listed twice takes two nodes)",
             )
         host = next(place for place in self._places if free[place])
         [(name, template)] = super().new_worker_spec().items()
@@ -127,27 +130,27 @@ class GuardedSSHCluster(GuardedCluster):
             if spec["options"]["host"] == host
         ]
         place = next(number for number in range(len(taken) + 1) if number not in taken)
-        return {name: _on(host, template, place)}
+        return {name: _node_spec(host, template, place)}
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"node-{worker_number}"
 
     def scale(self, n: int = 0, memory: str | int | None = None, cores: int | None = None) -> Any:
-        """Have so many worker processes: as many nodes as have them."""
+        """Scale to at least `n` worker processes, by whole nodes."""
         nodes = math.ceil(n / self._processes)
         if memory is None and cores is None:
-            while len(self.worker_spec) > nodes:  # the newest first, as Dask without groups
+            while len(self.worker_spec) > nodes:  # newest first, as Dask does without groups
                 self.worker_spec.popitem()
         return super().scale(nodes, memory=memory, cores=cores)
 
     def forget(self, node: HostWorkers) -> None:
-        """Take a lost node out of the plan, so that scale() and adapt() put one in its place."""
+        """Remove a lost node from the specification, so that scale() and adapt() replace it."""
         if self.workers.get(node.name) is node:
             del self.workers[node.name]
             self.worker_spec.pop(node.name, None)
 
     async def retire(self, names: Sequence[str]) -> None:
-        """Move the results of worker processes to others, and close them."""
+        """Move the results of worker processes to other workers and close them."""
         scheduler = cast(Any, self.scheduler_comm)
         await scheduler.retire_workers(names=list(names), close_workers=True, remove=True)
 
@@ -164,7 +167,7 @@ class GuardedSSHCluster(GuardedCluster):
         return int(config["options"]["memory_limit"]) * self._processes
 
     def adapt(self, *, maximum: float = math.inf, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Scale with the work, by whole nodes, to as many as there are hosts for."""
+        """Scale with the work, by whole nodes, within the number of hosts."""
         kwargs.setdefault("worker_key", partial(node_name, grouped=self._processes > 1))
         most = len(self._places) * self._processes
         return super().adapt(maximum=min(maximum, most), **kwargs)
@@ -178,5 +181,5 @@ class GuardedSSHCluster(GuardedCluster):
                 await self._hosts.close()
 
 
-def _on(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
+def _node_spec(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
     return {**template, "options": {**template["options"], "host": host, "place": place}}

@@ -1,4 +1,4 @@
-"""The ssh engine: worker processes on a list of hosts, through OpenSSH's protocol."""
+"""The ssh engine: worker processes on a list of hosts, reached through ssh."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ class SshEngine:
     uses_pools: ClassVar[bool] = False
 
     def available(self) -> Availability:
-        """With asyncssh; whether the hosts answer is seen when a cluster starts."""
-        missing = [name for name in ("asyncssh", "cryptography") if not _is_there(name)]
+        """Return whether asyncssh is installed; hosts are contacted when a cluster starts."""
+        missing = [name for name in ("asyncssh", "cryptography") if not _is_installed(name)]
         if missing:
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
         return Availability(
             True,
             "asyncssh is installed; hosts are in hyperplane.engines.ssh.hosts; "
-            "whether they answer is seen when a cluster starts",
+            "they are contacted when a cluster starts",
         )
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
-        """Not known before the hosts are asked: each refuses what it has no memory for."""
+        """Return None: hosts are not contacted; each checks its memory when a cluster starts."""
         del settings
         return None
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """One worker process on each GPU, where GPUs are asked for."""
+        """Return the layout with one worker process on each GPU, if GPUs are requested."""
         return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Nodes without a host."""
+        """Return a fault if no hosts are set or if there are fewer hosts than nodes."""
         hosts = cast(SshSettings, settings).hosts
         if not hosts:
             where = "hyperplane.engines.ssh.hosts"
@@ -59,28 +59,28 @@ class SshEngine:
                 'set it, or give engine_options={"hosts": ["a", "b"]} '
                 "(on the command line --engine-options 'hosts=[a,b]')"
             )
-            return [Fault(where, "none", "names or addresses of hosts", advice)]
+            return [Fault(where, "none", "a list of host names or addresses", advice)]
         if request.num_workers > len(hosts):
             allowed = f"at most {len(hosts)}, the number of hyperplane.engines.ssh.hosts"
             asked = str(request.num_workers)
-            # Those who have named one host may not know that they ask for two nodes.
+            # A user who has set one host may not know that the default is two nodes.
             if request.num_workers == ClusterRequest.model_fields["num_workers"].default:
                 asked += " (the default)"
             advice = (
-                f"ask for num_workers={len(hosts)}, or name more hosts: "
-                "one that stands there twice takes two nodes"
+                f"use num_workers={len(hosts)}, or add hosts: one that is listed twice takes two "
+                "nodes"
             )
             return [Fault("num_workers", asked, allowed, advice)]
         return []
 
     def render(self, plan: ClusterPlan) -> str:
-        """What would run on which host, as YAML; the key pair of the cluster is not in it."""
+        """Return as YAML what would run on which host, without the key pair of the cluster."""
         from hyperplane.engines.ssh.start import describe
 
         return str(yaml.safe_dump(describe(plan), sort_keys=False, width=100))
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """What is started on which hosts."""
+        """Return one line that says what is started on which hosts."""
         settings = cast(SshSettings, plan.settings)
         scheduler = f"on {settings.scheduler_host or settings.hosts[0]}"
         workers = plural(plan.dask_workers, "worker process")
@@ -88,18 +88,18 @@ class SshEngine:
         return f"starting the scheduler {scheduler} and {workers} on {hosts}"
 
     def start(self, plan: ClusterPlan) -> StartedCluster:
-        """Start scheduler and workers on the hosts; return when every worker is there."""
+        """Start scheduler and workers on the hosts; return when all workers have connected."""
         from hyperplane.engines.ssh.start import start
 
         return start(plan)
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
-        """Attach to a cluster that a process of this user on this machine started."""
+        """Attach to a cluster that another process of this user started on this machine."""
         del settings
         from hyperplane.engines.attach import attach
 
         return attach(name, self.name)
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None

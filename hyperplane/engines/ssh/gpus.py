@@ -1,4 +1,4 @@
-"""The GPUs of a host that a node takes, and a nanny of dask-cuda for each of them."""
+"""Assign GPUs of a host to a node, and create a dask-cuda nanny for each of them."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def gpu_fault(config: Mapping[str, Any]) -> str:
-    """What this host lacks for the GPUs of a node; empty when nothing is."""
+    """Return what this host lacks for the GPUs of a node, or "" if nothing is missing."""
     if not config.get("ngpus"):
         return ""
     if importlib.util.find_spec("dask_cuda") is None:
-        return "GPUs need dask-cuda there: pip install 'hyperplane[gpu]'"
-    visible = _visible()
+        return "GPUs need dask-cuda on this host: pip install 'hyperplane[gpu]'"
+    visible = _visible_gpus()
     if len(_assigned(config, visible)) == config["ngpus"]:
         return ""
     before = config["place"] * config["ngpus"]
-    others = f" beside {before} of other nodes of the cluster" if before else ""
+    others = f" in addition to {before} of other nodes of the cluster" if before else ""
     return (
-        f"the node needs {plural(config['ngpus'], 'GPU')}{others} and the host has "
-        f"{plural(len(visible), 'GPU')} for this user ({VARIABLE} counts); ask for less (ngpus)"
+        f"the node needs {plural(config['ngpus'], 'GPU')}{others}, but the host has "
+        f"{plural(len(visible), 'GPU')} for this user (see {VARIABLE}); request fewer (ngpus)"
     )
 
 
 def nannies(config: Mapping[str, Any], security: Security) -> list[Nanny]:
-    """The nannies of a node, one for each of its GPUs, as ``dask cuda worker`` makes them."""
+    """Return the nannies of a node, one for each GPU, as ``dask cuda worker`` creates them."""
     from dask_cuda import CUDAWorker
 
-    # dask-cuda starts a process for each GPU that it sees.
-    os.environ[VARIABLE] = ",".join(_assigned(config, _visible()))
+    # dask-cuda starts a process for each visible GPU.
+    os.environ[VARIABLE] = ",".join(_assigned(config, _visible_gpus()))
     names = config["names"]
-    # It adds the same numbers to the name of a node with several GPUs.
+    # dask-cuda appends the same numbers to the name of a node with several GPUs.
     name = names[0] if len(names) == 1 else names[0].rpartition("-")[0]
     worker = CUDAWorker(config["scheduler"], name=name, security=security, **config["options"])
     return cast("list[Nanny]", worker.nannies)
 
 
-def _visible() -> list[str]:
-    """The GPUs that this user may use, as the variable names them."""
+def _visible_gpus() -> list[str]:
+    """Return the GPUs that this user may use, named as in ``CUDA_VISIBLE_DEVICES``."""
     limit = os.environ.get(VARIABLE)
     if limit is not None:
         return [name.strip() for name in limit.split(",") if name.strip()]
@@ -56,6 +56,6 @@ def _visible() -> list[str]:
 
 
 def _assigned(config: Mapping[str, Any], visible: list[str]) -> list[str]:
-    """Those of this node: earlier nodes on the host have the ones before."""
+    """Return the GPUs of this node; nodes with lower places on the host have the first ones."""
     first = config["place"] * config["ngpus"]
     return visible[first : first + config["ngpus"]]

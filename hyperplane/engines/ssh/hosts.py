@@ -1,4 +1,4 @@
-"""Connections to the hosts of the ssh engine, and what goes wrong with them in plain words."""
+"""Connections to the hosts of the ssh engine, and explanations of their errors."""
 
 from __future__ import annotations
 
@@ -15,35 +15,29 @@ from hyperplane.errors import StartFailed
 from hyperplane.spec.settings import SshSettings
 from hyperplane.units import plural
 
-#: Seconds without a sign of life, times which number, after which a connection counts as lost.
+#: Seconds between keepalive messages, and how many may stay unanswered on a live connection.
 KEEPALIVE, KEEPALIVE_COUNT = 15, 4
 _SECTION = "hyperplane.engines.ssh"
 
 
 class SshConnections:
-    """One connection to each host, for all that is started there.
-
-    Parameters
-    ----------
-    settings : SshSettings
-        How to reach them.
-    """
+    """One ssh connection to each host, shared by all processes that are started there."""
 
     def __init__(self, settings: SshSettings) -> None:
         self._settings = settings
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._closed = False
-        #: What did not start on which host.
+        #: Messages about processes that did not start.
         self.faults: list[str] = []
 
     async def open(self, names: Iterable[str]) -> None:
-        """Connect to all of them at once.
+        """Connect to hosts concurrently.
 
         Raises
         ------
         StartFailed
-            With every host that could not be reached, and why.
+            When hosts cannot be reached; the message names each of them with the reason.
         """
         wanted = list(dict.fromkeys(names))
         answers = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
@@ -54,24 +48,24 @@ class SshConnections:
         if faults:
             raise StartFailed(
                 "ssh",
-                f"{plural(len(faults), 'host')} of {len(wanted)} cannot be used, so nothing was "
+                f"{plural(len(faults), 'host')} of {len(wanted)} cannot be used; nothing was "
                 "started:\n  " + "\n  ".join(faults),
             )
 
     async def connection(self, name: str) -> asyncssh.SSHClientConnection:
-        """The connection to a host, made anew when it is lost."""
+        """Return the connection to a host; open it if there is none or if it was lost."""
         async with self._opening.setdefault(name, asyncio.Lock()):
             found = self._connections.get(name)
             if found is None or found.is_closed():
                 found = await asyncssh.connect(name, **self._options())
                 self._connections[name] = found
-            if self._closed:  # meanwhile, as an interrupted start is undone
+            if self._closed:  # meanwhile, by the cleanup of an interrupted start
                 found.abort()
                 raise asyncssh.ConnectionLost("the cluster is closed")
             return found
 
     async def close(self) -> None:
-        """Close every connection, and let none be made."""
+        """Close all connections and permit no new ones."""
         self._closed = True
         for connection in self._connections.values():
             connection.close()
@@ -81,7 +75,7 @@ class SshConnections:
         self._connections.clear()
 
     def _options(self) -> dict[str, Any]:
-        """The settings in asyncssh's words; what is not set is as in OpenSSH's own files."""
+        """Return the settings as asyncssh's options; the rest is read from OpenSSH's files."""
         settings = self._settings
         chosen = {
             "username": settings.username,
@@ -98,40 +92,40 @@ class SshConnections:
 
 
 def explain_error(error: BaseException, settings: SshSettings) -> str:
-    """What keeps a host away, and what to do about it."""
+    """Return why a host cannot be reached, and what to do about it."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         file = settings.known_hosts or "~/.ssh/known_hosts"
         return (
-            f"its key is not in {file}, so it may be another machine; connect once with `ssh` "
-            "and compare the fingerprint, or add its line from whoever runs it"
+            f"its host key is not in {file}, so it may be another machine; connect once with "
+            "`ssh` and compare the fingerprint, or add the key that its administrator gives you"
         )
     if isinstance(error, asyncssh.PermissionDenied):
         keys = ", ".join(settings.client_keys) or "the keys of ~/.ssh and of the agent"
         user = settings.username or "you"
         return (
-            f"it does not let {user} in with {keys}; try `ssh` in a terminal, or set "
+            f"permission denied for {user} with {keys}; try `ssh` in a terminal, or set "
             f"{_SECTION}.username and .client_keys"
         )
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         return (
             f"no answer within {settings.connect_timeout:g} s; is the machine up and the port "
-            f"open? Look at {_SECTION}.hosts and .port"
+            f"open? Check {_SECTION}.hosts and .port"
         )
     if isinstance(error, asyncssh.KeyImportError | asyncssh.KeyEncryptionError):
-        return f"a key cannot be read: {error}; look at {_SECTION}.client_keys"
+        return f"a key cannot be read: {error}; check {_SECTION}.client_keys"
     if isinstance(error, socket.gaierror):
-        return f"nobody knows the name ({error.strerror}); look at {_SECTION}.hosts"
+        return f"unknown host name ({error.strerror}); check {_SECTION}.hosts"
     if isinstance(error, ConnectionError | asyncssh.ConnectionLost | asyncssh.ProtocolError):
         port = settings.port or 22
-        said = getattr(error, "strerror", None) or error
-        return f"no ssh at port {port} ({said}); look at {_SECTION}.port"
+        reason = getattr(error, "strerror", None) or error
+        return f"no ssh server at port {port} ({reason}); check {_SECTION}.port"
     if isinstance(error, OSError | asyncssh.Error):
-        return f"{error or type(error).__name__}; look at {_SECTION}.{_setting(error, settings)}"
+        return f"{error or type(error).__name__}; check {_SECTION}.{_setting_of(error, settings)}"
     raise error
 
 
-def _setting(error: BaseException, settings: SshSettings) -> str:
-    """The setting that an error is about."""
+def _setting_of(error: BaseException, settings: SshSettings) -> str:
+    """Return the name of the setting that an error is about."""
     file = getattr(error, "filename", None)
     if file is None:
         return "hosts"

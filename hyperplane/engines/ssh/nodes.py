@@ -1,4 +1,4 @@
-"""What the ssh engine starts on a host: a scheduler, or the worker processes of a node."""
+"""Processes that the ssh engine starts on hosts: a scheduler, or the workers of a node."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from hyperplane.engines.ssh.hosts import SshConnections
 from hyperplane.errors import StartFailed
 
 LOG_LINES = 40
-#: Lines of it that are shown when a host is lost.
+#: Last lines of the log that are shown when a host is lost.
 LAST_LINES = 5
-#: Characters that are read at once.
+#: Characters per read.
 CHUNK = 65_536
-#: Seconds that a process gets to end after its connection says so.
+#: Seconds that a process may take to end after its input was closed.
 PATIENCE = 20.0
-#: Seconds that a node may take to hand over its results.
+#: Seconds that a node may take to transfer its results.
 RETIRE_WITHIN = 60.0
 
 logger = logging.getLogger(__name__)
 
 
 class HostProcess(ProcessInterface):
-    """A process on a host, tied to its connection.
+    """A process on a host that ends with its ssh connection.
 
     Parameters
     ----------
-    hosts : Hosts
-        The connections.
+    hosts : SshConnections
+        Connections to the hosts.
     host : str
-        Where it runs.
+        The host that it runs on.
     python : str
-        The Python there.
+        Path of Python on the host.
     patience : float
-        Seconds it may take to be ready, later than at the start of the cluster.
+        Seconds that the process may take to start after the deadline, as in a later scale().
     deadline : float
-        When the start of the cluster is over, by ``time.monotonic``.
-    told : mapping
-        What it is told, see :mod:`hyperplane.engines.ssh.process`.
+        End of the start of the cluster, by ``time.monotonic``.
+    config : mapping
+        Configuration that is sent to :mod:`hyperplane.engines.ssh.process`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class HostProcess(ProcessInterface):
         self._reading: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start it and wait until it says that it is ready."""
+        """Start the process and wait until it reports that it is ready."""
         connection = await self._hosts.connection(self.host)
         command = shlex.join([self._python, "-m", "hyperplane.engines.ssh.process"])
         self._process = process = await connection.create_process(command)
@@ -84,11 +84,11 @@ class HostProcess(ProcessInterface):
                 self._read_reply(process), left if left > 0 else self._patience
             )
         except TimeoutError as error:
-            raise self._failed(f"not ready within {self._patience:g} s") from error
+            raise self._start_error(f"not ready within {self._patience:g} s") from error
         if "addresses" not in answer:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait_closed(), 2)
-            raise self._failed(answer.get("fault"))
+            raise self._start_error(answer.get("fault"))
         [self.address, *_] = answer["addresses"]
         self.cores, self.dashboard_port = answer["cores"], answer["dashboard"]
         self._reading.append(asyncio.create_task(self._read(process.stdout)))
@@ -96,7 +96,7 @@ class HostProcess(ProcessInterface):
         await super().start()
 
     async def _read_reply(self, process: asyncssh.SSHClientProcess[str]) -> dict[str, Any]:
-        """What it says when it is ready or cannot be; a login shell may say something before."""
+        """Return the process's reply; lines that a login shell prints before it are logged."""
         async for line in process.stdout:
             with contextlib.suppress(ValueError):
                 found = json.loads(line)
@@ -105,25 +105,25 @@ class HostProcess(ProcessInterface):
             self._log.append(line.rstrip())
         return {}
 
-    def _failed(self, fault: str | None) -> StartFailed:
+    def _start_error(self, fault: str | None) -> StartFailed:
         tail = "\n".join(self._log)
         if fault is None and "No module named" in tail:
             name = tail.rpartition("No module named")[2].split()[0].strip("'\")(")
             fault = (
-                f"{self._python} there has no {name.partition('.')[0]}; install the same packages "
-                "as here, or set hyperplane.engines.ssh.python"
+                f"{self._python} on the host has no {name.partition('.')[0]}; install the same "
+                "packages as on this machine, or set hyperplane.engines.ssh.python"
             )
         elif fault is None and self._process is not None and self._process.exit_status == 127:
             fault = (
-                f"there is no {self._python}; set hyperplane.engines.ssh.python to the Python on "
-                "the hosts"
+                f"there is no {self._python}; set hyperplane.engines.ssh.python to the path of "
+                "Python on the hosts"
             )
         fault = f"{self.host}: {fault or self._config['role'] + ' did not start'}"
         self._hosts.faults.append(fault)
         return StartFailed("ssh", fault, tail)
 
     async def _read(self, stream: asyncssh.SSHReader[str]) -> None:
-        """Take in what it says, all the time: a process that nobody reads stands still."""
+        """Read a stream continuously: a process blocks when its output is not read."""
         with contextlib.suppress(asyncssh.Error, OSError):
             while text := await stream.read(CHUNK):
                 self._log.extend(text.splitlines())
@@ -134,13 +134,13 @@ class HostProcess(ProcessInterface):
         self.ended.set()
         if self.status == Status.running:
             self.status = Status.closed
-            self._lost()
+            self._on_lost()
 
-    def _lost(self) -> None:
-        """It has ended, and not because we wanted it."""
+    def _on_lost(self) -> None:
+        """Handle that the process ended without :meth:`close`."""
 
     async def close(self) -> None:
-        """End it politely, and at the latest when the connection goes."""
+        """End the process by closing its input; otherwise it ends with the connection."""
         self.status = Status.closing
         if self._process is not None and not self._process.is_closing():
             with contextlib.suppress(asyncssh.Error, OSError, asyncio.TimeoutError):
@@ -159,15 +159,15 @@ class HostWorkers(HostProcess):
     scheduler : str
         Address of the scheduler.
     name : str
-        Name of the node among the workers of the cluster.
+        Name of the node.
     group : sequence of str
-        What follows it in the names of its worker processes.
-    told : mapping
-        What all nodes are told.
+        Suffixes of the names of its worker processes.
+    config : mapping
+        Configuration that all nodes share.
     place : int
-        How many nodes of the cluster are on the host before this one; they have the first GPUs.
-    **where
-        As for HostProcess.
+        Index of the node among those on the same host; lower places have the first GPUs.
+    **common
+        Arguments of HostProcess.
     """
 
     def __init__(
@@ -185,15 +185,15 @@ class HostWorkers(HostProcess):
         own = {"scheduler": scheduler, "names": self.names, "place": place}
         super().__init__(config={**config, **own}, **common)
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             cluster.forget(self)
             last = "\n".join([*self._log][-LAST_LINES:])
-            logger.warning("host %s is lost to cluster %s\n%s", self.host, cluster.name, last)
+            logger.warning("cluster %s has lost host %s\n%s", cluster.name, self.host, last)
 
     async def close(self) -> None:
-        """End the processes; of a cluster that goes on, when others have their results."""
+        """End the processes; while the cluster runs, after their results are on other workers."""
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             with contextlib.suppress(OSError, asyncio.TimeoutError):

@@ -1,9 +1,8 @@
-"""What runs on the hosts of the ssh engine: a scheduler, or the worker processes of one node.
+"""Program on hosts of the ssh engine: a scheduler, or the worker processes of one node.
 
-It is started through a connection and reads one line from it, which has the key pair and all
-settings: nothing of that stands in a process list or on a disk. It answers with one line when it is
-ready, and ends with the connection, so that nothing is left when the program that asked for it
-is gone, in whatever way.
+It reads its configuration, with key pair and settings, as one line from standard input, so that
+none of it is in a process list or on a disk. It replies with one line when it is ready, and ends
+with the ssh connection, so that nothing is left behind when the program that started it has ended.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.units import format_bytes
 
-#: Seconds for an orderly end.
+#: Seconds for an orderly shutdown.
 GRACE = 15.0
-#: Where the one line goes that whoever started this awaits.
+#: Stream of the one line that the starting program reads.
 _replies: TextIO = sys.stdout
 
 
 def main() -> None:
-    """Start what the first line of the standard input says, and serve until it ends."""
+    """Start the servers of the configuration on standard input, and run until it is closed."""
     config = json.loads(sys.stdin.readline())
-    # What tasks print goes with the log: nobody reads on where the answer is awaited.
+    # Output of tasks goes to standard error, because only one line of standard output is read.
     global _replies
     _replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -62,19 +61,13 @@ def _memory_fault(ram: int) -> str:
     if ram <= there:
         return ""
     return (
-        f"its processes would take {format_bytes(ram)} together and the machine has "
-        f"{format_bytes(there)}; ask for less (ram_gb_per_proc, nprocs)"
+        f"its processes need {format_bytes(ram)} together, but the machine has "
+        f"{format_bytes(there)}; request less (ram_gb_per_proc, nprocs)"
     )
 
 
 def interface_fault(name: str | None) -> str:
-    """What is wrong with the name of a network interface on this machine; empty when nothing is.
-
-    Parameters
-    ----------
-    name : str or None
-        The setting; None leaves the choice to Dask.
-    """
+    """Return what is wrong with the name of a network interface, or ""; None lets Dask choose."""
     if name is None:
         return ""
     try:
@@ -87,7 +80,7 @@ def interface_fault(name: str | None) -> str:
         )
         return (
             f"there is no network interface {name!r} with an IPv4 address, only {there}; set "
-            "hyperplane.engines.ssh.interface to one that every machine has"
+            "hyperplane.engines.ssh.interface to one that all machines have"
         )
     return ""
 
@@ -103,16 +96,16 @@ async def _serve(config: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     threading.Thread(
-        target=_end_with_the_connection,
+        target=_stop_with_connection,
         args=(lambda: loop.call_soon_threadsafe(stop.set),),
         daemon=True,
     ).start()
-    servers = _servers(config)
+    servers = _create_servers(config)
     starting: asyncio.Future[Any] = asyncio.gather(*servers)
     ended: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, ended}, return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
-        await starting  # raises what went wrong
+        await starting  # raises its error
         for server in servers:
             if isinstance(server, Scheduler):
                 await _add_guards(server, config["idle_timeout"], stop)
@@ -130,7 +123,7 @@ async def _serve(config: dict[str, Any]) -> None:
     await asyncio.gather(*(server.close() for server in servers), return_exceptions=True)
 
 
-def _servers(config: dict[str, Any]) -> list[Any]:
+def _create_servers(config: dict[str, Any]) -> list[Any]:
     common = {**config["options"], "security": make_security(config["tls"])}
     if config["role"] == "scheduler":
         return [Scheduler(**common)]
@@ -142,9 +135,9 @@ def _servers(config: dict[str, Any]) -> list[Any]:
 async def _add_guards(
     scheduler: Scheduler, idle_timeout: float | None, stop: asyncio.Event
 ) -> None:
-    """Let clients close the cluster, and close it when nobody uses it: by ending this process."""
+    """Add the dashboard, the handler that closes the cluster, and the idle guard."""
     LazyDashboard(scheduler)
-    # Whoever started this process sees it end and closes the rest.
+    # The cluster object notices that this process ends, and closes the rest.
     scheduler.handlers[CLOSE_OWNER] = stop.set
     if idle_timeout is not None:
         guard = IdleGuard(idle_timeout, stop.set)
@@ -152,8 +145,8 @@ async def _add_guards(
         await guard.start(scheduler)
 
 
-def _end_with_the_connection(stop: Callable[[], object]) -> None:
-    sys.stdin.read()  # returns when the other side is gone
+def _stop_with_connection(stop: Callable[[], object]) -> None:
+    sys.stdin.read()  # returns when the connection is closed
     stop()
     threading.Event().wait(GRACE)
     os._exit(1)

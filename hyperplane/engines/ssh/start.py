@@ -1,4 +1,4 @@
-"""From a finished plan to a cluster on hosts that are reached through ssh."""
+"""Start the cluster of a plan on hosts that are reached through ssh."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
-    """Start the scheduler and the workers; return when every worker is there.
+    """Start the scheduler and the workers; return when all workers have connected.
 
     Raises
     ------
     StartTimeout
-        When the workers were not there in time.
+        When the workers did not connect in time.
     StartFailed
-        When something else went wrong. Either way nothing is left running.
+        When the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(SshSettings, plan.settings)
     began = time.monotonic()
@@ -54,7 +54,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     hosts = SshConnections(settings)
     common = {
         "hosts": hosts,
-        "python": _python(settings),
+        "python": _python_path(settings),
         "patience": plan.request.timeout,
         "deadline": began + plan.request.timeout,
     }
@@ -68,8 +68,12 @@ def start(plan: ClusterPlan) -> StartedCluster:
             scheduler=_scheduler(plan, settings, tls, common),
             worker={
                 "cls": HostWorkers,
-                "options": {**common, "group": _group(plan), "config": _worker_config(plan, tls)},
-                **({"group": _group(plan)} if _group(plan) else {}),
+                "options": {
+                    **common,
+                    "group": _process_suffixes(plan),
+                    "config": _worker_config(plan, tls),
+                },
+                **({"group": _process_suffixes(plan)} if _process_suffixes(plan) else {}),
             },
             silence_logs=logging.WARNING,
             security=remote_process.make_security(tls),
@@ -98,10 +102,10 @@ def start(plan: ClusterPlan) -> StartedCluster:
 
 
 def describe(plan: ClusterPlan) -> dict[str, Any]:
-    """What would run where, without what is secret."""
+    """Return what would run on which host, without secrets."""
     settings = cast(SshSettings, plan.settings)
     config = _worker_config(plan, {})
-    command = [_python(settings), "-m", "hyperplane.engines.ssh.process"]
+    command = [_python_path(settings), "-m", "hyperplane.engines.ssh.process"]
     remote = plan.request.scheduler_deploy_mode == "remote"
     return {
         "scheduler": {
@@ -127,14 +131,14 @@ def _warn_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
     few = {node.host: node.cores for node in cluster.workers.values() if node.cores < threads}
     if few:
         named = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
-        logger.warning("%s for the %s of a node: they take turns", named, plural(threads, "thread"))
+        logger.warning("%s for the %s of a node; they share them", named, plural(threads, "thread"))
 
 
-def _python(settings: SshSettings) -> str:
+def _python_path(settings: SshSettings) -> str:
     return settings.python or sys.executable
 
 
-def _group(plan: ClusterPlan) -> list[str]:
+def _process_suffixes(plan: ClusterPlan) -> list[str]:
     processes = plan.worker.nprocs
     return [f"-{number}" for number in range(processes)] if processes > 1 else []
 
@@ -144,13 +148,13 @@ def _protocol(settings: SshSettings) -> str:
 
 
 def _scheduler_options(plan: ClusterPlan, settings: SshSettings) -> dict[str, Any]:
-    # On a host it is any port: the one that was asked for is here and leads there.
+    # On a host any port is used; the requested port of this machine is forwarded to it.
     port = plan.dashboard_port if plan.request.scheduler_deploy_mode == "local" else 0
     return {
         "protocol": _protocol(settings),
         "interface": settings.interface,
         "port": 0,
-        # Pages need no password, so they are not on the network.
+        # On loopback, because the pages have no authentication.
         "dashboard_address": f"{LOOPBACK}:{port}",
         "dashboard": False,  # see lazy_dashboard
     }
@@ -162,7 +166,7 @@ def _scheduler(
     options = _scheduler_options(plan, settings)
     if plan.request.scheduler_deploy_mode == "local":
         if fault := interface_fault(settings.interface):
-            raise StartFailed("ssh", f"this machine, where the scheduler shall run: {fault}")
+            raise StartFailed("ssh", f"this machine, on which the scheduler runs: {fault}")
         security = remote_process.make_security(tls)
         return {"cls": Scheduler, "options": {**options, "security": security}}
     config = {
@@ -209,7 +213,7 @@ def _process_config(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[s
 
 
 def _start_error(error: Exception, hosts: SshConnections) -> EngineError:
-    """What went wrong, on all hosts."""
+    """Return an error with the reasons of all hosts."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, EngineError):
         cause = cause.__cause__ or cause.__context__

@@ -1,1 +1,1 @@
-"""What a job does: pipelines and their steps, read and checked before anything runs."""
+"""Pipelines and their steps, read and validated before anything runs."""

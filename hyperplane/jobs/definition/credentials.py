@@ -1,4 +1,4 @@
-"""Credentials that stand where they should not, told by their forms."""
+"""Detect credentials in text by their form."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _KINDS = dict(enumerate(_FORMS))
 
 
 def detect_credential(text: str) -> str:
-    """What kind of credential a text holds; empty when none is seen.
+    """Return the kind of credential that a text contains; empty if none is found.
 
     Examples
     --------
-    >>> kind_of("AKIA" + "IOSFODNN7EXAMPLE"), kind_of("MY_TOKEN")
+    >>> detect_credential("AKIA" + "IOSFODNN7EXAMPLE"), detect_credential("MY_TOKEN")
     ('an AWS access key', '')
     """
     match = _FORM.search(text)
@@ -30,25 +30,11 @@ def detect_credential(text: str) -> str:
 
 
 def find_in_notebook(file: Path) -> list[tuple[str, str]]:
-    """Where a notebook holds credentials, and of what kind; never the credentials.
+    """Find credentials in a notebook; return their places and kinds, never the credentials.
 
-    Parameters
-    ----------
-    file : Path
-        A notebook.
-
-    Returns
-    -------
-    list of (str, str)
-        ``("cell 3", "a Slack token")``, cells counted from 1; at most one for a cell's source and
-        one for its output.
-
-    Raises
-    ------
-    OSError
-        When the file cannot be read.
-    ValueError
-        When it is no notebook.
+    Each item is such as ``("cell 3", "a Slack token")``, with cells counted from 1; there is at
+    most one for a cell's source and one for its output. Raises OSError if the file cannot be read,
+    and ValueError if it is not a notebook.
     """
     try:
         cells = json.loads(file.read_bytes())["cells"]

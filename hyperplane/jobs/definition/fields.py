@@ -1,4 +1,4 @@
-"""The kinds of values that a step's fields hold, and what each of them may be."""
+"""Types of the fields of a step, with their limits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MAX_PIECES = 1_000
 MAX_GROWTH = 16
 MAX_PORT = 65_535
 
-#: Variables that the job itself sets.
+#: Prefix of the variables that the job sets.
 RESERVED_PREFIX = "HYPERPLANE_JOB_"
 
-#: Patterns that the schema for editors shares.
+#: Patterns shared with the JSON Schema for editors.
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 SECRET_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a form
 
@@ -31,9 +31,9 @@ _CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 
 
 def _reject_text(value: object) -> object:
-    # Pydantic would read "010" as ten, which YAML has as eight.
+    # Pydantic would read "010" as 10, but in YAML it is 8.
     if isinstance(value, str):
-        raise ValueError("a number without quotes and leading zeros")
+        raise ValueError("a number without quotes or leading zeros")
     return value
 
 
@@ -67,7 +67,7 @@ def _check_optional_path(text: str) -> str:
 
 
 def _check_text(text: str) -> str:
-    # Neither a variable of the environment nor an argument can hold it.
+    # Environment variables and arguments cannot contain it.
     if "\0" in text:
         raise ValueError("text without the character NUL")
     return text
@@ -81,18 +81,18 @@ def _check_item(text: str) -> str:
 
 def _check_variable(name: str) -> str:
     if not re.fullmatch(VARIABLE_PATTERN, name):
-        raise ValueError("a name of letters, digits and underscores that begins with no digit")
+        raise ValueError("a name of letters, digits and underscores, not beginning with a digit")
     if name.upper().startswith(RESERVED_PREFIX):
-        raise ValueError(f"a name that does not begin with {RESERVED_PREFIX}: the job sets those")
+        raise ValueError(f"a name not beginning with {RESERVED_PREFIX}, which is reserved")
     return name
 
 
 def _check_secret(name: str) -> str:
     if credentials.detect_credential(name):
-        raise ValueError("the name of a secret, never its value")
+        raise ValueError("the name of a secret, not its value")
     if not re.fullmatch(SECRET_PATTERN, name):
         raise ValueError(
-            "the name of a variable of the environment, or of a file below "
+            "the name of an environment variable, or of a file below "
             "/etc/hyperplane/secrets such as database/password"
         )
     return name
@@ -104,7 +104,7 @@ def _check_url(text: str) -> str:
     except ValueError:
         raise ValueError("a path or URL") from None
     if password is not None:
-        raise ValueError("a URL without a password: the store's options or secrets hold it")
+        raise ValueError("a URL without a password; put that in the store's options or secrets")
     return _check_path(text)
 
 

@@ -1,4 +1,4 @@
-"""The files that a pipeline names: which folder they are in, and what is wrong with them."""
+"""Locate and check the files that a pipeline names."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hyperplane.errors import Fault
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.wording import format_value, suggest_names
 
-#: What stands at a path: a file that is there, a folder that is there, or a file yet to come.
+#: What must be at a path: an existing file, an existing folder, or a file to be written.
 _FILE, _FOLDER, _NEW = "a file", "a folder", "a new file"
-#: Faults for which folders are searched for near names.
+#: Maximum faults for which folders are searched for similar names.
 _MAX_SUGGESTIONS = 50
 _STEP_PATHS = {"path": _FILE, "output_path": _NEW, "working_dir": _FOLDER}
 _PIPELINE_PATHS = {"requirements": _FILE, "working_dir": _FOLDER}
 
 
 class _PathField(NamedTuple):
-    """A path as it was written, and what shall be there."""
+    """A path as written in a field, and what must be there."""
 
     step: int | None
     field: str
@@ -34,20 +34,20 @@ class _PathField(NamedTuple):
 
 
 class PipelineFiles(NamedTuple):
-    """What was found of the files of a pipeline.
+    """Files of a pipeline, as found.
 
     Parameters
     ----------
     root : Path
-        The folder that paths are relative to.
+        Folder that paths are relative to.
     steps : list of dict
         For each step, its paths relative to the root.
     shared : dict
-        The paths of the whole pipeline, relative to the root.
+        Paths of the whole pipeline, relative to the root.
     faults : list of Fault
-        What is wrong; ``where`` is ``"2.path"`` for the step with index 2, or ``"requirements"``.
+        Faults; ``where`` is ``"2.path"`` for the step with index 2, or ``"requirements"``.
     warnings : tuple of str
-        What somebody should see to, though it can run.
+        Possible mistakes that do not prevent a run.
     """
 
     root: Path
@@ -63,57 +63,58 @@ def find_files(
     root: str | os.PathLike[str] | None,
     folder: Path,
 ) -> PipelineFiles:
-    """Look for all files of a pipeline.
+    """Locate and check all files of a pipeline.
 
     Parameters
     ----------
     steps : sequence of mapping
-        The fields of each step, as far as they are known.
+        The known fields of each step.
     shared : mapping
         ``requirements`` and ``working_dir`` of the whole pipeline.
     root : path, or None
-        The folder that paths are relative to; None to find it.
+        Folder that paths are relative to; None to determine it.
     folder : Path
-        Absolute folder of the file that describes the pipeline.
+        Absolute folder of the pipeline file.
 
     Returns
     -------
-    Survey
-        Without a root given it is the first of three folders that holds the most of the files: the
-        git repository that ``folder`` is in, ``folder`` itself, and the current folder.
+    PipelineFiles
+        If no root is given, it is the one of three folders that contains the most of the files, the
+        first of them if several do: the git repository of ``folder``, ``folder`` itself, and the
+        current folder.
     """
-    asked = list(_list_paths(steps, shared))
+    given = list(_list_paths(steps, shared))
     candidates = _candidate_roots(folder) if root is None else [Path(root).absolute()]
     faults: list[Fault] = []
     if root is not None and not is_folder(candidates[0]):
-        faults.append(Fault("root", format_value(str(root)), "a folder that is there"))
-    # The first of the best: max() keeps the first of equals.
-    chosen = max(candidates, key=lambda one: _count_valid_paths(one, asked))
-    placed: list[dict[str, str]] = [{} for _ in steps]
-    whole: dict[str, str] = {}
-    notes: list[str] = []
-    if chosen != candidates[0]:
-        notes.append(
-            f"paths are relative to {chosen}: more of the files are there than in "
-            f"{candidates[0]}, where they are looked for first; write paths relative to that"
+        faults.append(Fault("root", format_value(str(root)), "an existing folder"))
+    # max() returns the first of several best candidates.
+    selected = max(candidates, key=lambda one: _count_valid_paths(one, given))
+    step_paths: list[dict[str, str]] = [{} for _ in steps]
+    shared_paths: dict[str, str] = {}
+    warnings: list[str] = []
+    if selected != candidates[0]:
+        warnings.append(
+            f"paths are relative to {selected}, which has more of the files than "
+            f"{candidates[0]}, the preferred folder; write paths relative to the latter"
         )
-    for one in asked:
-        relative = _relative_path(chosen, one.text)
-        fault = _path_fault(chosen, one, relative)
+    for one in given:
+        relative = _relative_path(selected, one.text)
+        fault = _path_fault(selected, one, relative)
         if fault is not None:
-            # A hostile file must not have folders listed a thousand times.
+            # A hostile file must not cause thousands of folder listings.
             near = (
-                _suggest_file(chosen / one.text)
+                _suggest_file(selected / one.text)
                 if relative and len(faults) < _MAX_SUGGESTIONS
                 else ""
             )
             faults.append(replace(fault, advice=fault.advice or near))
         elif relative is not None:
-            (whole if one.step is None else placed[one.step])[one.field] = relative
+            (shared_paths if one.step is None else step_paths[one.step])[one.field] = relative
             if one.field == "path" and steps[one.step or 0].get("kind") == "notebook":
-                _scan_notebook(chosen, one._replace(text=relative), faults, notes)
-    notes += _credential_warnings(steps)
-    return PipelineFiles(chosen, placed, whole, faults, tuple(notes))
+                _scan_notebook(selected, one._replace(text=relative), faults, warnings)
+    warnings += _credential_warnings(steps)
+    return PipelineFiles(selected, step_paths, shared_paths, faults, tuple(warnings))
 
 
 def _list_paths(
@@ -133,13 +134,13 @@ def _candidate_roots(folder: Path) -> list[Path]:
     return list(dict.fromkeys([*repository, folder, Path.cwd()]))
 
 
-def _count_valid_paths(root: Path, asked: Sequence[_PathField]) -> int:
-    """How many of the paths are right in a folder."""
-    return sum(_path_fault(root, one, _relative_path(root, one.text)) is None for one in asked)
+def _count_valid_paths(root: Path, given: Sequence[_PathField]) -> int:
+    """Count the paths that are valid in a folder."""
+    return sum(_path_fault(root, one, _relative_path(root, one.text)) is None for one in given)
 
 
 def _relative_path(root: Path, text: str) -> str | None:
-    """A path relative to a folder; None when it leads out of it, by ``..`` or by a link."""
+    """Return a path relative to a folder; None if it leads out of it by ``..`` or a link."""
     real, there = os.path.realpath(root), os.path.realpath(root / text)
     if not Path(there).is_relative_to(real):
         return None
@@ -149,7 +150,7 @@ def _relative_path(root: Path, text: str) -> str | None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; no, where the path is too long to ask."""
+    """Whether a file exists; False if the path is too long to check."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -157,7 +158,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_path(value: object) -> bool:
-    r"""Whether a value names a path: text without zero bytes, or what stands for such text.
+    r"""Whether a value is a path: text without null characters, or a path object of such text.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def is_path(value: object) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there; no, where the path is too long to ask."""
+    """Whether a folder exists; False if the path is too long to check."""
     try:
         return path.is_dir()
     except OSError:
@@ -177,30 +178,30 @@ def is_folder(path: Path) -> bool:
 
 
 def _path_fault(root: Path, one: _PathField, relative: str | None) -> Fault | None:
-    asked, file = format_value(one.text), root / one.text
+    given, file = format_value(one.text), root / one.text
     if relative is None:
-        return Fault(one.where, asked, f"a path inside {root}", "move or copy the file there")
+        return Fault(one.where, given, f"a path inside {root}", "move or copy the file there")
     if one.sort == _FILE and not is_file(file):
-        return Fault(one.where, asked, f"a file that is there, in {root}")
+        return Fault(one.where, given, f"an existing file in {root}")
     if one.sort == _FOLDER and not is_folder(file):
-        return Fault(one.where, asked, f"a folder that is there, in {root}")
+        return Fault(one.where, given, f"an existing folder in {root}")
     if one.sort == _NEW and is_folder(file):
-        return Fault(one.where, asked, "a file, not a folder")
+        return Fault(one.where, given, "a file, not a folder")
     return None
 
 
 def _suggest_file(file: Path) -> str:
-    """Names beside a missing file that somebody may have meant."""
+    """Suggest similar names in the folder of a missing file."""
     try:
         return suggest_names(file.name, sorted(other.name for other in file.parent.iterdir()))
     except OSError:
         return ""
 
 
-def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], notes: list[str]) -> None:
-    """Scan a notebook for credentials; add what is found, without the credentials."""
+def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], warnings: list[str]) -> None:
+    """Scan a notebook for credentials; add warnings that do not contain them."""
     try:
-        found = credentials.find_in_notebook(root / one.text)
+        findings = credentials.find_in_notebook(root / one.text)
     except ValueError as error:
         faults.append(Fault(one.where, format_value(one.text), str(error)))
     except OSError as error:
@@ -208,17 +209,17 @@ def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], notes: list
             Fault(one.where, format_value(one.text), "a file that can be read", str(error))
         )
     else:
-        notes += [
-            f"{one.text}, {place}: looks like {kind}; take it out and name it under secrets"
-            for place, kind in found
+        warnings += [
+            f"{one.text}, {place}: looks like {kind}; remove it and list its name under secrets"
+            for place, kind in findings
         ]
 
 
 def _credential_warnings(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Credentials in what is kept with a job and shown: variables and arguments."""
+    """Warn of credentials in variables and arguments, which are stored with a job and shown."""
     return [
         f"{place} of step {step.get('name')!r}: looks like {kind}; "
-        "name it under secrets, since this is kept with the job and shown"
+        "list its name under secrets, because this value is stored with the job and shown"
         for step in steps
         for place, text in _step_texts(step)
         if (kind := credentials.detect_credential(text))

@@ -1,4 +1,4 @@
-"""Slips of published files: each is read, with a warning that says how to write it."""
+"""Accept common mistakes in YAML files, with a warning that says how to correct each."""
 
 from __future__ import annotations
 
@@ -16,36 +16,21 @@ _QUOTED = [
     re.compile(f"{_BEGIN}(?P<open>[{quotes}])(?P<text>[^{quotes}]*)(?P<close>[{quotes}]){_END}")
     for quotes in ('“”„‟"', "‘’‚‛'")
 ]
-#: The indentation of a line of content, marks of lists with it, that holds a tab.
+#: Indentation with a tab, including list marks, of a line with content.
 _TABBED = re.compile(r"^(?=[ \-]*\t)(?:[ \t]|-(?=[ \t]))+(?=[^ \t#\r\n])", re.MULTILINE)
-#: Spaces that a tab may stand for.
+#: Numbers of spaces that a tab may represent.
 _TAB_WIDTHS = (2, 4, 8)
 
 
 def read_lenient(text: str) -> tuple[YamlNode, list[Fault], list[tuple[int, str]]]:
-    """The tree of a YAML text that may have slips of the text.
+    """Parse YAML text that may contain common mistakes.
 
-    Parameters
-    ----------
-    text : str
-        The text of the file.
-
-    Returns
-    -------
-    tree : Scalar, Items or Pairs
-    faults : list of Fault
-        As of :func:`~hyperplane.jobs.definition.yaml_text.read_tree`.
-    warnings : list of (int, str)
-        The line of each slip, and how to write it.
-
-    Raises
-    ------
-    BadYaml
-        When it cannot be read at all.
+    Returns the tree, the faults as of :func:`~hyperplane.jobs.definition.yaml_text.read_tree`, and
+    warnings as ``(line, text)``. Raises YamlError if the text cannot be parsed.
     """
     text, warnings = _strip_byte_order_mark(text)
-    text, found = _straighten_quotes(text)
-    warnings += found
+    text, quote_warnings = _straighten_quotes(text)
+    warnings += quote_warnings
     tab = _TABBED.search(text)
     if tab is None:
         return *read_tree(text), warnings
@@ -61,7 +46,7 @@ def _strip_byte_order_mark(text: str) -> tuple[str, list[tuple[int, str]]]:
 
 
 def _straighten_quotes(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """Quotes that a word processor bent, straight again; curly ones inside a value stay."""
+    """Replace curly quotes around values by straight ones; those inside values are kept."""
     warnings = []
     lines = text.split("\n")
     for index, line in enumerate(lines):
@@ -78,12 +63,12 @@ def _straighten_quotes(text: str) -> tuple[str, list[tuple[int, str]]]:
 def _straighten_match(match: re.Match[str]) -> str:
     if match["open"] not in _CURLY and match["close"] not in _CURLY:
         return match[0]
-    # Single quotes: a backslash is a backslash there.
+    # In single quotes a backslash is literal.
     return f"{match['before']}'" + match["text"].replace("'", "''") + "'"
 
 
 def _read_with_tabs(text: str, line: int) -> tuple[YamlNode, list[Fault]]:
-    """The tree of a text indented with tabs, if there is but one way to read it."""
+    """Parse text indented with tabs if all tab widths give the same result."""
     readings: dict[str, tuple[YamlNode, list[Fault]]] = {}
     for width in _TAB_WIDTHS:
         spaced = _TABBED.sub(partial(_expand_tabs, width), text)
@@ -91,8 +76,8 @@ def _read_with_tabs(text: str, line: int) -> tuple[YamlNode, list[Fault]]:
             tree, faults = read_tree(spaced)
             readings.setdefault(repr(to_python(tree, text=True)), (tree, faults))
     if len(readings) != 1:
-        why = "it can be read in two ways" if readings else "it cannot be read"
-        raise YamlError(line, f"a tab in the indentation, and {why}", "spaces to indent")
+        why = "it is ambiguous" if readings else "it cannot be parsed"
+        raise YamlError(line, f"a tab in the indentation, and {why}", "indentation with spaces")
     return next(iter(readings.values()))
 
 
@@ -101,11 +86,11 @@ def _expand_tabs(width: int, match: re.Match[str]) -> str:
 
 
 def normalize_key(key: str) -> str:
-    """A key as it should be written: small letters, underscores.
+    """Return a key in lower case with underscores.
 
     Examples
     --------
-    >>> normal_key("Notebook output-path")
+    >>> normalize_key("Notebook output-path")
     'notebook_output_path'
     """
     return re.sub(r"[\s_\-]+", "_", key.strip().lower())

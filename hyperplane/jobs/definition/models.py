@@ -1,4 +1,4 @@
-"""Pipelines and their steps."""
+"""Pipelines, their steps, and the resources of steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition import fields
 from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_path
 from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
-from hyperplane.jobs.definition.records import Record, validate_record
+from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
 from hyperplane.jobs.definition.rules import resources_faults, step_faults
 from hyperplane.jobs.definition.wording import format_path
 from hyperplane.public_calls import check_call
@@ -23,13 +23,13 @@ from hyperplane.spec.request import Gigabytes, Seconds
 Kind = Literal["notebook", "python", "javascript", "bash", "command"]
 
 
-class Resources(Record):
-    """What a step needs of a machine: a pool, or cores and memory.
+class Resources(ValidatedRecord):
+    """Resources that a step needs: a pool, or cores and memory.
 
     Parameters
     ----------
     pool : str, optional
-        Name of a pool, ``"16_16"``.
+        Name of a pool, such as ``"16_16"``.
     cores : float, optional
         Cores.
     ram_gb : float, optional
@@ -44,63 +44,63 @@ class Resources(Record):
     gpus: fields.Gpus = 0
 
     @classmethod
-    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+    def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
         return resources_faults(values)
 
 
-class Step(Record):
+class Step(ValidatedRecord):
     """One step of a pipeline.
 
     Parameters
     ----------
     name : str
-        What the step is called, one line of at most 128 characters.
+        Name of the step, one line of at most 128 characters.
     kind : {"notebook", "python", "javascript", "bash", "command"}
-        What runs it.
+        Type of program.
     path : str
         The notebook or script, relative to the pipeline's root; empty for a command.
     output_path : str, optional
-        Where the executed notebook is written, relative to the root; for notebooks only.
+        Path of the executed notebook, relative to the root; for notebooks only.
     kernel : str, optional
-        Name of the Jupyter kernel that executes the notebook, in place of the one that the
-        notebook names; for notebooks only.
+        Name of the Jupyter kernel that executes the notebook, in place of the one that the notebook
+        names; for notebooks only.
     depends_on : tuple of str
-        Names of the steps that it waits for. A step made without it waits, in
-        :meth:`Pipeline.from_steps`, for the step before it; ``()`` is to start at once.
+        Names of the steps that it waits for. A step created without this argument waits, in
+        :meth:`Pipeline.from_steps`, for the previous step; ``()`` starts at once.
     working_dir : str, optional
-        Folder that it runs in, relative to the root; the pipeline's unless given.
+        Working folder, relative to the root; by default that of the pipeline.
     port : int, optional
         Port on which it serves, from 1 to 65535.
     chunks : int, optional
-        The step runs this many times, with the parameter ``chunk_id`` from 0.
+        Number of times that the step runs, with the parameter ``chunk_id`` from 0.
     foreach : tuple of str, optional
         The step runs once for each value, with the parameters ``item`` and ``chunk_id``.
     max_parallel : int, optional
-        Chunks that may run at one time; no limit of the step's own unless given.
+        Maximum concurrent chunks; by default as many as the resources allow.
     retries : int, optional
-        How often it is tried again, 0 to 10; as often as the job says unless given.
+        Number of retries, 0 to 10; by default that of the job.
     timeout : float, optional
-        Seconds that one attempt may take, or text such as ``"10m"``.
+        Maximum duration of one attempt in seconds, or text such as ``"10m"``.
     resources : Resources
-        What it needs of a machine.
+        Resources that it needs.
     cluster : mapping, optional
-        Arguments of ``initialize_cluster`` for the Dask cluster that the step gets.
+        Arguments of ``initialize_cluster`` for the Dask cluster of the step.
     env : mapping of str to str
-        Variables of the environment, kept with the job and shown to all who may see it.
+        Environment variables; they are stored with the job and shown to all who can see it.
     secrets : tuple of str
-        Names of secrets that the step sees: variables of the environment of whoever submits, or
-        files below ``/etc/hyperplane/secrets``. Values stand nowhere.
+        Names of secrets for the step: environment variables of the submission, or files below
+        ``/etc/hyperplane/secrets``. Their values are not stored.
     output : str, optional
-        URL of what the chunks save with ``hyperplane.save(shard=)``: a chunk whose shard is
-        committed there is done and runs no more.
+        URL of what the chunks save with ``hyperplane.save(shard=)``: chunks whose shard is
+        committed there are done and are not run.
     more_memory : float, optional
         Factor by which ``resources.ram_gb`` and the cluster's ``ram_gb_per_proc`` grow with each
         retry after the step ran out of memory.
     split : int, optional
         Factor by which the parameter ``pieces`` grows with each retry after a chunk ran out of
-        memory: in so many pieces the chunk works through its share.
+        memory; the chunk processes its share in that many pieces.
     argv : tuple of str
-        Program and arguments of a command; no shell reads them.
+        Program and arguments of a command, run without a shell.
 
     Raises
     ------
@@ -136,43 +136,43 @@ class Step(Record):
     argv: tuple[fields.Text, ...] = ()
 
     @classmethod
-    def _with_inner(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    def _build_nested(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
         inner = values.get("resources")
         if not isinstance(inner, Mapping):
             return values, []
-        made, faults = validate_record(Resources, inner, "resources")
+        resources, faults = validate_record(Resources, inner, "resources")
         rest = {name: value for name, value in values.items() if name != "resources"}
-        return ({**rest, "resources": made} if made else rest), faults
+        return ({**rest, "resources": resources} if resources else rest), faults
 
     @classmethod
-    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+    def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
         return step_faults(values, faulty)
 
     @property
     def chunk_count(self) -> int:
-        """In how many chunks it runs; 0 where it runs whole."""
+        """Number of chunks; 0 for a step without chunks."""
         return self.chunks or len(self.foreach or ())
 
 
-class Pipeline(Record):
-    """Steps with their order, and what they share; made by :meth:`from_steps` or from a file.
+class Pipeline(ValidatedRecord):
+    """Steps with their dependencies, created by :meth:`from_steps` or from a file.
 
     Parameters
     ----------
     name : str
-        What the pipeline is called, one line of at most 128 characters.
+        Name of the pipeline, one line of at most 128 characters.
     steps : tuple of Step
-        The steps; ``depends_on`` of each says all that it waits for.
+        The steps, each with all its dependencies in ``depends_on``.
     requirements : str, optional
-        A file of requirements for pip, relative to the root.
+        A requirements file for pip, relative to the root.
     working_dir : str, optional
-        Folder that the steps run in, relative to the root; the root unless given.
+        Working folder of the steps, relative to the root; by default the root.
     job_type : str, optional
-        A name for the kind of machine, as older files have it.
+        Type of machine, as in older files.
     root : str
         Absolute folder that all paths are relative to.
     warnings : tuple of str
-        What was read though it should be written in another way.
+        Accepted deviations of the file, with how to correct them.
     """
 
     name: fields.Name
@@ -184,17 +184,19 @@ class Pipeline(Record):
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def _with_inner(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    def _build_nested(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
         inner = values.get("steps")
         if not isinstance(inner, list) or not all(isinstance(step, dict) for step in inner):
             return values, []
-        tried = [validate_record(Step, step, f"steps[{index}]") for index, step in enumerate(inner)]
-        faults = [fault for _, found in tried for fault in found]
+        results = [
+            validate_record(Step, step, f"steps[{index}]") for index, step in enumerate(inner)
+        ]
+        faults = [fault for _, files in results for fault in files]
         rest = {name: value for name, value in values.items() if name != "steps"}
-        return (rest if faults else {**rest, "steps": tuple(made for made, _ in tried)}), faults
+        return (rest if faults else {**rest, "steps": tuple(made for made, _ in results)}), faults
 
     @classmethod
-    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+    def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
         if "steps" not in values:
             return []
         steps = values["steps"]
@@ -217,17 +219,17 @@ class Pipeline(Record):
         working_dir: str | None = None,
         job_type: str | None = None,
     ) -> Pipeline:
-        """A pipeline from steps made in Python, checked as one from a file is.
+        """Create a pipeline from steps, with the same checks as for files.
 
         Parameters
         ----------
         name : str
-            What the pipeline is called.
+            Name of the pipeline.
         steps : iterable of Step
-            The steps. One made without ``depends_on`` waits for the step before it.
+            The steps. A step created without ``depends_on`` waits for the previous one.
         root : path, optional
-            Folder that paths are relative to. Unless given: the git repository of the current
-            folder if all files are found there, or else the current folder.
+            Folder that paths are relative to; by default the git repository of the current folder
+            if all files are found there, else the current folder.
         requirements, working_dir, job_type : str, optional
             As for :class:`Pipeline`.
 
@@ -238,7 +240,7 @@ class Pipeline(Record):
         Raises
         ------
         RequestError
-            With every fault: names, order, and files that are not there.
+            With every fault of names, dependencies and files.
 
         Examples
         --------
@@ -248,23 +250,23 @@ class Pipeline(Record):
         ('first',)
         """
         try:
-            made = list(steps)
+            given = list(steps)
         except TypeError:
             check([Fault("steps", repr(steps)[:80], "a list of Step")])
         if root is not None and not is_path(root):
             check([Fault("root", repr(root)[:80], "the path of a folder, as text")])
         check(
             Fault(f"steps[{index}]", type(step).__name__, "a Step")
-            for index, step in enumerate(made)
+            for index, step in enumerate(given)
             if not isinstance(step, Step)
         )
-        asked = [s.depends_on if "depends_on" in s.model_fields_set else None for s in made]
-        order = resolve_dependencies([step.name for step in made], asked)
+        dependencies = [s.depends_on if "depends_on" in s.model_fields_set else None for s in given]
+        order = resolve_dependencies([step.name for step in given], dependencies)
         values: dict[str, Any] = {
             "name": name,
             "steps": [
                 step.model_copy(update={"depends_on": names})
-                for step, names in zip(made, order, strict=True)
+                for step, names in zip(given, order, strict=True)
             ],
             "requirements": requirements,
             "working_dir": working_dir,
@@ -273,18 +275,18 @@ class Pipeline(Record):
         _, faults = validate_record(cls, {**values, "root": ""})
         faulty = {fault.where for fault in faults}
         shared = {name: value for name, value in values.items() if name not in faulty}
-        found = find_files([dict(step) for step in made], shared, root, Path.cwd())
+        files = find_files([dict(step) for step in given], shared, root, Path.cwd())
         faults += [
-            replace(fault, where=format_path(fault.where, "steps")) for fault in found.faults
+            replace(fault, where=format_path(fault.where, "steps")) for fault in files.faults
         ]
         check(faults)
         return with_relative_paths(
-            cls(**values, root=str(found.root), warnings=found.warnings), found
+            cls(**values, root=str(files.root), warnings=files.warnings), files
         )
 
     @check_call
     def to_asl(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The pipeline as a machine of the Amazon States Language, for AWS Batch.
+        """Convert the pipeline to an Amazon States Language machine for AWS Batch.
 
         Parameters
         ----------
@@ -294,22 +296,22 @@ class Pipeline(Record):
         Returns
         -------
         dict
-            ``json.dumps`` makes its text. Steps are put into waves, one after the other.
+            The state machine, for ``json.dumps``. Steps are grouped into sequential waves.
 
         Raises
         ------
         RequestError
-            With all that Batch cannot run.
+            With everything that Batch does not support.
         """
-        from hyperplane.jobs.to_asl import to_asl  # of use to few
+        from hyperplane.jobs.to_asl import to_asl  # rarely used
 
         return to_asl(self, parameters)
 
 
-def with_relative_paths(pipeline: Pipeline, found: PipelineFiles) -> Pipeline:
-    """A pipeline with its paths relative to its root."""
+def with_relative_paths(pipeline: Pipeline, files: PipelineFiles) -> Pipeline:
+    """Return a pipeline with its paths relative to its root."""
     steps = [
         step.model_copy(update=paths)
-        for step, paths in zip(pipeline.steps, found.steps, strict=True)
+        for step, paths in zip(pipeline.steps, files.steps, strict=True)
     ]
-    return pipeline.model_copy(update={**found.shared, "steps": tuple(steps)})
+    return pipeline.model_copy(update={**files.shared, "steps": tuple(steps)})

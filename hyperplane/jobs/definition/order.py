@@ -1,4 +1,4 @@
-"""Which step waits for which, and what can run when."""
+"""Dependencies between steps: validation and execution order."""
 
 from __future__ import annotations
 
@@ -11,66 +11,48 @@ from hyperplane.jobs.definition.wording import suggest_names
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Step
 
-#: Names of a list or cycle that a message shows.
+#: Maximum names of a list or cycle in a message.
 _MAX_SHOWN = 12
-#: Faults that are looked into: a hostile file must not keep a processor busy.
+#: Maximum faults that are examined: a hostile file must not keep a processor busy.
 _MAX_FAULTS = 50
 
 
 def resolve_dependencies(
-    names: Sequence[str], asked: Sequence[Sequence[str] | None]
+    names: Sequence[str], given: Sequence[Sequence[str] | None]
 ) -> tuple[tuple[str, ...], ...]:
-    """The steps that each step waits for.
+    """Return the steps that each step waits for.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the steps, in the order of the file.
-    asked : sequence of (sequence of str, or None)
-        What each step says it depends on; None when it does not say.
-
-    Returns
-    -------
-    tuple of tuple of str
-        A step that does not say waits for the step before it, so that a file which says nothing
-        runs from top to bottom; one that says ``[]`` waits for none. Names given twice count once.
+    A step without dependencies given (None) waits for the previous step, so that a file without
+    dependencies runs from top to bottom; ``[]`` waits for none. Duplicate names are dropped.
 
     Examples
     --------
-    >>> resolve(["a", "b", "c"], [None, None, None])
+    >>> resolve_dependencies(["a", "b", "c"], [None, None, None])
     ((), ('a',), ('b',))
-    >>> resolve(["a", "b", "c"], [None, [], ["a", "b"]])
+    >>> resolve_dependencies(["a", "b", "c"], [None, [], ["a", "b"]])
     ((), (), ('a', 'b'))
     """
     before: tuple[str, ...] = ()
     resolved = []
-    for name, said in zip(names, asked, strict=True):
-        resolved.append(before if said is None else tuple(dict.fromkeys(said)))
+    for name, dependencies in zip(names, given, strict=True):
+        resolved.append(before if dependencies is None else tuple(dict.fromkeys(dependencies)))
         before = (name,)
     return tuple(resolved)
 
 
-def dependency_faults(names: Sequence[str], asked: Sequence[Sequence[str] | None]) -> list[Fault]:
-    """What is wrong with names and dependencies.
+def dependency_faults(names: Sequence[str], given: Sequence[Sequence[str] | None]) -> list[Fault]:
+    """Return the faults of step names and dependencies.
 
-    Parameters
-    ----------
-    names, asked
-        As for :func:`resolve`.
-
-    Returns
-    -------
-    list of Fault
-        Names given twice, names that no step has, steps that wait for themselves, and cycles.
-        ``where`` is the index of the step and the field, ``"2.depends_on.0"``.
+    These are duplicate names, unknown names, steps that wait for themselves, and cycles. ``where``
+    has the index of the step and the field, such as ``"2.depends_on.0"``.
     """
     faults, first = [], dict[str, int]()
     for index, name in enumerate(names):
         if first.setdefault(name, index) != index:
-            allowed = "a name that no other step has"
+            allowed = "a unique name"
             faults.append(Fault(f"{index}.name", repr(name), allowed))
-    for index, said in enumerate(asked):
-        for place, other in enumerate(said or ()):
+    for index, dependencies in enumerate(given):
+        for place, other in enumerate(dependencies or ()):
             where = f"{index}.depends_on.{place}"
             if other not in first:
                 near = suggest_names(other, first) if len(faults) < _MAX_FAULTS else ""
@@ -78,15 +60,15 @@ def dependency_faults(names: Sequence[str], asked: Sequence[Sequence[str] | None
                 faults.append(Fault(where, repr(other), "the name of a step", advice))
             elif other == names[index]:
                 faults.append(Fault(where, repr(other), "the name of another step"))
-    return faults + _cycle_faults(names, resolve_dependencies(names, asked), first)
+    return faults + _cycle_faults(names, resolve_dependencies(names, given), first)
 
 
 def _cycle_faults(
     names: Sequence[str], depends_on: Sequence[Sequence[str]], first: dict[str, int]
 ) -> list[Fault]:
-    """One fault for each cycle that a walk meets; steps that wait for themselves are told before.
+    """Return a fault for each cycle found, without steps that wait for themselves.
 
-    Iterative: a chain of ten thousand steps is longer than Python's stack.
+    Iterative: a chain of ten thousand steps exceeds Python's recursion limit.
     """
     faults: list[Fault] = []
     done, path = set[str](), dict[str, None]()
@@ -113,10 +95,10 @@ def _cycle_faults(
 
 
 def _cycle_fault(names: list[str], index: int) -> Fault:
-    asked = " -> ".join(names if len(names) <= _MAX_SHOWN else [*names[:_MAX_SHOWN], "..."])
-    allowed = "steps that wait for each other in no circle"
-    advice = "each waits for the next, also where no depends_on stands: for the step before it"
-    return Fault(f"{index}.depends_on", asked, allowed, advice)
+    given = " -> ".join(names if len(names) <= _MAX_SHOWN else [*names[:_MAX_SHOWN], "..."])
+    allowed = "dependencies without cycles"
+    advice = "each waits for the next; a step without depends_on waits for the previous step"
+    return Fault(f"{index}.depends_on", given, allowed, advice)
 
 
 def _shorten_names(names: Sequence[str]) -> str:
@@ -125,19 +107,7 @@ def _shorten_names(names: Sequence[str]) -> str:
 
 
 def ready(pipeline: Pipeline, done: Collection[str]) -> tuple[Step, ...]:
-    """The steps that can start: not done, and all that they wait for done.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The pipeline.
-    done : collection of str
-        Names of the steps that are done.
-
-    Returns
-    -------
-    tuple of Step
-        In the order of the file. Steps that run now are among them.
+    """Return the steps that can start, or run already: not done, with all dependencies done.
 
     Examples
     --------
@@ -155,17 +125,10 @@ def ready(pipeline: Pipeline, done: Collection[str]) -> tuple[Step, ...]:
 
 
 def waves(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
-    """The names of the steps in waves: a step stands in the first wave that it can run in.
+    """Return the names of the steps in waves, each in the first wave possible.
 
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The pipeline.
-
-    Returns
-    -------
-    tuple of tuple of str
-        As many waves as the longest chain has steps; in each, the order of the file.
+    There are as many waves as the longest chain has steps; within a wave, names are in the order of
+    the file.
 
     Examples
     --------
@@ -182,33 +145,21 @@ def waves(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
     place = {step.name: index for index, step in enumerate(pipeline.steps)}
     followers = _followers(pipeline)
     wave = [name for name, count in missing.items() if not count]
-    found = []
+    result = []
     while wave:
-        found.append(tuple(wave))
-        free = []
+        result.append(tuple(wave))
+        next_wave = []
         for name in wave:
             for follower in followers[name]:
                 missing[follower] -= 1
                 if not missing[follower]:
-                    free.append(follower)
-        wave = sorted(free, key=place.__getitem__)
-    return tuple(found)
+                    next_wave.append(follower)
+        wave = sorted(next_wave, key=place.__getitem__)
+    return tuple(result)
 
 
 def dependents(pipeline: Pipeline, name: str) -> tuple[str, ...]:
-    """The steps that cannot run when a step fails: all that wait for it, however far behind.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The pipeline.
-    name : str
-        Name of the step.
-
-    Returns
-    -------
-    tuple of str
-        In the order of the file.
+    """Return all direct and indirect dependents of a step, in the order of the file.
 
     Examples
     --------
@@ -218,13 +169,13 @@ def dependents(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     ('b', 'c')
     """
     followers = _followers(pipeline)
-    found, todo = set[str](), [name]
+    result, todo = set[str](), [name]
     while todo:
         for follower in followers[todo.pop()]:
-            if follower not in found:
-                found.add(follower)
+            if follower not in result:
+                result.add(follower)
                 todo.append(follower)
-    return tuple(step.name for step in pipeline.steps if step.name in found)
+    return tuple(step.name for step in pipeline.steps if step.name in result)
 
 
 def _followers(pipeline: Pipeline) -> dict[str, list[str]]:

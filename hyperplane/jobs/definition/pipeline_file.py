@@ -1,4 +1,4 @@
-"""Pipelines from files."""
+"""Read pipelines from files."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from hyperplane.jobs.definition.yaml_text import (
 )
 from hyperplane.public_calls import check_call
 
-#: Files that are a job of one step, by the end of their names.
+#: Suffixes of files that are a pipeline of one step, with the kind of step.
 SCRIPT_KINDS = {".sh": "bash", ".py": "python", ".ipynb": "notebook"}
 _YAML_SUFFIXES = {".yaml", ".yml"}
 
-_SHARED = ("name", "requirements", "working_dir", "job_type")
-#: The keys under ``pipeline:``, each with the field of a pipeline that it fills.
-PIPELINE_KEYS = {**{name: name for name in _SHARED}, "tasks": "steps"}
+_SHARED_KEYS = ("name", "requirements", "working_dir", "job_type")
+#: Keys under ``pipeline:``, with the field of a pipeline that each sets.
+PIPELINE_KEYS = {**{name: name for name in _SHARED_KEYS}, "tasks": "steps"}
 _TOP_KEYS = {"pipeline": "", **PIPELINE_KEYS}
 
 
@@ -42,27 +42,27 @@ _TOP_KEYS = {"pipeline": "", **PIPELINE_KEYS}
 def read_pipeline(
     path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
 ) -> Pipeline:
-    """The pipeline that a file describes.
+    """Read the pipeline that a file describes.
 
     Parameters
     ----------
     path : path
         A pipeline in YAML (``.yaml`` or ``.yml``); or a bash script (``.sh``), a Python script
-        (``.py``) or a notebook (``.ipynb``), which is a job of one step.
+        (``.py``) or a notebook (``.ipynb``), which becomes a pipeline of one step.
     root : path, optional
-        Folder that the paths in the file are relative to. Unless given it is the first of three
-        that holds the most of the files: the git repository that the file is in, the file's own
-        folder, and the current folder.
+        Folder that the paths in the file are relative to; by default the one of three folders that
+        contains the most of the files: the git repository of the file, the file's folder, and the
+        current folder.
 
     Returns
     -------
     Pipeline
-        ``warnings`` says what was read though it should be written in another way.
+        Its ``warnings`` are the accepted deviations of the file.
 
     Raises
     ------
     RequestError
-        With every fault of the file, each with its line.
+        With every fault of the file and its line.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def read_pipeline(
     if file.suffix.lower() not in _YAML_SUFFIXES | set(SCRIPT_KINDS):
         check([Fault("path", format_value(str(path)), allowed)])
     if not is_file(file):
-        check([Fault("path", format_value(str(path)), "a file that is there")])
+        check([Fault("path", format_value(str(path)), "an existing file")])
     if file.suffix.lower() in SCRIPT_KINDS:
         return _read_script(file, root)
     collector = FaultCollector(file.name)
@@ -97,18 +97,18 @@ def read_pipeline(
 
 
 def _read_script(file: Path, root: str | os.PathLike[str] | None) -> Pipeline:
-    """A job of one step, which is called like its file."""
+    """Return a pipeline of one step, named like its file."""
     kind = SCRIPT_KINDS[file.suffix.lower()]
     values: dict[str, Any] = {"name": file.stem, "kind": kind, "path": str(file), "depends_on": ()}
     step, faults = validate_record(Step, values)
     check(replace(fault, where=f"path: {fault.where}") for fault in faults)
-    found = find_files([values], {}, root, file.parent)
-    check(replace(fault, where="path") for fault in found.faults)
-    return _assemble({"name": file.stem}, [step], [()], found, found.warnings)
+    files = find_files([values], {}, root, file.parent)
+    check(replace(fault, where="path") for fault in files.faults)
+    return _assemble({"name": file.stem}, [step], [()], files, files.warnings)
 
 
 def _read_yaml(file: Path, collector: FaultCollector) -> YamlNode:
-    """The tree of a file; raises BadYaml."""
+    """Parse a YAML file to a tree; raises YamlError."""
     limit = f"at most {MAX_FILE_BYTES} bytes"
     try:
         with file.open("rb") as opened:
@@ -121,7 +121,7 @@ def _read_yaml(file: Path, collector: FaultCollector) -> YamlNode:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise YamlError(line, "bytes that are no UTF-8", "text in UTF-8") from None
+        raise YamlError(line, "bytes that are not UTF-8", "UTF-8 text") from None
     tree, faults, warnings = read_lenient(text)
     for fault in faults:
         collector.add_fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
@@ -136,13 +136,13 @@ def _build_pipeline(
     entries = _pipeline_entries(tree, collector)
     shared = {
         name: value
-        for name in _SHARED
+        for name in _SHARED_KEYS
         if name in entries.nodes
         and (value := to_python(entries.nodes[name], text=True)) is not None
     }
     _, faults = validate_record(Pipeline, {**shared, "steps": (), "root": ""})
     for fault in faults:
-        if fault.where in _SHARED:
+        if fault.where in _SHARED_KEYS:
             shared.pop(fault.where, None)
             line = entries.line_of(fault.where)
             collector.add_fault(line, fault.where, fault.asked, fault.allowed, fault.advice)
@@ -150,39 +150,41 @@ def _build_pipeline(
     names = [
         draft.values.get("name", f"(task {index})").strip() for index, draft in enumerate(drafts)
     ]
-    asked = [_task_dependencies(draft) for draft in drafts]
-    found = find_files([draft.values for draft in drafts], shared, root, file.parent)
-    for fault in [*dependency_faults(names, asked), *found.faults]:
+    given = [_task_dependencies(draft) for draft in drafts]
+    files = find_files([draft.values for draft in drafts], shared, root, file.parent)
+    for fault in [*dependency_faults(names, given), *files.faults]:
         _report_fault(fault, entries, drafts, collector)
-    for warning in found.warnings:
+    for warning in files.warnings:
         collector.add_warning(0, warning)
     collector.check()
     steps = [draft.step for draft in drafts]
-    return _assemble(shared, steps, resolve_dependencies(names, asked), found, collector.warnings)
+    return _assemble(shared, steps, resolve_dependencies(names, given), files, collector.warnings)
 
 
 def _assemble(
     shared: dict[str, Any],
     steps: Sequence[Step | None],
     order: Sequence[tuple[str, ...]],
-    found: PipelineFiles,
+    files: PipelineFiles,
     warnings: tuple[str, ...],
 ) -> Pipeline:
-    """The pipeline, when all faults have been raised."""
+    """Assemble the pipeline after all faults have been raised."""
     resolved = tuple(
         step.model_copy(update={"depends_on": names})
         for step, names in zip(steps, order, strict=True)
         if step is not None
     )
-    pipeline = Pipeline(**shared, steps=resolved, root=str(found.root), warnings=warnings)
-    return with_relative_paths(pipeline, found)
+    pipeline = Pipeline(**shared, steps=resolved, root=str(files.root), warnings=warnings)
+    return with_relative_paths(pipeline, files)
 
 
 def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntries:
-    """The keys of the pipeline; those that are not indented under ``pipeline:`` too."""
-    advice = "begin with the line 'pipeline:' and indent all else under it"
+    """Return the keys of the pipeline, including those not indented under ``pipeline:``."""
+    advice = "begin with the line 'pipeline:' and indent everything else under it"
     if not isinstance(tree, YamlMapping):
-        collector.add_fault(tree.line, "", "no mapping", "one key, pipeline", advice)
+        collector.add_fault(
+            tree.line, "", "not a mapping", "a mapping with the key pipeline", advice
+        )
         collector.check()
         raise AssertionError  # check() has raised
     top = MappingEntries(tree, _TOP_KEYS, "", collector)
@@ -196,13 +198,13 @@ def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntri
     elif isinstance(inner, YamlMapping):
         entries = MappingEntries(inner, PIPELINE_KEYS, "pipeline", collector)
     else:
-        collector.add_fault(inner.line, "pipeline", "no mapping", "a mapping", advice)
+        collector.add_fault(inner.line, "pipeline", "not a mapping", "a mapping", advice)
         entries = MappingEntries(YamlMapping(inner.line), PIPELINE_KEYS, "", collector)
     for key, node in top.nodes.items():
         line = top.lines[key]
         if key in entries.nodes:
-            asked = f"again, first in line {entries.lines[key]}"
-            collector.add_fault(line, key, asked, "each key once")
+            given = f"repeated, first in line {entries.lines[key]}"
+            collector.add_fault(line, key, given, "each key once")
             continue
         entries.nodes[key], entries.lines[key] = node, line
         if inner is not None:
@@ -215,16 +217,16 @@ def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntri
 def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[TaskDraft]:
     tasks = entries.nodes.get("tasks")
     if not isinstance(tasks, YamlList) or not tasks.items:
-        asked = "nothing" if tasks is None or isinstance(tasks, YamlList) else "no list"
+        given = "nothing" if tasks is None or isinstance(tasks, YamlList) else "not a list"
         allowed = "a list with at least one task, each beginning with '- name:'"
-        collector.add_fault(entries.line_of("tasks"), "tasks", asked, allowed)
+        collector.add_fault(entries.line_of("tasks"), "tasks", given, allowed)
         return []
     read = [read_task(index, node, collector) for index, node in enumerate(tasks.items)]
     return [draft for draft in read if draft is not None]
 
 
 def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:
-    """What a task says that it depends on; nothing in place of what is faulty."""
+    """Return the dependencies of a task, None if it has no such key; faulty values are empty."""
     if "depends_on" not in draft.entries.nodes:
         return None
     return tuple(name.strip() for name in draft.values.get("depends_on", ()))
@@ -233,7 +235,7 @@ def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:
 def _report_fault(
     fault: Fault, entries: MappingEntries, drafts: list[TaskDraft], collector: FaultCollector
 ) -> None:
-    """Report a fault of the order or the files with its line."""
+    """Report a fault of dependencies or files with its line."""
     first, _, rest = fault.where.partition(".")
     if not first.isdecimal():
         line, place = entries.line_of(first), fault.where

@@ -1,4 +1,4 @@
-"""Records that are checked when they are made and can be kept as JSON."""
+"""Base class of validated, JSON-serializable records."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from hyperplane.spec.faults import faults_from_validation
 if TYPE_CHECKING:
     from typing import Self
 
-#: Fields whose values no message shows: somebody may have written a secret there.
+#: Fields whose values are not shown in messages, because they may contain secrets, with advice.
 _HIDDEN_FIELDS = {
     "env": "",
     "output": "",
-    "secrets": "names stand here, never values",
-    "argv": "write the words as a list: no shell reads them",
+    "secrets": "list names of secrets, not values",
+    "argv": "write the words as a list; there is no shell to split them",
 }
 
 
-RecordT = TypeVar("RecordT", bound="Record")
+RecordT = TypeVar("RecordT", bound="ValidatedRecord")
 
 
 def _top_field(fault: Fault) -> str:
-    """The field that a fault is in."""
+    """Return the top-level field of a fault."""
     return re.split(r"[.\[]", fault.where, maxsplit=1)[0]
 
 
 def _arrays_to_lists(value: Any) -> Any:
-    """A value; a table or array of texts, which pydantic takes for a list, as a list."""
+    """Convert arrays of texts to lists, as pydantic does."""
     is_list = hasattr(value, "__array__") and hasattr(value, "__len__")
-    # An array without dimensions has a length and no items; to pydantic it is a number.
+    # A zero-dimensional array has a length but no items; pydantic reads it as a number.
     return list(value) if is_list and getattr(value, "shape", None) != () else value
 
 
-class Record(BaseModel):
-    """A record that is checked when it is made and can be kept as JSON."""
+class ValidatedRecord(BaseModel):
+    """A record that is validated when created and can be stored as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     if not TYPE_CHECKING:
 
         def __init__(self, **values: Any) -> None:
-            values, faults = self._with_inner(values)
+            values, faults = self._build_nested(values)
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                told = {_top_field(fault) for fault in faults}
-                found = [self._told(fault) for fault in faults_from_validation(error)]
-                faults += [fault for fault in found if fault.where not in told]
+                reported = {_top_field(fault) for fault in faults}
+                new_faults = [self._clean_fault(fault) for fault in faults_from_validation(error)]
+                faults += [fault for fault in new_faults if fault.where not in reported]
             faulty = {_top_field(fault) for fault in faults}
             faults += [
                 Fault(name, repr(value)[:80], "text, not bytes")
@@ -65,83 +65,61 @@ class Record(BaseModel):
             ]
             faulty = {_top_field(fault) for fault in faults}
             known = {name: values[name] for name in values if name in type(self).model_fields}
-            right = {
+            valid = {
                 name: _arrays_to_lists(value) for name, value in known.items() if name not in faulty
             }
-            faults += self._rules(right, faulty)
+            faults += self._check_fields(valid, faulty)
             if known.keys() != values.keys():
-                # Raised for calls in Python only: of files, the faults are gathered.
+                # Only for calls in Python: faults of files are collected.
                 raise UnknownArgument(faults)
             check(faults)
 
     @classmethod
-    def _with_inner(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-        """The values with the records inside made, so that each fault has its own path."""
+    def _build_nested(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+        """Build nested records first, so that each fault has its own path."""
         return values, []
 
     @classmethod
-    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-        """What is wrong between fields that are right by themselves; faulty ones are named."""
+    def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+        """Return faults between fields that are valid individually; ``faulty`` names the others."""
         return []
 
     @classmethod
-    def _told(cls, fault: Fault) -> Fault:
-        """A fault of pydantic without secrets, and with the names that there are."""
+    def _clean_fault(cls, fault: Fault) -> Fault:
+        """Remove secrets from a fault of pydantic, and add the known names."""
         top = _top_field(fault)
         if top not in cls.model_fields:
             allowed = "one of " + ", ".join(cls.model_fields)
-            asked = "a value not shown here" if may_be_secret(top, fault.asked) else fault.asked
+            asked = "a value not shown" if may_be_secret(top, fault.asked) else fault.asked
             advice = suggest_names(top, cls.model_fields)
             return replace(fault, asked=asked, allowed=allowed, advice=advice)
         if top not in _HIDDEN_FIELDS:
             return fault
-        return replace(fault, asked="a value not shown here", advice=_HIDDEN_FIELDS[top])
+        return replace(fault, asked="a value not shown", advice=_HIDDEN_FIELDS[top])
 
     def to_json(self) -> str:
-        """The record as JSON text, which ``from_json`` reads."""
+        """Return the record as JSON text for ``from_json``."""
         return self.model_dump_json()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The record that ``to_json`` wrote.
-
-        Raises
-        ------
-        RequestError
-            When the text is something else.
-        """
+        """Create a record from the output of ``to_json``; raises RequestError for other text."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise RequestError(
-                [Fault("text", "no JSON", "what to_json wrote", str(error))]
+                [Fault("text", "not JSON", "the output of to_json", str(error))]
             ) from None
         if not isinstance(values, dict):
             asked = type(values).__name__
-            raise RequestError([Fault("text", asked, "a JSON object, as to_json wrote it")])
+            raise RequestError([Fault("text", asked, "a JSON object, the output of to_json")])
         return cls(**values)
 
 
 def validate_record(
     record: type[RecordT], values: Mapping[str, Any], prefix: str = ""
 ) -> tuple[RecordT | None, list[Fault]]:
-    """A record of these values, or what is wrong with it.
-
-    Parameters
-    ----------
-    record : type
-        The kind of record.
-    values : mapping of str to object
-        Its fields.
-    prefix : str
-        Put before each path of a fault, with a dot.
-
-    Returns
-    -------
-    made : Record or None
-        None when there are faults.
-    faults : list of Fault
-    """
+    """Create a record and return it, or None and its faults, whose paths begin with ``prefix``."""
     try:
         return record(**{str(name): value for name, value in values.items()}), []
     except RequestError as error:

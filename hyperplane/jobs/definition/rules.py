@@ -1,4 +1,4 @@
-"""What the fields of a step say of each other: no field may be given that would do nothing."""
+"""Rules between the fields of a step: no field may be given that has no effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hyperplane.errors import Fault
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.spec.request import ClusterArguments, read_request
 
-#: Field that holds what a step runs, by kind; all but the last are paths of files.
+#: Field with the program of a step, by kind; all but the last are paths of files.
 CONTENT_FIELDS = {
     "notebook": "path",
     "python": "path",
@@ -21,18 +21,9 @@ _CHUNK_FIELDS = ("max_parallel", "output", "split")
 
 
 def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-    """What is wrong between the fields of a step.
+    """Return faults between the fields of a step.
 
-    Parameters
-    ----------
-    values : mapping of str to object
-        The fields that were given and are right by themselves.
-    faulty : set of str
-        Fields that were given and are wrong, which is said already.
-
-    Returns
-    -------
-    list of Fault
+    ``values`` are the given fields that are valid individually, ``faulty`` the names of the others.
     """
     given = {name for name, value in values.items() if value is not None and value != ""} | faulty
     return [
@@ -45,7 +36,7 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
 
 
 def resources_faults(values: Mapping[str, Any]) -> list[Fault]:
-    """What is wrong between the fields of resources: a pool says the cores and memory itself."""
+    """Return faults between the fields of resources: a pool already has cores and memory."""
     given = {name for name, value in values.items() if value is not None}
     both = [name for name in ("cores", "ram_gb") if name in given]
     if "pool" not in given or not both:
@@ -61,25 +52,25 @@ def _content_faults(values: Mapping[str, Any], given: Set[str]) -> Iterator[Faul
     needed = CONTENT_FIELDS[kind]
     other = "argv" if needed == "path" else "path"
     if needed not in given or not values.get(needed, True):
-        yield Fault(needed, "nothing", f"a value; a step of kind {kind} needs it")
+        yield Fault(needed, "nothing", f"a value; steps of kind {kind} require it")
     elif needed == "argv" and not next(iter(values.get("argv", [True])), True):
         yield Fault("argv.0", "''", "the name of a program")
     if values.get(other):
-        yield Fault(other, format_value(values[other]), f"no {other} in a step of kind {kind}")
+        yield Fault(other, format_value(values[other]), f"no {other} for a step of kind {kind}")
     if kind != "notebook":
         for name, use in {"output_path": "write one", "kernel": "have one"}.items():
             if values.get(name):
-                yield Fault(name, format_value(values[name]), f"nothing here; only notebooks {use}")
+                yield Fault(name, format_value(values[name]), f"no value; only notebooks {use}")
 
 
 def _chunk_faults(given: Set[str]) -> Iterator[Fault]:
     if {"chunks", "foreach"} <= given:
-        yield Fault("chunks", "both chunks and foreach", "one of the two")
+        yield Fault("chunks", "both chunks and foreach", "one of them")
     if not given & {"chunks", "foreach"}:
         for name in _CHUNK_FIELDS:
             if name in given:
                 allowed = "a step with chunks or foreach"
-                yield Fault(name, "a step that is not fanned out", allowed)
+                yield Fault(name, "a step without chunks", allowed)
 
 
 def _memory_faults(values: Mapping[str, Any], given: Set[str], faulty: Set[str]) -> Iterator[Fault]:
@@ -88,18 +79,18 @@ def _memory_faults(values: Mapping[str, Any], given: Set[str], faulty: Set[str])
     resources = values.get("resources")
     sized = "resources" in faulty or getattr(resources, "ram_gb", None) is not None
     if not sized and "cluster" not in given:
-        allowed = "a step with resources.ram_gb or cluster, which then grow"
-        yield Fault("more_memory", "a step whose memory is not said", allowed)
+        allowed = "a step with resources.ram_gb or cluster, whose memory then grows"
+        yield Fault("more_memory", "a step without a stated memory", allowed)
     if values.get("retries") == 0:
-        yield Fault("more_memory", "a step with retries: 0", "a step that may be retried")
+        yield Fault("more_memory", "a step with retries: 0", "a step with retries")
 
 
 def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
     secrets = set(values.get("secrets", ()))
     for name in values.get("env", ()):
         if name in secrets:
-            asked = "a variable that is named under secrets too"
-            yield Fault(f"env.{name}", asked, "one of the two")
+            given = "a variable that is also listed under secrets"
+            yield Fault(f"env.{name}", given, "one of the two")
 
 
 def _cluster_faults(arguments: Mapping[str, Any]) -> Iterator[Fault]:

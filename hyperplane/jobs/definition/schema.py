@@ -1,4 +1,4 @@
-"""The format of a pipeline file as JSON Schema, for editors that check while one types."""
+"""JSON Schema of pipeline files, for editors that validate while typing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PRINTABLE = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _ONE_LINE = rf"^{_PRINTABLE}*\S{_PRINTABLE}*$"
 _NAME = {"type": "string", "maxLength": fields.MAX_NAME_LENGTH, "pattern": _ONE_LINE}
 _PATH = {"type": "string", "pattern": _ONE_LINE}
-#: Read as text whether quoted or not; an editor sees numbers and truth values.
+#: Read as text whether quoted or not; editors see numbers and booleans.
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _GB = {
     "anyOf": [
@@ -43,7 +43,7 @@ _PATH_DESCRIPTIONS = {
     "python": "The Python script, relative to the root.",
     "javascript": "The JavaScript file, relative to the root.",
     "bash": "The bash script, relative to the root.",
-    "command": "Program and arguments; no shell reads them.",
+    "command": "Program and arguments, run without a shell.",
 }
 
 
@@ -78,40 +78,40 @@ def _task_properties() -> dict[str, Any]:
         "additionalProperties": _SCALAR,
     }
     return {
-        "name": _describe("What the step is called; no two alike.", _NAME),
-        "type": _describe("What runs it.", {"enum": list(TYPES)}),
+        "name": _describe("Unique name of the step.", _NAME),
+        "type": _describe("Type of program.", {"enum": list(TYPES)}),
         **contents,
-        "notebook_output_path": _describe("Where the executed notebook is written.", _PATH),
+        "notebook_output_path": _describe("Path of the executed notebook.", _PATH),
         "kernel": _describe("The Jupyter kernel that executes the notebook.", _NAME),
-        "depends_on": _describe("Steps that it waits for; [] for none.", names),
-        "working_dir": _describe("Folder that it runs in.", _PATH),
+        "depends_on": _describe("Names of steps that it waits for; [] for none.", names),
+        "working_dir": _describe("Working folder, relative to the root.", _PATH),
         "port": _describe("Port on which it serves.", _integer(1, fields.MAX_PORT)),
-        "chunks": _describe("Times that it runs, with chunk_id.", _integer(1, fields.MAX_CHUNKS)),
-        "foreach": _describe("It runs once for each value, with item and chunk_id.", values),
-        "max_parallel": _describe("Chunks that run at one time.", _integer(1, fields.MAX_CHUNKS)),
-        "retries": _describe("How often it is tried again.", _integer(0, fields.MAX_RETRIES)),
-        "timeout": _describe("Seconds for one attempt, or text such as 10m.", _SECONDS),
-        "resources": _describe("What it needs of a machine.", _resources()),
+        "chunks": _describe("Number of chunks, with chunk_id.", _integer(1, fields.MAX_CHUNKS)),
+        "foreach": _describe("Run once per value, with item and chunk_id.", values),
+        "max_parallel": _describe("Maximum concurrent chunks.", _integer(1, fields.MAX_CHUNKS)),
+        "retries": _describe("Number of retries.", _integer(0, fields.MAX_RETRIES)),
+        "timeout": _describe("Maximum seconds of an attempt, or text such as 10m.", _SECONDS),
+        "resources": _describe("Resources that it needs.", _resources()),
         "cluster": _describe(
-            "Arguments of initialize_cluster for the cluster that it gets.",
+            "Arguments of initialize_cluster for the step's Dask cluster.",
             {"type": "object", "propertyNames": arguments},
         ),
-        "env": _describe("Variables of the environment; no secrets.", variables),
-        "secrets": _describe("Names of secrets that it sees; never values.", secrets),
+        "env": _describe("Environment variables; no secrets.", variables),
+        "secrets": _describe("Names of secrets, not values.", secrets),
         "output": _describe("URL of what its chunks save.", _PATH),
         "more_memory": _describe(
-            "Factor by which memory grows at each retry after running out of it.",
+            "Factor by which memory grows with each retry after running out of it.",
             {"type": "number", "exclusiveMinimum": 1, "maximum": fields.MAX_GROWTH},
         ),
         "split": _describe(
-            "Pieces of a chunk that runs again after it ran out of memory.",
+            "Factor by which pieces grows with each retry after running out of memory.",
             _integer(2, fields.MAX_PIECES),
         ),
     }
 
 
 def _type_schema(kind: str) -> dict[str, Any]:
-    """What a task of one kind must have and must not have."""
+    """Return the required and forbidden keys of a task of one kind."""
     others = {key: False for key in CONTENT_KEYS.values() if key != CONTENT_KEYS[kind]}
     if kind != "notebook":
         others |= {"notebook_output_path": False, "kernel": False}
@@ -123,13 +123,10 @@ def _type_schema(kind: str) -> dict[str, Any]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (Draft 2020-12) of a pipeline file.
+    """Return the JSON Schema (Draft 2020-12) of a pipeline file.
 
-    Returns
-    -------
-    dict
-        It accepts files without slips. It cannot tell what is true of a file as a whole: names,
-        cycles, files that are there.
+    It accepts only strictly correct files, and cannot check properties of the whole file: unique
+    names, cycles, existing files.
 
     Examples
     --------
@@ -161,10 +158,10 @@ def json_schema() -> dict[str, Any]:
         "required": ["name", "tasks"],
         "additionalProperties": False,
         "properties": {
-            "name": _describe("What the pipeline is called.", _NAME),
-            "requirements": _describe("A file of requirements for pip.", _PATH),
-            "working_dir": _describe("Folder that the steps run in.", _PATH),
-            "job_type": _describe("A name for the kind of machine.", _NAME),
+            "name": _describe("Name of the pipeline.", _NAME),
+            "requirements": _describe("Requirements file for pip.", _PATH),
+            "working_dir": _describe("Working folder of the steps, relative to the root.", _PATH),
+            "job_type": _describe("Type of machine; a label.", _NAME),
             "tasks": {"type": "array", "minItems": 1, "items": task},
         },
     }

@@ -1,4 +1,4 @@
-"""One task of a file as the fields of a step."""
+"""Read the tasks of a pipeline file as fields of steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.jobs.definition.rules import CONTENT_FIELDS
 from hyperplane.jobs.definition.wording import format_path, format_value
 from hyperplane.jobs.definition.yaml_text import YamlMapping, YamlNode, to_python
 
-#: What ``type`` may say, and the kind of step that it is.
+#: Accepted values of ``type``, with the kind of step.
 TYPES = {
     "jupyter notebook": "notebook",
     "jupyter": "notebook",
@@ -32,7 +32,7 @@ TYPES = {
     "bash": "bash",
     "command": "command",
 }
-#: The key that says what a step runs, by kind.
+#: Key with the program of a step, by kind.
 CONTENT_KEYS = {
     "notebook": "notebook_path",
     "python": "py_path",
@@ -59,14 +59,14 @@ _SAME_NAMES = (
     "more_memory",
     "split",
 )
-#: The keys of a task, each with the field of a step that it fills.
+#: Keys of a task, with the field of a step that each sets.
 TASK_KEYS = {
     "type": "kind",
     **{key: CONTENT_FIELDS[kind] for kind, key in CONTENT_KEYS.items()},
     "notebook_output_path": "output_path",
     **{name: name for name in _SAME_NAMES},
 }
-#: Keys under which all is text; elsewhere 8787 is a number and true a truth value.
+#: Keys whose values are always text; elsewhere 8787 is a number and true a boolean.
 _TEXT_KEYS = {"type", *CONTENT_KEYS.values(), "notebook_output_path", "name", "depends_on"}
 _TEXT_KEYS |= {"kernel", "working_dir", "foreach", "env", "secrets", "output"}
 
@@ -75,20 +75,20 @@ _TYPES_WITHOUT_BLANKS = {name.replace(" ", ""): name for name in TYPES}
 
 @dataclass(frozen=True)
 class TaskDraft:
-    """The fields of a step that are right by themselves, and where they stand in the file.
+    """Valid fields of a step, and their places in the file.
 
     Parameters
     ----------
     index : int
-        Place of the task in the list, from 0.
+        Index of the task in the list, from 0.
     values : dict
-        The fields.
-    entries : Entries
+        The valid fields.
+    entries : MappingEntries
         The keys of the task.
     keys : dict of str to str
-        For each field the key that fills it.
+        The key that sets each field.
     step : Step or None
-        The step, if nothing is wrong with its fields.
+        The step, if no field is faulty.
     """
 
     index: int
@@ -98,37 +98,25 @@ class TaskDraft:
     step: Step | None
 
     def locate(self, fault: Fault) -> tuple[int, str]:
-        """Line and path of a fault of this step; its ``where`` begins with a field."""
+        """Return line and path of a fault whose ``where`` begins with a field of this step."""
         field, *rest = fault.where.split(".")
         key = self.keys.get(field, field)
         return self.entries.line_of(key, rest), ".".join([key, *rest])
 
 
 def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraft | None:
-    """The fields of one task.
+    """Read the fields of one task; return None if it is not a mapping.
 
-    Parameters
-    ----------
-    index : int
-        Its place in the list, from 0.
-    node : Scalar, Items or Pairs
-        What stands there.
-    collector : Report
-        What is wrong is added to it.
-
-    Returns
-    -------
-    Draft or None
-        None when it is no mapping.
+    ``index`` is its index in the list; faults and warnings are added to ``collector``.
     """
     where = f"tasks[{index}]"
     if not isinstance(node, YamlMapping):
         collector.add_fault(
-            node.line, where, "no mapping", "name, type and more, one key to a line"
+            node.line, where, "not a mapping", "a mapping with name, type and other keys"
         )
         return None
     entries = MappingEntries(node, TASK_KEYS, where, collector)
-    # Where the type is wrong, the path's key tells what to check the rest by.
+    # If the type is invalid, the key of the path determines the checks.
     kind = _read_kind(entries, where, collector) or _guess_kind(entries)
     keys = {field: key for key, field in TASK_KEYS.items() if field not in {"path", "argv"}}
     keys |= {"path": CONTENT_KEYS.get(kind, "type"), "argv": "command"}
@@ -145,7 +133,7 @@ def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraf
         if read is not None:
             values[TASK_KEYS[key]] = read
         elif key == "depends_on":
-            place, advice = f"{where}.{key}", "write [] to start at once, or leave the key out"
+            place, advice = f"{where}.{key}", "write [] to start at once, or omit the key"
             collector.add_fault(entries.lines[key], place, "nothing", "a list of names", advice)
     step, faults = validate_record(Step, values)
     draft = TaskDraft(index, values, entries, keys, step)
@@ -160,11 +148,11 @@ def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraf
 
 
 def _read_kind(entries: MappingEntries, where: str, collector: FaultCollector) -> str:
-    """The kind that ``type`` names, however it is spelled; empty when it names none."""
+    """Return the kind that ``type`` names in any spelling; empty if it names none."""
     known = ", ".join(map(repr, TYPES))
     written = to_python(entries.nodes["type"], text=True) if "type" in entries.nodes else None
     if not isinstance(written, str):
-        asked = "nothing" if written is None else "no text"
+        asked = "nothing" if written is None else "not text"
         collector.add_fault(entries.line_of("type"), f"{where}.type", asked, f"one of {known}")
         return ""
     line = entries.lines["type"]
@@ -185,7 +173,7 @@ def _read_kind(entries: MappingEntries, where: str, collector: FaultCollector) -
 
 
 def _guess_kind(entries: MappingEntries) -> str:
-    """The kind whose key for its path is there; empty when none is."""
+    """Return the kind whose path key is given; empty if there is none."""
     return next((kind for kind, key in CONTENT_KEYS.items() if key in entries.nodes), "")
 
 
@@ -194,7 +182,7 @@ def _report_wrong_key(
 ) -> None:
     right = CONTENT_KEYS[kind]
     allowed = f"{right} in a task of this type"
-    advice = "take this key out" if right in entries.nodes else f"write {right}, or another type"
+    advice = "remove this key" if right in entries.nodes else f"write {right}, or another type"
     collector.add_fault(
         entries.lines[key], f"{where}.{key}", "a key of another type", allowed, advice
     )

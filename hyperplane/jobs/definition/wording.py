@@ -1,4 +1,4 @@
-"""How faults say where they are, and which names somebody may have meant."""
+"""Format values and paths in messages, and suggest similar names."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
-#: The comparison takes time by the square of lengths, and nobody's name is this long.
+#: The comparison takes quadratic time, and no valid name is this long.
 _MAX_LENGTH, _MAX_CANDIDATES = 200, 500
-#: Characters of a value that a message shows.
+#: Maximum characters of a value in a message.
 _MAX_SHOWN = 80
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:
-    """A question that names the nearest of the known names; empty when none is near.
+    """Return a question with the most similar known names; empty if none is similar.
 
     Examples
     --------
-    >>> did_you_mean("depend_on", ["depends_on", "name"])
+    >>> suggest_names("depend_on", ["depends_on", "name"])
     'did you mean depends_on?'
     """
     if len(name) > _MAX_LENGTH:
@@ -28,7 +28,7 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
 
 
 def format_value(value: object) -> str:
-    """A value for a message: in quotes if it is text, on one line, and not too long.
+    """Format a value for a message: quoted if text, on one line, shortened.
 
     Examples
     --------
@@ -40,22 +40,11 @@ def format_value(value: object) -> str:
 
 
 def format_path(where: str, sequence: str) -> str:
-    """The place of a fault as one writes it, from a path with dots.
-
-    Parameters
-    ----------
-    where : str
-        A path such as ``"2.depends_on.0"``; a number in front is the index of a step.
-    sequence : str
-        What the steps are called.
-
-    Returns
-    -------
-    str
+    """Convert a dotted path to indexing syntax; a leading number is an index of ``sequence``.
 
     Examples
     --------
-    >>> spelled("2.depends_on.0", "tasks"), spelled("requirements", "tasks")
+    >>> format_path("2.depends_on.0", "tasks"), format_path("requirements", "tasks")
     ('tasks[2].depends_on[0]', 'requirements')
     """
     first, *rest = where.split(".")

@@ -1,7 +1,7 @@
-"""YAML as a tree with line numbers, within limits.
+"""Parse YAML to a tree with line numbers, within limits.
 
-The tree is built from the parser's events: nothing is constructed, so that no tag can name code,
-and text stays text: ``no`` is no truth value and ``1:30`` no number of seconds.
+The tree is built from the parser's events. No objects are constructed, so tags cannot name code,
+and text remains text: ``no`` is not a boolean and ``1:30`` not a number of seconds.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from hyperplane.jobs.definition.wording import format_value
 MAX_FILE_BYTES = 2**20
 MAX_DEPTH = 32
 
-# The parser in C is about ten times as fast; not every installation has it.
+# The C parser is about ten times as fast; not every installation has it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
-#: A whole number of more digits is not read as one: Python would refuse thousands of them.
+#: Longer integers remain text: Python refuses to convert thousands of digits.
 _MAX_DIGITS = 30
 
 
 @dataclass(frozen=True)
 class YamlScalar:
-    """A value that is text or a number.
+    """A scalar value.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class YamlScalar:
     text : str
         The text, without quotes.
     plain : bool
-        Whether it stands without quotes.
+        Whether it is unquoted.
     """
 
     line: int
@@ -69,37 +69,24 @@ YamlNode = YamlScalar | YamlList | YamlMapping
 
 
 class YamlError(Exception):
-    """The text is no YAML that is read here; the fault's ``where`` is its line or empty."""
+    """The text is not accepted YAML; the fault's ``where`` is its line or empty."""
 
-    def __init__(self, line: int, asked: str, allowed: str, advice: str = "") -> None:
-        super().__init__(asked)
-        self.fault = Fault(str(line), asked, allowed, advice)
+    def __init__(self, line: int, given: str, allowed: str, advice: str = "") -> None:
+        super().__init__(given)
+        self.fault = Fault(str(line), given, allowed, advice)
 
 
 def read_tree(text: str) -> tuple[YamlNode, list[Fault]]:
-    """The tree of a YAML text.
+    """Parse a YAML document to a tree, and return it with faults for duplicate keys.
 
-    Parameters
-    ----------
-    text : str
-        One document.
-
-    Returns
-    -------
-    tree : Scalar, Items or Pairs
-    faults : list of Fault
-        Keys given twice; the first is in the tree. ``where`` is the line.
-
-    Raises
-    ------
-    BadYaml
-        When it is no YAML, holds more than one document, or something not read here: anchors,
-        aliases, tags, keys that are no text, and lists or mappings nested too deep.
+    The first of duplicate keys is in the tree; ``where`` of a fault is the line. Raises YamlError
+    for invalid YAML, several documents, and unsupported features: anchors, aliases, tags, keys that
+    are not text, and deep nesting.
 
     Examples
     --------
     >>> read_tree("port: 8787")[0].values["port"]
-    Scalar(line=1, text='8787', plain=True)
+    YamlScalar(line=1, text='8787', plain=True)
     """
     try:
         return _TreeBuilder().build(yaml.parse(text, Loader=_LOADER))
@@ -107,12 +94,12 @@ def read_tree(text: str) -> tuple[YamlNode, list[Fault]]:
         mark = getattr(error, "problem_mark", None)
         line = 0 if mark is None else mark.line + 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", "") or "unreadable"
-        allowed = "YAML: spaces to indent, a space after each colon, quotes that are closed"
+        allowed = "YAML: indentation with spaces, a space after each colon, closed quotes"
         raise YamlError(line, str(problem), allowed) from None
 
 
 class _TreeBuilder:
-    """Puts events together; lists and mappings that are still open stand in a stack."""
+    """Build a tree from parser events; open lists and mappings are on a stack."""
 
     def __init__(self) -> None:
         self.open: list[YamlList | YamlMapping] = []
@@ -143,18 +130,18 @@ class _TreeBuilder:
 
     def _refuse(self, event: Any, line: int) -> None:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            asked = f"the anchor or alias {format_value(event.anchor)}"
+            given = f"the anchor or alias {format_value(event.anchor)}"
             raise YamlError(
-                line, asked, "no anchors and aliases", "write the value out; quote * and &"
+                line, given, "no anchors or aliases", "write the value out; quote * and &"
             )
         if getattr(event, "tag", None) is not None:
-            asked, advice = f"the tag {format_value(event.tag)}", "quote a value that begins with !"
-            raise YamlError(line, asked, "no tags", advice)
+            given, advice = f"the tag {format_value(event.tag)}", "quote a value that begins with !"
+            raise YamlError(line, given, "no tags", advice)
 
     def _enter(self, node: YamlList | YamlMapping) -> None:
         if len(self.open) == MAX_DEPTH:
-            asked = f"more than {MAX_DEPTH} lists and mappings inside each other"
-            raise YamlError(node.line, asked, f"at most {MAX_DEPTH}")
+            given = f"more than {MAX_DEPTH} nested lists and mappings"
+            raise YamlError(node.line, given, f"at most {MAX_DEPTH}")
         self._place(node)
         self.open.append(node)
         self.keys.append(None)
@@ -170,12 +157,11 @@ class _TreeBuilder:
             if not isinstance(node, YamlScalar):
                 raise YamlError(node.line, "a list or mapping as a key", "text as keys")
             self.keys[-1] = node.text
-            # A key given twice: the later value is read, to no effect.
+            # The value of a duplicate key is parsed and dropped.
             if node.text in holder.key_lines:
-                asked = (
-                    f"{format_value(node.text)} again, first in line {holder.key_lines[node.text]}"
-                )
-                self.faults.append(Fault(str(node.line), asked, "each key once"))
+                line = holder.key_lines[node.text]
+                given = f"{format_value(node.text)} repeated, first in line {line}"
+                self.faults.append(Fault(str(node.line), given, "each key once"))
             else:
                 holder.key_lines[node.text] = node.line
         else:
@@ -184,27 +170,17 @@ class _TreeBuilder:
 
 
 def to_python(node: YamlNode, *, text: bool) -> Any:
-    """The value of a node as Python has it.
+    """Convert a node to a Python value.
 
-    Parameters
-    ----------
-    node : Scalar, Items or Pairs
-        The node.
-    text : bool
-        Whether scalars are text, whatever they look like; if not, those without quotes that look
-        like numbers, ``true`` or ``false`` are that.
-
-    Returns
-    -------
-    object
-        Text, a number, a truth value, None for nothing and for ``null``, or a list or dict.
+    If ``text``, all scalars are text; else unquoted numbers, ``true`` and ``false`` are converted.
+    ``null`` and empty values are None.
 
     Examples
     --------
     >>> tree, _ = read_tree("[no, 1:30, 010, 8, 2.5, true, null]")
-    >>> content(tree, text=True)
+    >>> to_python(tree, text=True)
     ['no', '1:30', '010', '8', '2.5', 'true', None]
-    >>> content(tree, text=False)
+    >>> to_python(tree, text=False)
     ['no', '1:30', '010', 8, 2.5, True, None]
     """
     if isinstance(node, YamlList):

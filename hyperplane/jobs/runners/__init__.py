@@ -1,4 +1,4 @@
-"""Where the steps of a job run; and what a scheduler gets, as text, to run them without us."""
+"""Registry of runners, which run the steps of jobs, and of renderers for schedulers."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ if TYPE_CHECKING:
     from hyperplane.jobs.runners.base import Document, Renderer, Runner
     from hyperplane.jobs.states import Job
 
-#: Where the steps of a job can run -> the class.
+#: Classes of runners by name.
 RUNNERS = {
     "local": "hyperplane.jobs.runners.local:LocalRunner",
     "slurm": "hyperplane.jobs.runners.slurm_runner:SlurmRunner",
     "kubernetes": "hyperplane.jobs.runners.kubernetes_runner:KubernetesRunner",
 }
-#: What can be told to run a job without us -> the class.
+#: Classes of renderers, whose output runs a job without this package, by name.
 RENDERERS = {
     "slurm": "hyperplane.jobs.runners.slurm_renderer:SlurmRenderer",
     "kubernetes": "hyperplane.jobs.runners.kubernetes_renderer:KubernetesRenderer",
 }
 
 
-def create_runner(name: str, environment: Mapping[str, str], settled: Mapping[str, Any]) -> Runner:
-    """The runner of a name.
+def create_runner(name: str, environment: Mapping[str, str], options: Mapping[str, Any]) -> Runner:
+    """Create the runner of a name.
 
     Parameters
     ----------
     name : {"local", "slurm", "kubernetes"}
-        Which one.
+        The runner.
     environment : mapping of str to str
-        What the submission runs in: a scheduler's commands are found there.
-    settled : mapping
-        Its options, as :func:`settle` gives them.
+        Environment of the submission, in which a scheduler's commands are found.
+    options : mapping
+        Its options, as :func:`resolve_options` returns them.
 
     Raises
     ------
     RequestError
-        When there is none of that name.
+        If there is no such runner.
     """
-    made: Runner = _runner_class(name)(environment, settled)
-    return made
+    runner: Runner = _runner_class(name)(environment, options)
+    return runner
 
 
 def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a submission for its runner, with what the configuration says.
+    """Complete the runner options of a submission from the configuration.
 
     Parameters
     ----------
     name : {"local", "slurm", "kubernetes"}
         The runner.
     options : mapping
-        For Kubernetes settings of the engine of that name, and ``root``; the others have none.
+        For Kubernetes, settings of the engine of that name, and ``root``; the others have none.
 
     Returns
     -------
     dict
-        As JSON can hold it.
+        JSON-serializable options.
 
     Raises
     ------
     RequestError
-        When there is no such runner, or with all that is wrong with the options.
+        If there is no such runner, or with every fault of the options.
     """
     if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
         allowed = "a mapping of names to values"
         raise RequestError([Fault("runner_options", format_value(options), allowed)])
-    found: dict[str, Any] = _runner_class(name).resolve_options(options)
-    return found
+    resolved: dict[str, Any] = _runner_class(name).resolve_options(options)
+    return resolved
 
 
 def has_shared_files(name: str) -> bool:
-    """Whether the steps of a runner find the files, and the kernels, of this machine."""
+    """Whether the steps of a runner can access the files and kernels of this machine."""
     from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
     return issubclass(_runner_class(name), SharedFilesystemMixin)
@@ -88,33 +88,29 @@ def _runner_class(name: str) -> type[Runner]:
         raise RequestError(
             [Fault("runner", format_value(name), "one of " + ", ".join(RUNNERS), advice)]
         )
-    found: type[Runner] = _import_class(RUNNERS[name])
-    return found
+    runner_class: type[Runner] = _import_class(RUNNERS[name])
+    return runner_class
 
 
-def _import_class(home: str) -> Any:
-    module, _, attribute = home.partition(":")
+def _import_class(target: str) -> Any:
+    module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def create_renderer(name: str, **options: Any) -> Renderer:
-    """What writes a job down for a scheduler, with options of its own.
+    """Create a renderer, which describes a job in the language of a scheduler.
 
     Parameters
     ----------
     name : {"slurm", "kubernetes"}
-        Which one.
+        The renderer.
     **options
-        What the runner takes: ``python`` for Slurm, ``image`` and ``root`` for Kubernetes.
-
-    Returns
-    -------
-    Renderer
+        Its options: ``python`` for Slurm, ``image`` and ``root`` for Kubernetes.
 
     Raises
     ------
     RequestError
-        When there is none of that name, or it has no such options.
+        If there is no such renderer, or it has no such options.
     """
     if name not in RENDERERS:
         advice = suggest_names(str(name), RENDERERS)
@@ -135,12 +131,12 @@ def create_renderer(name: str, **options: Any) -> Renderer:
 
 
 def render(name: str, job: Job, **options: Any) -> list[Document]:
-    """What a scheduler gets for a job; nothing is submitted, and nothing is written.
+    """Render a job for a scheduler; nothing is submitted or written.
 
     Parameters
     ----------
     name : {"slurm", "kubernetes"}
-        The runner.
+        The scheduler.
     job : Job
         The job.
     **options
@@ -149,12 +145,12 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     Returns
     -------
     list of Document
-        Named tuples ``(name, text, kind)``: for each step one, and for Slurm ``submit.sh``.
+        Named tuples ``(name, text, kind)``: one for each step, and for Slurm ``submit.sh``.
 
     Raises
     ------
     RequestError
-        With all that the runner cannot do for this job.
+        With everything that the scheduler does not support.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a runner is: where the steps of a job run; and what writes a job down for a scheduler."""
+"""Interfaces of runners, which run the steps of a job, and of renderers for schedulers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import notebook_checks
-from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.states import Job
 
 
@@ -19,11 +19,11 @@ class Document(NamedTuple):
     Parameters
     ----------
     name : str
-        Name of the file, safe in every file system.
+        Name of the file, valid in every file system.
     text : str
-        What it holds.
+        Its content.
     kind : str
-        ``"step"`` for what runs one step, ``"submit"`` for what submits them all.
+        ``"step"`` for a file that runs one step, ``"submit"`` for one that submits all.
     """
 
     name: str
@@ -32,33 +32,33 @@ class Document(NamedTuple):
 
 
 class StepProcess(Protocol):
-    """What runs one attempt at a step, wherever that is."""
+    """Process of one attempt at a step, wherever it runs."""
 
-    command: Command
+    command: AttemptCommand
 
     async def wait_until_running(self) -> None:
-        """Return when it runs, or has ended: until then it waits for its turn."""
+        """Return when it runs or has ended; until then it is queued."""
         ...
 
     async def wait(self) -> int | None:
-        """Its exit code, negative for a signal; None when it is gone and left none."""
+        """Wait for the exit code, negative for a signal; None if it left none."""
         ...
 
     def exit_code(self) -> int | None:
-        """What it ended with, so far as anybody knows."""
+        """Return the exit code, None if it is not known (yet)."""
         ...
 
     def end_time(self) -> float:
-        """When one that somebody else began has ended; 0 while that is not known."""
+        """Return when a reattached process ended; 0 while that is unknown."""
         ...
 
     async def end(self, grace: float) -> int | None:
-        """End it politely, and after so many seconds surely; its exit code."""
+        """Terminate it, kill it after ``grace`` seconds, and return its exit code."""
         ...
 
 
 class Runner(Protocol):
-    """The seam between a job and where its steps run; whoever conducts it knows no more."""
+    """Interface to the system that runs the steps of a job."""
 
     name: ClassVar[str]
 
@@ -66,52 +66,46 @@ class Runner(Protocol):
 
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of a submission with what the configuration says, to be kept with the job.
+        """Complete the options of a submission; the result is stored with the job.
 
-        Raises
-        ------
-        RequestError
-            With all that is wrong with them.
+        Raises RequestError with every fault of the options.
         """
         ...
 
     def unavailable_reason(self) -> str:
-        """Why nothing can run there, and what to do; empty when it can."""
+        """Return why the runner is unavailable and what to do; empty if it is available."""
         ...
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """All that keeps a pipeline from running there."""
+        """Return everything in a pipeline that the runner does not support."""
         ...
 
     def with_runtime_paths(self, job: Job) -> Job:
-        """The job with the folders and the interpreter that its steps find."""
+        """Return the job with the folders and interpreter that its steps have."""
         ...
 
-    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
-        """What an attempt takes of this machine."""
+    def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
+        """Return the resources of this machine that an attempt takes."""
         ...
 
-    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
-        """How many chunks of a step may be under way."""
+    def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
+        """Return the maximum number of concurrent chunks of a step."""
         ...
 
-    async def start(self, command: Command, step: Step, memory_factor: float) -> StepProcess:
-        """Begin an attempt, with so many times the memory that the step asks for.
+    async def start(self, command: AttemptCommand, step: Step, memory_factor: float) -> StepProcess:
+        """Start an attempt with ``memory_factor`` times the step's memory.
 
-        Raises
-        ------
-        OSError
-            When it cannot begin; its text is for the user.
+        Raises OSError, whose message is shown to the user, if it cannot start.
         """
         ...
 
-    def reattach(self, command: Command) -> StepProcess:
-        """The attempt that somebody who was killed since has begun with these traces."""
+    def reattach(self, command: AttemptCommand) -> StepProcess:
+        """Return the process of an attempt that an earlier supervisor started."""
         ...
 
 
 class SharedFilesystemMixin:
-    """What runners have in common whose steps find the files of this machine."""
+    """Base of runners whose steps access the files of this machine."""
 
     name: ClassVar[str]
 
@@ -120,49 +114,49 @@ class SharedFilesystemMixin:
 
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Nothing: there are no options."""
-        allowed = f"nothing: the runner {cls.name} has no options"
+        """Refuse all options."""
+        allowed = f"no options for the runner {cls.name}"
         check(Fault(f"runner_options.{name}", "an option", allowed) for name in options)
         return {}
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Kernels of notebooks that are not here."""
+        """Return faults for kernels that are not installed."""
         return notebook_checks.kernel_faults(pipeline)
 
     def with_runtime_paths(self, job: Job) -> Job:
-        """The same."""
+        """Return the job unchanged."""
         return job
 
 
 class RemoteQueueMixin:
-    """What runners have in common whose steps wait in somebody else's queue."""
+    """Base of runners whose steps wait in the queue of a scheduler."""
 
-    #: Chunks of a step that are there at once, unless the step says; more than most run at once.
+    #: Maximum chunks of a step in the queue, unless the step states one.
     at_once: ClassVar[int]
 
-    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
-        """Nothing of this machine."""
+    def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
+        """Return no demand: steps run elsewhere."""
         del capacity, step, memory_factor
         return Demand()
 
-    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
-        """What the step says, or the most."""
+    def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
+        """Return the step's limit, or that of the runner."""
         del capacity, usual
         return step.max_parallel or self.at_once
 
 
 class Renderer(Protocol):
-    """Writes a job down in the words of a scheduler that then runs its steps without us.
+    """Interface that describes a job for a scheduler, which then runs it without this package.
 
-    It is made with its options, submits nothing and writes nothing.
+    It is created with its options, and neither submits nor writes anything.
     """
 
     name: ClassVar[str]
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """All that keeps a pipeline from running there, its options among it."""
+        """Return everything in a pipeline or in the options that is not supported."""
         ...
 
     def render(self, job: Job) -> list[Document]:
-        """What the scheduler gets for a job of which nothing is unsupported."""
+        """Return the files for the scheduler of a job without unsupported features."""
         ...

@@ -1,7 +1,7 @@
-"""``python -m hyperplane.jobs.runners.item PROGRAM ...``: give a pod its item, and be the program.
+"""``python -m hyperplane.jobs.runners.item PROGRAM ...``: set a pod's item and run the program.
 
-An indexed pod knows its number and nothing else, so what is run for each of several values begins
-here.
+An indexed pod has only its index, so the command of a step with ``foreach`` begins with this
+module.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 import os
 import sys
 
-#: All items, as JSON.
+#: Variable with all items as JSON.
 ITEMS = "HYPERPLANE_JOB_ITEMS"
-# The names stand in hyperplane.jobs.environment, too, which takes long to import.
+# Also in hyperplane.jobs.environment, whose import is slow.
 _PARAMETERS, _ITEM = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PARAMETER_ITEM"
 
 
 def main() -> None:
-    """Set what depends on the item, and become the program."""
+    """Set the variables of the item and replace this process by the program."""
     item = json.loads(os.environ.pop(ITEMS))[int(os.environ["JOB_COMPLETION_INDEX"])]
     os.environ[_ITEM] = item
     os.environ.setdefault("ITEM", item)
@@ -28,7 +28,7 @@ def main() -> None:
         os.execvp(program[0], program)  # noqa: S606 - a list of arguments, and no shell
     except OSError as error:
         sys.stderr.write(f"{program[0]}: {error.strerror}\n")
-        # As a shell would say it.
+        # The exit codes of a shell.
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 

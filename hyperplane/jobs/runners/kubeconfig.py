@@ -1,4 +1,4 @@
-"""Which Kubernetes is meant: the configuration of kubectl, as it is when a job is submitted."""
+"""Resolve the kubectl configuration when a job is submitted."""
 
 from __future__ import annotations
 
@@ -11,35 +11,28 @@ import yaml
 
 
 def resolve_kubeconfig(namespace: str | None, context: str | None) -> dict[str, str]:
-    """The files, the context and the namespace that kubectl would take now.
+    """Return the kubeconfig, context and namespace that kubectl would use now.
 
-    Parameters
-    ----------
-    namespace, context : str or None
-        What was asked for.
-
-    Returns
-    -------
-    dict of str to str
-        ``kubeconfig``, ``context`` and ``namespace``; nothing where there is no such file, as in a
-        pod with a service account.
+    Returns nothing if there is no kubeconfig, as in a pod with a service account.
     """
     files = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
     paths = [Path(file).expanduser().absolute() for file in files if file]
     read = [content for content in map(_read_kubeconfig, paths) if content]
     if not read:
         return {}
-    found = {"kubeconfig": os.pathsep.join(map(str, paths))}
+    resolved = {"kubeconfig": os.pathsep.join(map(str, paths))}
     current = context or next(
         (str(one["current-context"]) for one in read if one.get("current-context")), ""
     )
     if current:
-        found["context"] = current
+        resolved["context"] = current
     contexts = [one for content in read for one in content.get("contexts") or ()]
-    own = next((one.get("context") or {} for one in contexts if one.get("name") == current), {})
-    if namespace or own.get("namespace"):
-        found["namespace"] = namespace or str(own["namespace"])
-    return found
+    selected = next(
+        (one.get("context") or {} for one in contexts if one.get("name") == current), {}
+    )
+    if namespace or selected.get("namespace"):
+        resolved["namespace"] = namespace or str(selected["namespace"])
+    return resolved
 
 
 def _read_kubeconfig(path: Path) -> dict[str, Any]:

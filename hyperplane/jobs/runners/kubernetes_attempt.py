@@ -1,4 +1,4 @@
-"""An attempt at a step as a Job of Kubernetes with one pod, and the Secret that it owns."""
+"""Manifests of one attempt: a Kubernetes Job with one pod, and the Secret that it owns."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from hyperplane import config
 from hyperplane.engines.kubernetes.pods import container_of, pairs, pod_of, verbatim
 from hyperplane.errors import UnknownPool
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.rendering import grace_seconds
 from hyperplane.spec.settings import KubernetesJobSettings
 
-#: Where a step may write what belongs to the job; without ``root`` its file is there, too.
+#: Folder in which a step may write; without ``root`` it also has the step's file.
 FOLDER = "/var/lib/hyperplane"
-#: The container that runs the step.
+#: Name of the container that runs the step.
 CONTAINER = "step"
-#: Label of all that belongs to a job.
+#: Label of all objects of a job.
 JOB_LABEL = "hyperplane.dev/job"
-#: Seconds for which a Job that has ended is kept, if nobody takes it away.
+#: Seconds for which a finished Job is kept if it is not deleted.
 TTL_SECONDS = 86_400
-#: Bytes of a file that a Secret holds beside variables.
+#: Maximum bytes of a staged file: a Secret also holds variables.
 MAX_FILE_BYTES = 900_000
 
 
 class StagedFile(NamedTuple):
-    """A file that goes with an attempt.
+    """A file that is mounted into the pod of an attempt.
 
     Parameters
     ----------
     key : str
-        In the Secret; no variable has a dash.
-    where : str
-        Its path in the pod.
+        Key in the Secret; it has a dash, which variables have not.
+    path : str
+        Path in the pod.
     content : bytes
-        What it holds.
+        Content of the file.
     """
 
     key: str
@@ -48,13 +48,13 @@ class StagedFile(NamedTuple):
     content: bytes
 
 
-def attempt_job_name(command: Command) -> str:
-    """The name of an attempt's Job: its own in all namespaces, and to be found by it.
+def attempt_job_name(command: AttemptCommand) -> str:
+    """Return the unique, reproducible name of an attempt's Job.
 
     Examples
     --------
     >>> place = Path("/jobs/8f2c0a11-1111-4000-8000-000000000001/steps/002-Tidy up/chunk-00007")
-    >>> name_of(Command((), {}, "", place / "attempt-1"))
+    >>> attempt_job_name(AttemptCommand((), {}, "", place / "attempt-1"))
     'hyperplane-8f2c0a11-1111-002-tidy-up-00007-1'
     """
     above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
@@ -64,32 +64,32 @@ def attempt_job_name(command: Command) -> str:
     return re.sub("[^a-z0-9]+", "-", "-".join(["hyperplane", *words]).lower())
 
 
-def owning_job_id(command: Command) -> str:
-    """The id of the job that an attempt belongs to."""
+def owning_job_id(command: AttemptCommand) -> str:
+    """Return the id of the job that an attempt belongs to."""
     return Path(str(command.attempt_prefix).rpartition("/steps/")[0]).name
 
 
 def build_job(
-    command: Command,
+    command: AttemptCommand,
     step: Step,
     memory_factor: float,
     settings: KubernetesJobSettings,
-    sent: Sequence[StagedFile],
+    files: Sequence[StagedFile],
 ) -> dict[str, Any]:
-    """The Job of an attempt.
+    """Build the Job of an attempt.
 
     Parameters
     ----------
-    command : Command
-        What it runs, with the paths of its image.
+    command : AttemptCommand
+        Its command, with paths in the image.
     step : Step
-        Its step, with a pool's sizes in place of its name.
+        Its step, with resources in place of a pool's name.
     memory_factor : float
-        How many times the memory that the step asks for.
+        Factor by which the step's memory is multiplied.
     settings : KubernetesJobSettings
-        Image, nodes and so on.
-    sent : sequence of Sent
-        The files that go with it.
+        Image, nodes and other settings.
+    files : sequence of StagedFile
+        Files for the pod.
     """
     name = attempt_job_name(command)
     labels = {
@@ -98,13 +98,13 @@ def build_job(
         JOB_LABEL: owning_job_id(command),
     }
     notes = {**pairs(settings.annotations), "hyperplane.dev/step-name": step.name}
-    container = _container(command, step, memory_factor, settings, sent)
+    container = _container(command, step, memory_factor, settings, files)
     pod = pod_of(container, _node_selector(command, settings), settings) | {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": math.ceil(grace_seconds()),
-        "volumes": _volumes(name, sent),
+        "volumes": _volumes(name, files),
     }
-    # Whoever looks after the job makes the next attempt, and knows why.
+    # The supervisor makes the next attempt, because it knows the reason.
     disruption = {"type": "DisruptionTarget", "status": "True"}
     no_other = {"rules": [{"action": "FailJob", "onPodConditions": [disruption]}]}
     return {
@@ -121,15 +121,15 @@ def build_job(
 
 
 def build_secret(
-    job: Mapping[str, Any], command: Command, sent: Sequence[StagedFile]
+    job: Mapping[str, Any], command: AttemptCommand, files: Sequence[StagedFile]
 ) -> dict[str, Any] | None:
-    """What an attempt's Job owns: its secrets and its files; None when it has neither."""
-    held = {
+    """Build the Secret with the secrets and files of an attempt; None if it has neither."""
+    content_by_key = {
         name: text.encode(errors="surrogateescape")
         for name, text in command.secret_variables.items()
     }
-    held |= {one.key: one.content for one in sent}
-    if not held:
+    content_by_key |= {one.key: one.content for one in files}
+    if not content_by_key:
         return None
     metadata = job["metadata"]
     owner = {key: job[key] for key in ("apiVersion", "kind")}
@@ -142,16 +142,18 @@ def build_secret(
             "labels": metadata["labels"],
             "ownerReferences": [owner],
         },
-        "data": {name: base64.b64encode(content).decode() for name, content in held.items()},
+        "data": {
+            name: base64.b64encode(content).decode() for name, content in content_by_key.items()
+        },
     }
 
 
 def _container(
-    command: Command,
+    command: AttemptCommand,
     step: Step,
     memory_factor: float,
     settings: KubernetesJobSettings,
-    sent: Sequence[StagedFile],
+    files: Sequence[StagedFile],
 ) -> dict[str, Any]:
     reference = {"name": attempt_job_name(command)}
     hidden = [
@@ -167,36 +169,36 @@ def _container(
     mounts: list[dict[str, Any]] = [{"name": "job", "mountPath": FOLDER}]
     mounts += [
         {"name": "files", "mountPath": one.path, "subPath": one.key, "readOnly": True}
-        for one in sent
+        for one in files
     ]
-    found = {
+    spec = {
         **container_of(CONTAINER, settings),
         "command": list(map(verbatim, command.argv)),
         "workingDir": command.folder,
         "env": [*plain, *hidden],
         "volumeMounts": mounts,
     }
-    if asked := _resource_quantities(step, memory_factor):
-        found["resources"] = {"requests": asked, "limits": asked}
+    if quantities := _resource_quantities(step, memory_factor):
+        spec["resources"] = {"requests": quantities, "limits": quantities}
     if step.port is not None:
-        found["ports"] = [{"containerPort": step.port}]
-    return found
+        spec["ports"] = [{"containerPort": step.port}]
+    return spec
 
 
-def _volumes(secret: str, sent: Sequence[StagedFile]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{"name": "job", "emptyDir": {}}]
-    if sent:
-        # Of the Secret the files only, and no variable.
-        items = [{"key": one.key, "path": one.key} for one in sent]
-        held = {"secretName": secret, "items": items, "defaultMode": 0o555}
-        found.append({"name": "files", "secret": held})
-    return found
+def _volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
+    volumes: list[dict[str, Any]] = [{"name": "job", "emptyDir": {}}]
+    if files:
+        # Mount only the files of the Secret, not its variables.
+        items = [{"key": one.key, "path": one.key} for one in files]
+        content_by_key = {"secretName": secret, "items": items, "defaultMode": 0o555}
+        volumes.append({"name": "files", "secret": content_by_key})
+    return volumes
 
 
-def _node_selector(command: Command, settings: KubernetesJobSettings) -> dict[str, str]:
-    """Labels that the node must have; those with a pool's name for steps that name one only."""
+def _node_selector(command: AttemptCommand, settings: KubernetesJobSettings) -> dict[str, str]:
+    """Return the node labels; those with a pool placeholder only for steps that name a pool."""
     alias = ""
-    with suppress(UnknownPool):  # its sizes are kept with the job
+    with suppress(UnknownPool):  # its sizes are stored with the job
         alias = config.get_pool(command.pool).alias if command.pool else ""
     return {
         key: value.replace("{pool}", command.pool).replace("{alias}", alias)
@@ -206,12 +208,12 @@ def _node_selector(command: Command, settings: KubernetesJobSettings) -> dict[st
 
 
 def _resource_quantities(step: Step, memory_factor: float) -> dict[str, str]:
-    asked = step.resources
-    found = {}
-    if asked.cores is not None:
-        found["cpu"] = f"{math.ceil(round(asked.cores * 1000, 6))}m"
-    if asked.ram_gb is not None:
-        found["memory"] = str(math.ceil(asked.ram_gb * 1e9 * memory_factor))
-    if asked.gpus:
-        found["nvidia.com/gpu"] = str(asked.gpus)
-    return found
+    resources = step.resources
+    result = {}
+    if resources.cores is not None:
+        result["cpu"] = f"{math.ceil(round(resources.cores * 1000, 6))}m"
+    if resources.ram_gb is not None:
+        result["memory"] = str(math.ceil(resources.ram_gb * 1e9 * memory_factor))
+    if resources.gpus:
+        result["nvidia.com/gpu"] = str(resources.gpus)
+    return result

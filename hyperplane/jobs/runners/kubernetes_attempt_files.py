@@ -1,4 +1,4 @@
-"""What is kept here of an attempt on Kubernetes: when it began, what it wrote, how it ended."""
+"""Local files of an attempt on Kubernetes: start, log and exit code."""
 
 from __future__ import annotations
 
@@ -9,100 +9,92 @@ from pathlib import Path
 
 from hyperplane.errors import EngineError
 from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_watcher import JobWatcher
 from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
 
-#: Seconds in which the rest of a log comes when its container has ended.
+#: Seconds to wait for the rest of a log after its container has ended.
 LOG_SECONDS = 10.0
-#: How often all of a log is asked for, and seconds between.
+#: Number of requests for a whole log, and seconds between them.
 LOG_ATTEMPTS, LOG_RETRY_SECONDS = 5, 2.0
-#: What a kubelet says, as if it were the log, of a container that is removed already.
+#: Response of a kubelet, in place of the log, for a removed container.
 _LOG_REMOVED = b"unable to retrieve container logs"
 
 
 class AttemptFiles:
-    """The traces of one attempt.
+    """Files of one attempt on this machine; ``watcher`` provides the log."""
 
-    Parameters
-    ----------
-    command : Command
-        The attempt.
-    watch : Watch
-        From whom its log comes.
-    """
-
-    def __init__(self, command: Command, watcher: JobWatcher) -> None:
+    def __init__(self, command: AttemptCommand, watcher: JobWatcher) -> None:
         self._command, self._watcher = command, watcher
         self._following: asyncio.Task[None] | None = None
 
     def exit_code(self) -> int | None:
-        """What was written down of its end."""
+        """Return the recorded exit code."""
         try:
             return int(self._command.file(".exit").read_text())
         except (OSError, ValueError):
             return None
 
     def end_time(self) -> float:
-        """When its container ended; 0 while that is not known."""
+        """Return when its container ended; 0 while that is unknown."""
         with suppress(OSError):
             return self._command.file(".exit").stat().st_mtime
         return 0.0
 
     def pod_name(self) -> str:
-        """The pod that has begun it; empty while none has."""
+        """Return the name of the pod that runs it; empty before."""
         try:
             return self._command.file(".pid").read_text()
         except OSError:
             return ""
 
     def record_start(self, pod: str, at: float) -> None:
-        """Write down which pod has begun it, and when."""
+        """Record which pod runs it, and since when."""
         if not self.pod_name():
-            # Words on why it does not run yet make room for its own.
+            # The log replaces the messages on why it does not run yet.
             self._write(".log", self._preface())
             self._write(".pid", pod.encode(), at)
 
     def record_end(self, code: int, at: float | None = None) -> None:
-        """Write down how it has ended, and when."""
+        """Record how and when it ended."""
         self._write(".exit", str(code).encode(), at)
 
-    def write_status(self, words: str) -> None:
-        """Say why it does not run yet, in place of what was said before."""
-        self._write(".log", self._preface() + f"waiting for Kubernetes: {words}\n".encode())
+    def write_status(self, message: str) -> None:
+        """Write why it does not run yet, replacing the previous message."""
+        self._write(".log", self._preface() + f"waiting for Kubernetes: {message}\n".encode())
 
-    def append_line(self, words: str) -> None:
-        """A line at the end of its log."""
+    def append_line(self, message: str) -> None:
+        """Append a line to its log."""
         with self._command.file(".log").open("a") as log:
-            log.write(f"\n{words}\n")
+            log.write(f"\n{message}\n")
 
     def follow(self, pod: str) -> None:
-        """Keep what it writes as it comes; from its beginning, if that broke off."""
+        """Copy its log as it is written; start over if the connection broke."""
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._follow(pod))
 
     async def _follow(self, pod: str) -> None:
-        # A log that broke off, or a full disk: all of it is asked for at the end.
+        # After a broken connection or on a full disk, the whole log is fetched at the end.
         with suppress(EngineError, OSError), self._command.file(".log").open("wb", 0) as log:
             log.write(self._preface())
             async for part in self._watcher.follow(pod):
                 log.write(part)
 
     def stop_following(self) -> None:
-        """Leave its log as it is."""
+        """Stop copying the log."""
         if self._following is not None:
             self._following.cancel()
             self._following = None
 
     async def finish_log(self, seconds: float) -> None:
-        """Wait for what is on its way."""
+        """Wait up to ``seconds`` for the rest of the log, and stop copying it."""
         if self._following is not None:
             await asyncio.wait({self._following}, timeout=seconds)
         self.stop_following()
         self._extract_notebook()
 
     async def save_log(self, pod: str) -> None:
-        """All that it has written, if what was followed is less."""
+        """Fetch the whole log if the copy is shorter."""
         if self._following is not None:
             await asyncio.wait({self._following}, timeout=LOG_SECONDS)
         self.stop_following()
@@ -117,14 +109,14 @@ class AttemptFiles:
         self._extract_notebook()
 
     def _preface(self) -> bytes:
-        """What the log begins with; the pod knows nothing of it."""
+        """Return the first lines of the log, which the pod does not have."""
         try:
             return self._command.file(PREFACE_SUFFIX).read_bytes()
         except OSError:
             return b""
 
     def _extract_notebook(self) -> None:
-        """Take the executed notebook out of the log, and write it where it is looked for."""
+        """Move the executed notebook from the log to its file."""
         try:
             output = Path(self._command.file(".notebook").read_text())
             log = self._command.file(".log").read_bytes()
@@ -138,7 +130,7 @@ class AttemptFiles:
             output.write_bytes(found)
 
     def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
-        """A file that is there with all of it or not at all."""
+        """Write a file through a draft and a rename."""
         draft = self._command.file(f"{suffix}.draft")
         draft.write_bytes(content)
         if at is not None:

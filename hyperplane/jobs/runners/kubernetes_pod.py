@@ -1,4 +1,4 @@
-"""One attempt on Kubernetes: its pod watched until it has ended, its Job taken away."""
+"""One attempt on Kubernetes: watch its pod until it has ended, then delete its Job."""
 
 from __future__ import annotations
 
@@ -12,44 +12,46 @@ from datetime import datetime
 from typing import Any
 
 from hyperplane.engines.kubernetes import pod_status
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, attempt_job_name, owning_job_id
 from hyperplane.jobs.runners.kubernetes_attempt_files import AttemptFiles
 from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot, JobWatcher
 
-#: Seconds between looks.
+#: Seconds between polls.
 POLL_SECONDS = 1.0
-#: Seconds between words in the log on why a pod does not run yet.
+#: Seconds between messages in the log on why a pod does not run yet.
 STATUS_SECONDS = 15.0
-#: Seconds between requests to delete what has not gone, and how many there are at the end.
+#: Seconds between deletion requests, and their maximum number.
 DELETE_SECONDS, DELETE_ATTEMPTS = 10.0, 12
-#: Seconds for which a pod must say that it cannot run; a registry may be busy.
+#: Seconds for which a pod must report that it cannot run, by reason; registries may be busy.
 STUCK = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
 STUCK_DEFAULT = 20.0
-#: Seconds after which a pod that is deleted, and of whose end nobody knows, counts as lost.
+#: Seconds after which a deleted pod of unknown outcome counts as lost.
 LOST_SECONDS = 300.0
-#: What a step ends with that can never run: a wrong configuration, by sysexits.h.
+#: Exit code of a step that can never run: a configuration error in sysexits.h.
 CONFIGURATION_ERROR = 78
-#: What a container ends with that cannot be started, and what shells say then.
+#: Exit code of a container that cannot be started, and that of a shell in this case.
 NOT_STARTED, COMMAND_NOT_FOUND = 128, 127
 
 Object = Mapping[str, Any]
 
 
 class PodProcess:
-    """One attempt as a Job of Kubernetes.
+    """One attempt as a Kubernetes Job.
 
     Parameters
     ----------
-    command : Command
-        What it runs.
-    watch : Watch
-        What there is on Kubernetes.
+    command : AttemptCommand
+        Its command.
+    watcher : JobWatcher
+        Source of the objects' state.
     created : float or None
-        When its Job and its Secret were created, by the monotonic clock, if they surely were.
+        Monotonic time at which its Job and Secret were created, if that is certain.
     """
 
-    def __init__(self, command: Command, watcher: JobWatcher, created: float | None = None) -> None:
+    def __init__(
+        self, command: AttemptCommand, watcher: JobWatcher, created: float | None = None
+    ) -> None:
         self.command, self._watcher, self._created = command, watcher, created
         self._name, self._files = attempt_job_name(command), AttemptFiles(command, watcher)
         self._began = self._last_status = time.monotonic()
@@ -57,15 +59,15 @@ class PodProcess:
         self._finished = False
 
     def exit_code(self) -> int | None:
-        """What was written down of its end."""
+        """Return the recorded exit code."""
         return self._files.exit_code()
 
     def end_time(self) -> float:
-        """When its container ended, if that is known."""
+        """Return when its container ended, 0 if unknown."""
         return self._files.end_time()
 
     async def wait_until_running(self) -> None:
-        """Return when its container runs, or it will not."""
+        """Return when its container runs, or will never run."""
         while (
             self.exit_code() is None
             and not await self._is_finished()
@@ -74,7 +76,7 @@ class PodProcess:
             await asyncio.sleep(POLL_SECONDS)
 
     async def wait(self) -> int | None:
-        """Its exit code, once it has ended and its Job is taken away; None when it left none."""
+        """Wait for the end, delete the Job, and return the exit code, None if it left none."""
         try:
             while self.exit_code() is None and not await self._is_finished():
                 await asyncio.sleep(POLL_SECONDS)
@@ -84,26 +86,26 @@ class PodProcess:
         return self.exit_code()
 
     async def delete_job(self) -> None:
-        """Delete its Job; if nobody answers, Kubernetes removes it some time after its end."""
+        """Delete its Job; without a response, Kubernetes removes the Job after its TTL."""
         for _ in range(DELETE_ATTEMPTS):
             if await self._watcher.delete(self._name):
                 return
             await asyncio.sleep(DELETE_SECONDS)
 
     async def end(self, grace: float) -> int | None:
-        """Delete its Job; Kubernetes ends the pod politely, and after its time surely."""
-        asked, until = float("-inf"), time.monotonic() + grace + LOST_SECONDS
+        """Delete its Job, whose pod gets SIGTERM and later SIGKILL; return the exit code."""
+        requested, until = float("-inf"), time.monotonic() + grace + LOST_SECONDS
         while True:
-            if time.monotonic() - asked > DELETE_SECONDS:
-                asked = time.monotonic()
+            if time.monotonic() - requested > DELETE_SECONDS:
+                requested = time.monotonic()
                 await self._watcher.delete(self._name)
             over, snapshot = await self._is_finished(), await self._get_snapshot()
             if over and snapshot is not None and self._name not in snapshot.jobs:
                 break
             if time.monotonic() > until:
                 self._files.append_line(
-                    "Kubernetes does not say that it has ended "
-                    f"({self._watcher.last_error or 'its node does not answer'}); look with "
+                    "Kubernetes does not confirm that the step has ended "
+                    f"({self._watcher.last_error or 'its node does not respond'}); check with "
                     f"'kubectl get jobs,pods -l job-name={self._name}'"
                 )
                 break
@@ -117,7 +119,7 @@ class PodProcess:
         )
 
     async def _is_finished(self) -> bool:
-        """Look; whether there is no more of it to wait for. Its exit code is written down then."""
+        """Poll; return whether the attempt is finished, with its exit code recorded."""
         self._finished = self._finished or await self._check_finished()
         return self._finished
 
@@ -141,21 +143,21 @@ class PodProcess:
         return False
 
     def _find_own_pod(self, pods: Sequence[Object]) -> Object | None:
-        """The pod that has begun the attempt; while there is none, the one that will."""
+        """Return the pod that runs the attempt, or before that the one that will."""
         if name := self._files.pod_name():
-            # Kubernetes may have made another one since: that would be another attempt.
+            # A replacement created by Kubernetes would be another attempt.
             return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
         begun = (pod for pod in pods if _container_state(pod).keys() - {"waiting"})
         return next(begun, pods[-1] if pods else None)
 
     def _finish_without_pod(self, condition: Object) -> bool:
-        """Of a pod that is gone its Job knows whether it was done, and no more."""
+        """Record the end from the Job, which has only the outcome of a deleted pod."""
         if condition["type"] == "Complete":
-            self._files.append_line("its pod is gone, and its log with it")
+            self._files.append_line("the pod was deleted, and its log with it")
             self._files.record_end(0)
         else:
-            said = condition.get("message") or condition.get("reason", "")
-            self._files.append_line(f"Kubernetes ended the job: {said}")
+            message = condition.get("message") or condition.get("reason", "")
+            self._files.append_line(f"Kubernetes ended the job: {message}")
         return True
 
     async def _check_pod(self, snapshot: JobSnapshot, pod: Object) -> bool:
@@ -166,8 +168,8 @@ class PodProcess:
             self._files.follow(name)
         ended = state.get("terminated")
         if ended is None and pod["status"].get("phase") != "Failed":
-            asked = pod["metadata"].get("deletionTimestamp")
-            if asked and time.time() - _parse_time(asked) > LOST_SECONDS:
+            requested = pod["metadata"].get("deletionTimestamp")
+            if requested and time.time() - _parse_time(requested) > LOST_SECONDS:
                 self._files.append_line(
                     f"node {pod['spec'].get('nodeName')} does not answer: it is lost"
                 )
@@ -178,28 +180,30 @@ class PodProcess:
         return True
 
     async def _is_stuck(self, snapshot: JobSnapshot, pod: Object) -> bool:
-        """Whether waiting longer is of no use."""
+        """Whether the pod will not start."""
         self._report_status(pod_status.summary([pod], self._list_warnings(snapshot)))
         if self._created is None and time.monotonic() - self._began > STUCK_DEFAULT:
-            # Whoever created its Job may have been killed before he created its Secret.
+            # The supervisor may have been killed between the creation of Job and Secret.
             needed = f'"{self._name}"' in json.dumps(pod["spec"])
             if needed and await self._watcher.has_secret(self._name) is False:
-                self._files.append_line("its Secret was never created: whoever began it was killed")
+                self._files.append_line(
+                    "its Secret was not created, because the supervisor was killed"
+                )
                 return True
-        found = pod_status.find_pending_pod([pod], snapshot.events)
-        if found is None or f'secret "{self._name}" not found' in found.text:
+        stuck = pod_status.find_pending_pod([pod], snapshot.events)
+        if stuck is None or f'secret "{self._name}" not found' in stuck.text:
             self._stuck = None
             return False
         self._stuck = self._stuck or time.monotonic()
-        reasons = (seconds for reason, seconds in STUCK.items() if f" {reason}:" in found.text)
+        reasons = (seconds for reason, seconds in STUCK.items() if f" {reason}:" in stuck.text)
         if time.monotonic() - self._stuck < next(reasons, STUCK_DEFAULT):
             return False
-        self._files.append_line(found.text)
+        self._files.append_line(stuck.text)
         self._files.record_end(CONFIGURATION_ERROR)
         return True
 
     def _record_exit(self, pod: Object, ended: Object | None) -> None:
-        """The exit code; none of one that Kubernetes has ended for reasons of its own."""
+        """Record the exit code; none if Kubernetes ended the pod for other reasons."""
         disrupted = any(
             one["type"] == "DisruptionTarget" and one["status"] == "True"
             for one in pod["status"].get("conditions") or ()
@@ -207,8 +211,10 @@ class PodProcess:
         code = None if ended is None else int(ended["exitCode"])
         if ended is None or (code and (disrupted or "deletionTimestamp" in pod["metadata"])):
             reason = pod["status"].get("reason") or "it was deleted"
-            said = " ".join(str(pod["status"].get("message", "")).split())
-            self._files.append_line(f"Kubernetes ended the pod: {reason}{': ' * bool(said)}{said}")
+            message = " ".join(str(pod["status"].get("message", "")).split())
+            self._files.append_line(
+                f"Kubernetes ended the pod: {reason}{': ' * bool(message)}{message}"
+            )
             return
         if code and ended.get("reason") == "OOMKilled":
             self._files.append_line(
@@ -228,26 +234,26 @@ class PodProcess:
         self._files.record_end(code or 0, at)
 
     def _list_warnings(self, snapshot: JobSnapshot) -> list[Object]:
-        """Warnings about its Job and its pod."""
+        """Return warnings about its Job and its pod."""
         names = ((one["involvedObject"].get("name", ""), one) for one in snapshot.events)
         return [one for name, one in names if str(name).startswith(self._name)]
 
-    def _report_status(self, words: str) -> None:
-        """Why it does not run yet, now and then."""
+    def _report_status(self, status: str) -> None:
+        """Log periodically why it does not run yet."""
         if (
-            words
+            status
             and not self._files.pod_name()
             and time.monotonic() - self._last_status > STATUS_SECONDS
         ):
             self._last_status = time.monotonic()
-            self._files.write_status(words)
+            self._files.write_status(status)
 
 
 def _container_state(pod: Object) -> dict[str, Any]:
     for status in pod.get("status", {}).get("containerStatuses") or ():
         if status["name"] == CONTAINER:
-            found: dict[str, Any] = status.get("state", {})
-            return found
+            stuck: dict[str, Any] = status.get("state", {})
+            return stuck
     return {}
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes: one Job for each step, indexed where the step runs in chunks."""
+"""Render a job as Kubernetes Jobs, one per step, indexed if the step has chunks."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from hyperplane.jobs.runners.rendering import (
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
 
-#: The object that holds secrets whose names have no slash.
+#: Secret object for secrets whose names have no slash.
 SECRET_NAME = "hyperplane"  # noqa: S105 - the name of an object
-#: Where a step may write what belongs to the job.
+#: Folder in which a step may write files of the job.
 FOLDER = "/var/lib/hyperplane"
-#: Seconds for which a Job that has ended can be looked at.
+#: Seconds for which a finished Job is kept.
 TTL_SECONDS = 86_400
-#: Bytes that Linux takes in one variable.
+#: Maximum bytes of one environment variable on Linux.
 _MAX_VARIABLE_BYTES = 128 * 1024 - len(f"{ITEMS}=") - 1
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _NAME_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
@@ -48,14 +48,14 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 @dataclass(frozen=True)
 class KubernetesRenderer:
-    """Jobs as manifests.
+    """Renders jobs as manifests.
 
     Parameters
     ----------
     image : str, optional
-        The image that steps run in, with their programs and packages; there must be one.
+        Image with the programs and packages of the steps; required.
     root : str, optional
-        Folder of the image that has the pipeline's files; where they are here unless given.
+        Folder of the image with the pipeline's files; by default the same path as on this machine.
     """
 
     image: str | None = None
@@ -64,11 +64,11 @@ class KubernetesRenderer:
     name: ClassVar[str] = "kubernetes"
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """All that keeps a pipeline from running there, the image and the root among it."""
+        """Return everything in a pipeline, the image or the root that is not supported."""
         faults = list(self._options())
         if pipeline.requirements is not None:
-            advice = "install them in the image, and leave the key out"
-            allowed = f"nothing on {self.name}"
+            advice = "install them in the image, and omit the key"
+            allowed = f"no requirements on {self.name}"
             faults.append(
                 Fault("requirements", format_value(pipeline.requirements), allowed, advice)
             )
@@ -81,9 +81,9 @@ class KubernetesRenderer:
 
     def _options(self) -> Iterator[Fault]:
         if not (isinstance(self.image, str) and _IMAGE_PATTERN.fullmatch(self.image)):
-            asked = "nothing" if self.image is None else format_value(self.image)
+            given = "nothing" if self.image is None else format_value(self.image)
             advice = "on the command line: --option image=registry/name:tag"
-            yield Fault("image", asked, "the name of an image, as registry/name:tag", advice)
+            yield Fault("image", given, "the name of an image, such as registry/name:tag", advice)
         root = self.root
         if root is not None and not (
             isinstance(root, str) and root.startswith("/") and root.isprintable()
@@ -91,14 +91,14 @@ class KubernetesRenderer:
             yield Fault("root", format_value(root), "an absolute path in the image")
 
     def render(self, job: Job) -> list[Document]:
-        """A manifest for each step; those that wait for others are suspended."""
+        """Render a manifest for each step; steps with dependencies are suspended."""
         root = self.root or job.pipeline.root
         pipeline = job.pipeline.model_copy(update={"root": root})
-        there = replace(job, definition=pipeline.to_json(), folder=FOLDER)
+        moved = replace(job, definition=pipeline.to_json(), folder=FOLDER)
         return [
             Document(
                 f"{file_stem(place, step)}.yaml",
-                dump_yaml(self._manifest(there, place, step)),
+                dump_yaml(self._manifest(moved, place, step)),
                 "step",
             )
             for place, step in enumerate(pipeline.steps)
@@ -136,9 +136,9 @@ class KubernetesRenderer:
             **SAFE_CONTAINER,
             "volumeMounts": [{"name": "job", "mountPath": FOLDER}],
         }
-        asked = _resource_quantities(step)
-        if asked:
-            container["resources"] = {"requests": asked, "limits": asked}
+        quantities = _resource_quantities(step)
+        if quantities:
+            container["resources"] = {"requests": quantities, "limits": quantities}
         if step.port is not None:
             container["ports"] = [{"containerPort": step.port}]
         pod: dict[str, Any] = {
@@ -149,33 +149,34 @@ class KubernetesRenderer:
             "volumes": [{"name": "job", "emptyDir": {}}],
         }
         if step.timeout is not None:
-            # Of the pod, and not of the Job: it is for one attempt.
+            # On the pod, not on the Job: it limits one attempt.
             pod["activeDeadlineSeconds"] = math.ceil(step.timeout)
         return pod
 
 
 def _step_faults(step: Step) -> Iterator[Fault]:
-    """What keeps a step from running in a pod."""
+    """Yield what prevents a step from running in a pod."""
     if step.argv[1:] == ("-m", calls.PROGRAM):
-        yield Fault("argv", "a Python function", "a script that the image has")
+        yield Fault("argv", "a Python function", "a script in the image")
     length = len(_items_json(step).encode()) if step.foreach else 0
     if length > _MAX_VARIABLE_BYTES:
-        allowed = f"values of {_MAX_VARIABLE_BYTES} bytes as JSON"
-        yield Fault("foreach", f"{length} bytes", allowed, "use chunks, and keep a list in a file")
+        allowed = f"values of at most {_MAX_VARIABLE_BYTES} bytes as JSON"
+        advice = "use chunks, and read the values from a file"
+        yield Fault("foreach", f"{length} bytes", allowed, advice)
     for place, name in enumerate(step.secrets):
         if not _NAME_PATTERN.fullmatch(_secret_key_reference(name)["name"]):
-            allowed = "the name of a Secret before the slash: lower case, digits, - and ."
+            allowed = "before the slash the name of a Secret: lower case letters, digits, - and ."
             yield Fault(f"secrets[{place}]", format_value(name), allowed)
 
 
 def _job_name(job: Job, place: int, step: Step) -> str:
-    """The name of a step's Job; pods add a number and some letters to it, up to 63 in all."""
+    """Return the name of a step's Job; pods append up to 13 characters to it, 63 in all."""
     parts = (slug(job.name, 20), slug(job.id, 8), file_stem(place, step))
     return "-".join(part for part in parts if part)[:50].strip("-").lower()
 
 
 def _retry_spec(job: Job, step: Step) -> dict[str, Any]:
-    """How often pods are started, and after which ends not again."""
+    """Return the retry policy: number of retries, and exit codes that are not retried."""
     count, retries = step.chunk_count, count_retries(job, step)
     codes = {"containerName": "step", "operator": "In", "values": list(INPUT_CODES)}
     disruption = {"type": "DisruptionTarget", "status": "True"}
@@ -200,7 +201,7 @@ def _retry_spec(job: Job, step: Step) -> dict[str, Any]:
 
 def _container_command(job: Job, step: Step) -> list[str]:
     run = build_command_line(job, step, "python")
-    # Where this package is in the image nobody knows.
+    # The location of this package in the image is unknown.
     notebook = ("python", "-m", "hyperplane.jobs.notebook", *run.words[2:])
     words = [verbatim(word) for word in (notebook if step.kind == "notebook" else run.words)]
     if run.output is not None:
@@ -211,25 +212,25 @@ def _container_command(job: Job, step: Step) -> list[str]:
     return words
 
 
-def _container_environment(step: Step, view: StepEnvironment) -> list[dict[str, Any]]:
-    texts = {name: verbatim(text) for name, text in view.fixed.items()}
-    found: list[dict[str, Any]] = []
+def _container_environment(step: Step, variables: StepEnvironment) -> list[dict[str, Any]]:
+    texts = {name: verbatim(text) for name, text in variables.fixed.items()}
+    entries: list[dict[str, Any]] = []
     if step.chunk_count:
-        # Kubernetes would set it after the others, which then could not refer to it.
+        # Set first: Kubernetes would add it last, and the other variables could not refer to it.
         path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-        found.append({"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+        entries.append({"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}})
         texts.pop(_INDEX_VARIABLE, None)
-        texts |= dict.fromkeys(view.index_variables, f"$({_INDEX_VARIABLE})")
-        shared = verbatim(json.dumps(view.parameters, ensure_ascii=False)[:-1])
-        comma = ", " if view.parameters else ""
+        texts |= dict.fromkeys(variables.index_variables, f"$({_INDEX_VARIABLE})")
+        shared = verbatim(json.dumps(variables.parameters, ensure_ascii=False)[:-1])
+        comma = ", " if variables.parameters else ""
         texts[PARAMETERS] = f'{shared}{comma}"chunk_id": "$({_INDEX_VARIABLE})"}}'
     if step.foreach:
         texts[ITEMS] = verbatim(_items_json(step))
-    found += [{"name": name, "value": text} for name, text in texts.items()]
-    held = {name: secret for secret, names in view.secrets.items() for name in names}
-    for name, secret in held.items():
-        found.append({"name": name, "valueFrom": {"secretKeyRef": _secret_key_reference(secret)}})
-    return found
+    entries += [{"name": name, "value": text} for name, text in texts.items()]
+    sources = {name: secret for secret, names in variables.secrets.items() for name in names}
+    for name, secret in sources.items():
+        entries.append({"name": name, "valueFrom": {"secretKeyRef": _secret_key_reference(secret)}})
+    return entries
 
 
 def _items_json(step: Step) -> str:
@@ -242,12 +243,12 @@ def _secret_key_reference(secret: str) -> dict[str, str]:
 
 
 def _resource_quantities(step: Step) -> dict[str, str]:
-    asked = resource_request(step)
-    found = {}
-    if asked.cores is not None:
-        found["cpu"] = f"{math.ceil(round(asked.cores * 1000, 6))}m"
-    if asked.memory is not None:
-        found["memory"] = str(asked.memory)
-    if asked.gpus:
-        found["nvidia.com/gpu"] = str(asked.gpus)
-    return found
+    quantities = resource_request(step)
+    result = {}
+    if quantities.cores is not None:
+        result["cpu"] = f"{math.ceil(round(quantities.cores * 1000, 6))}m"
+    if quantities.memory is not None:
+        result["memory"] = str(quantities.memory)
+    if quantities.gpus:
+        result["nvidia.com/gpu"] = str(quantities.gpus)
+    return result

@@ -1,4 +1,4 @@
-"""The Jobs and pods of one job on Kubernetes, looked at for all its attempts together."""
+"""Watch the Jobs and pods of one job on Kubernetes, with shared requests for all attempts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, JOB_LABEL
 from hyperplane.spec.settings import KubernetesJobSettings
 
 BATCH = "batch/v1"
-#: Seconds for which a look holds, and how much longer for each Job.
+#: Seconds for which a snapshot is reused, and additional seconds per Job.
 CACHE_SECONDS, CACHE_SECONDS_PER_JOB = 1.0, 0.01
-#: Seconds for which the warnings of a namespace hold, which may be many.
+#: Seconds for which the warnings of a namespace, possibly many, are reused.
 EVENTS_CACHE_SECONDS = 10.0
-#: Seconds that the API server has for one answer.
+#: Timeout of a request to the API server in seconds.
 REQUEST_SECONDS = 30.0
-#: Seconds for which an API server that does not answer is asked to make something.
+#: Seconds for which the creation of objects is retried while the API server does not respond.
 CREATE_SECONDS = 300.0
-#: Requests that are under way at one time.
+#: Maximum concurrent requests.
 MAX_CONCURRENT_REQUESTS = 8
 
 HTTP_FORBIDDEN, HTTP_CONFLICT = 403, 409
-#: Answers of an API server that has too much to do, or starts just now.
+#: Response codes of an API server that is overloaded or starting.
 _BUSY = {429, 500, 502, 503, 504}
 _EXISTS = "already exists"
 
@@ -37,16 +37,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """What there is.
+    """Objects of a job at one time.
 
     Parameters
     ----------
     jobs : dict of str to dict
-        Jobs by their names.
+        Jobs by name.
     pods : dict of str to list
         The pods of each Job, oldest first.
     events : list
-        Warnings of the namespace.
+        Warning events of the namespace.
     """
 
     jobs: dict[str, Object] = field(default_factory=dict)
@@ -55,13 +55,7 @@ class JobSnapshot:
 
 
 class JobWatcher:
-    """What a job has on Kubernetes; to be used in one event loop.
-
-    Parameters
-    ----------
-    settings : KubernetesJobSettings
-        Which API server and which namespace.
-    """
+    """Client for the Kubernetes objects of a job; to be used in one event loop."""
 
     def __init__(self, settings: KubernetesJobSettings) -> None:
         self._settings = settings
@@ -71,28 +65,28 @@ class JobWatcher:
         self._snapshot_at = self._events_at = float("-inf")
         self._events: list[Object] = []
         self._can_list_events = True
-        #: Why the last look has shown nothing; empty when it has.
+        #: Why the last poll failed; empty if it succeeded.
         self.last_error = ""
 
     async def get_snapshot(self, job_id: str, since: float = float("-inf")) -> JobSnapshot | None:
-        """What there is of a job, seen after ``since``; None when the API server does not say."""
+        """Return the job's objects, as of after ``since``; None if the API server fails."""
         async with self._lock:
             fresh = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * (
                 len(self._snapshot.jobs) if self._snapshot else 0
             )
             if self._snapshot_at < max(since, time.monotonic() - fresh):
-                asked = time.monotonic()
+                started_at = time.monotonic()
                 try:
                     self._snapshot = await run_within(REQUEST_SECONDS, self._list_objects(job_id))
                     self.last_error = ""
                 except (TimeoutError, EngineError) as error:
                     self._snapshot, self.last_error = None, error_text(error)
-                self._snapshot_at = asked
+                self._snapshot_at = started_at
             return self._snapshot
 
     async def _list_objects(self, job_id: str) -> JobSnapshot:
         api, labels = await self._api(), f"{JOB_LABEL}={job_id}"
-        # Jobs first: a pod that has no Job in the list is a new one's.
+        # Jobs first: a pod without a Job in the list then belongs to a new Job.
         jobs = {
             one["metadata"]["name"]: one for one in await api.list("jobs", BATCH, labels=labels)
         }
@@ -111,37 +105,36 @@ class JobWatcher:
             self._events_at = time.monotonic()
             try:
                 self._events = await api.list("events", fields="type=Warning")
-            except StartFailed as error:  # not everybody may see them
+            except StartFailed as error:  # users may lack the permission
                 self._can_list_events = _response_status(error) != HTTP_FORBIDDEN
 
     async def create(
         self, job: Mapping[str, Any], secret_of: Callable[[Object], Object | None]
     ) -> None:
-        """Create a Job and the Secret that it owns, until the API server answers.
+        """Create a Job and the Secret that it owns; retry until the API server responds.
 
         Parameters
         ----------
         job : mapping
             The Job.
         secret_of : callable
-            From the Job as it was created to its Secret, if it has one.
+            Returns the Secret, if any, for the created Job.
 
         Raises
         ------
         OSError
-            With what the API server said; EAGAIN when it said nothing, or what may pass.
+            With the message of the API server; EAGAIN if it did not respond, or refused
+            temporarily.
         """
         until, pause = time.monotonic() + CREATE_SECONDS, 1.0
         while True:
             try:
-                async with (
-                    self._request_slots
-                ):  # for both: others' Jobs do not come before this Secret
-                    made = await run_within(
+                async with self._request_slots:  # for both: no other Job precedes this Secret
+                    created = await run_within(
                         REQUEST_SECONDS, self._create_object("jobs", job, BATCH)
                     )
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
-                    if (secret := secret_of({**kind, **made})) is not None:
+                    if (secret := secret_of({**kind, **created})) is not None:
                         await run_within(
                             REQUEST_SECONDS, self._create_object("secrets", secret, "v1")
                         )
@@ -161,13 +154,13 @@ class JobWatcher:
         except ObjectNotFound as error:
             raise StartFailed("kubernetes", error_text(error)) from error
         except StartFailed as error:
-            # An answer that was lost: the name is that of this attempt only.
+            # A response was lost: the name is unique to this attempt.
             if _EXISTS not in str(error):
                 raise
             return await api.get(kind, name, version)
 
     async def delete(self, name: str) -> bool:
-        """Delete a Job with its pods, which end politely; whether it is gone or going."""
+        """Delete a Job and its pods; return whether it is deleted or being deleted."""
         try:
             async with self._request_slots:
                 api = await self._api()
@@ -179,7 +172,7 @@ class JobWatcher:
         return True
 
     async def has_secret(self, name: str) -> bool | None:
-        """Whether there is a Secret; None when nobody says."""
+        """Whether a Secret exists; None if the API server fails."""
         try:
             async with self._request_slots:
                 api = await self._api()
@@ -191,7 +184,7 @@ class JobWatcher:
         return True
 
     async def read_log(self, pod: str) -> bytes | None:
-        """All that a pod has written; None when it cannot be had."""
+        """Return the whole log of a pod; None if it is unavailable."""
         try:
             async with self._request_slots:
                 return await run_within(REQUEST_SECONDS, self._read_log(pod))
@@ -204,7 +197,7 @@ class JobWatcher:
         return b"".join([part async for part in parts])
 
     async def follow(self, pod: str) -> AsyncIterator[bytes]:
-        """What a pod writes, from its beginning and as it comes."""
+        """Yield the log of a pod from its beginning, as it is written."""
         api = await self._api()
         async for part in api.log_parts(pod, CONTAINER, follow=True):
             yield part
@@ -218,14 +211,10 @@ class JobWatcher:
 
 
 async def run_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns, if it does in that time.
+    """Return the result of a coroutine within a time limit.
 
-    ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that comes as the work ends.
-
-    Raises
-    ------
-    TimeoutError
-        Of asyncio, when it does not.
+    ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that coincides with the end.
+    Raises TimeoutError.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -233,28 +222,28 @@ async def run_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     finally:
         task.cancel()
     if not done:
-        raise TimeoutError(f"the API server does not answer within {seconds:g} s")
+        raise TimeoutError(f"the API server did not respond in {seconds:g} s")
     return task.result()
 
 
 def error_text(error: Exception) -> str:
-    """What an error says, without who says it."""
+    """Return the message of an error without the engine's prefix."""
     engine = getattr(error, "engine", "")
     return str(error).removeprefix(f"engine {engine}: ")
 
 
 def _response_status(error: Exception) -> int:
-    """The status of the API server's answer; 0 when it is not known."""
+    """Return the HTTP status of the API server's response; 0 if unknown."""
     response = getattr(error.__cause__, "response", None)
     return int(getattr(response, "status_code", 0))
 
 
 def _is_retryable(error: Exception) -> bool:
-    """Whether a refusal may be another answer next time."""
-    status, words = _response_status(error), str(error)
+    """Whether a refusal may be temporary."""
+    status, message = _response_status(error), str(error)
     if status == HTTP_CONFLICT:
-        return _EXISTS not in words  # somebody changed the quota at the same time
-    return status in _BUSY or (status == HTTP_FORBIDDEN and "exceeded quota" in words)
+        return _EXISTS not in message  # concurrent change of the quota
+    return status in _BUSY or (status == HTTP_FORBIDDEN and "exceeded quota" in message)
 
 
 def _creation_time(pod: Object) -> str:

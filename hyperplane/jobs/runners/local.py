@@ -1,37 +1,39 @@
-"""Steps on this machine: each attempt is a process, and together they take what it has."""
+"""Runner for this machine: each attempt is a process, within the machine's capacity."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.processes import AttemptCommand, LocalProcess
+from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
 
 class LocalRunner(SharedFilesystemMixin):
-    """Steps as processes of this machine."""
+    """Runs steps as processes of this machine."""
 
     name: ClassVar[str] = "local"
 
     def unavailable_reason(self) -> str:
-        """Nothing."""
+        """Return an empty text: this machine is always available."""
         return ""
 
-    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
-        """Cores, memory and GPUs, or a place among the steps that do not say."""
+    def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
+        """Return cores, memory and GPUs, or one slot for steps that state none."""
         return capacity.demand(step, memory_factor)
 
-    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
-        """As many as fit."""
+    def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
+        """Return how many chunks fit."""
         return capacity.chunks_at_once(step, usual)
 
-    async def start(self, command: Command, step: Step, memory_factor: float) -> LocalProcess:
-        """Begin an attempt."""
+    async def start(
+        self, command: AttemptCommand, step: Step, memory_factor: float
+    ) -> LocalProcess:
+        """Start an attempt."""
         del step, memory_factor
         return LocalProcess.start(command)
 
-    def reattach(self, command: Command) -> LocalProcess:
-        """The attempt that somebody else has begun."""
+    def reattach(self, command: AttemptCommand) -> LocalProcess:
+        """Return the process of an attempt that an earlier supervisor started."""
         return LocalProcess(command)

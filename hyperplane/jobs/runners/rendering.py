@@ -1,4 +1,4 @@
-"""What all runners need to know of a step: what it takes, how often it is tried, what it sees."""
+"""Resources, retries, variables and command lines of steps, for all schedulers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hyperplane.jobs.states import Job, WorkUnit
 from hyperplane.jobs.step_command import build_arguments, notebook_output_path
 from hyperplane.units import gb_to_bytes, parse_seconds
 
-#: Exit codes after which another attempt makes no sense.
+#: Exit codes after which a retry makes no sense.
 INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "") == INPUT)
 
 _COUNT = "HYPERPLANE_SHARD_COUNT"
@@ -34,7 +34,7 @@ _OF_ITEM = (f"{PARAMETER_PREFIX}ITEM", "ITEM")
 
 
 class ResourceRequest(NamedTuple):
-    """What one process of a step takes of a machine; None where it does not say.
+    """Resources that one process of a step requests; None where it states none.
 
     Parameters
     ----------
@@ -52,30 +52,31 @@ class ResourceRequest(NamedTuple):
 
 
 def resource_request(step: Step) -> ResourceRequest:
-    """What a step takes; a pool stands for what worker processes can have of it.
+    """Return the request of a step; for a pool, what worker processes can have of it.
 
     Examples
     --------
     >>> from hyperplane.jobs import Resources
-    >>> needs(Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5)))
-    Needs(cores=None, memory=1500000000, gpus=0)
+    >>> step = Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5))
+    >>> resource_request(step)
+    ResourceRequest(cores=None, memory=1500000000, gpus=0)
     """
-    asked = step.resources
-    if asked.pool is not None:
-        pool = config.get_pool(asked.pool)
+    resources = step.resources
+    if resources.pool is not None:
+        pool = config.get_pool(resources.pool)
         room = gb_to_bytes(pool.allocatable_ram_gb)
-        return ResourceRequest(pool.allocatable_cores, room, asked.gpus or pool.gpus)
-    memory = None if asked.ram_gb is None else gb_to_bytes(asked.ram_gb)
-    return ResourceRequest(asked.cores, memory, asked.gpus)
+        return ResourceRequest(pool.allocatable_cores, room, resources.gpus or pool.gpus)
+    memory = None if resources.ram_gb is None else gb_to_bytes(resources.ram_gb)
+    return ResourceRequest(resources.cores, memory, resources.gpus)
 
 
 def count_retries(job: Job, step: Step) -> int:
-    """How often a step is tried again: what it says, or what the job says."""
+    """Return the number of retries of a step, by default that of the job."""
     return job.max_retries if step.retries is None else step.retries
 
 
 def retry_pauses(times: int) -> list[float]:
-    """Seconds before each of so many retries."""
+    """Return the seconds before each of a number of retries."""
     settings = config.jobs()
     first = float(parse_seconds(settings.retry_wait))
     most = float(parse_seconds(settings.retry_wait_most))
@@ -83,12 +84,12 @@ def retry_pauses(times: int) -> list[float]:
 
 
 def grace_seconds() -> float:
-    """Seconds that a process may take to end before it is killed."""
+    """Return the seconds between SIGTERM and SIGKILL."""
     return float(parse_seconds(config.jobs().grace))
 
 
 def slug(name: str, most: int) -> str:
-    """A name in letters, digits and dashes, which every scheduler takes; may be empty.
+    """Return a name in letters, digits and dashes, valid in every scheduler; may be empty.
 
     Examples
     --------
@@ -99,23 +100,23 @@ def slug(name: str, most: int) -> str:
 
 
 def file_stem(place: int, step: Step) -> str:
-    """The beginning of the names of a step's files."""
+    """Return the stem of the names of a step's files."""
     return f"{place:03d}-{slug(step.name, 40)}".strip("-")
 
 
 @dataclass(frozen=True)
 class StepEnvironment:
-    """The variables that a step sees beyond those of the place where it runs.
+    """Variables that a step has beyond those of the system where it runs.
 
     Parameters
     ----------
     fixed : dict of str to str
-        The same for all chunks. Of a step in chunks, the parameters as JSON lack ``chunk_id`` and
-        ``item``.
+        Variables that are the same for all chunks. If the step has chunks, the JSON parameters lack
+        ``chunk_id`` and ``item``.
     index_variables, item_variables : tuple of str
-        Names of those that hold the number of the chunk, and its item.
+        Names of the variables with the chunk's index and with its item.
     secrets : dict of str to tuple of str
-        For each secret the variables that hold it.
+        For each secret, the variables that hold it.
     """
 
     fixed: dict[str, str]
@@ -126,15 +127,15 @@ class StepEnvironment:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters that are the same for all chunks."""
-        found: dict[str, str] = json.loads(self.fixed[PARAMETERS])
-        return found
+        parameters: dict[str, str] = json.loads(self.fixed[PARAMETERS])
+        return parameters
 
 
 def build_environment(job: Job, step: Step) -> StepEnvironment:
-    """What a step sees, as the local runner would have it."""
+    """Return the variables of a step, as the local runner sets them."""
     secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
-    closed = {name for names in secrets.values() for name in names}
-    taken = closed | set(step.env)
+    secret_names = {name for names in secrets.values() for name in names}
+    taken = secret_names | set(step.env)
     index_variables = _without_taken(taken, _OF_INDEX if step.chunk_count else ())
     item_variables = _without_taken(taken, _OF_ITEM if step.foreach else ())
     dropped = ("chunk_id",) * bool(step.chunk_count) + ("item",) * bool(step.foreach)
@@ -142,7 +143,7 @@ def build_environment(job: Job, step: Step) -> StepEnvironment:
     fixed = step_variables(replace(job, parameters=parameters), step, WorkUnit(step.name), 1)
     if step.chunk_count:
         fixed.setdefault(_COUNT, str(step.chunk_count))
-    varying = {*index_variables, *item_variables, *closed}
+    varying = {*index_variables, *item_variables, *secret_names}
     shared = {name: text for name, text in fixed.items() if name not in varying}
     return StepEnvironment(
         {**shared, **cluster_variable(step, 0)}, index_variables, item_variables, secrets
@@ -159,9 +160,9 @@ class CommandLine(NamedTuple):
     Parameters
     ----------
     words : tuple of str
-        The words; of a notebook in chunks all but the last.
+        The words; for a notebook in chunks all but the last.
     output : tuple of (str, str), or None
-        Of a notebook in chunks, what stands before and after the chunk's number in the last word.
+        For a notebook in chunks, the text before and after the chunk's index in the last word.
     """
 
     words: tuple[str, ...]
@@ -169,7 +170,7 @@ class CommandLine(NamedTuple):
 
 
 def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
-    """Program and arguments of a step; each chunk of a notebook writes a file of its own."""
+    """Return program and arguments of a step; each chunk of a notebook has its own output."""
     whole = WorkUnit(step.name)
     words = build_arguments(job, step, whole, python)
     if step.kind != "notebook" or not step.chunk_count:
@@ -179,13 +180,13 @@ def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
 
 
 def common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
-    """What no scheduler does: looking at why a chunk failed, and sizing it anew."""
+    """Yield what no scheduler supports: changing a step's size after a failure."""
     for index, step in enumerate(pipeline.steps):
         for field in ("more_memory", "split"):
             value = getattr(step, field)
             if value is not None:
-                allowed = f"nothing on {runner}, which starts a step again as it was"
-                advice = "ask for the memory at once, or run it with the local runner"
+                allowed = f"no value on {runner}, which restarts steps unchanged"
+                advice = "request the memory at once, or use the local runner"
                 yield Fault(f"steps[{index}].{field}", f"{value:g}", allowed, advice)
         try:
             resource_request(step)
@@ -195,10 +196,10 @@ def common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
 
 
 def encoding_faults(job: Job) -> Iterator[Fault]:
-    """Parameters that no text can hold."""
+    """Yield faults for parameters that cannot be encoded."""
     for name, text in job.parameters.items():
         try:
             f"{name}{text}".encode()
         except UnicodeEncodeError:
             where = f"parameters[{format_value(name)}]"
-            yield Fault(where, "bytes that are no text", "text that UTF-8 can hold")
+            yield Fault(where, "bytes that are not text", "text that UTF-8 can encode")

@@ -1,4 +1,4 @@
-"""What many ask for at about the same time, done once for all of them."""
+"""Coalesce concurrent requests into one call."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-#: Seconds in which nobody else asks, until it is done.
+#: Seconds without a further request after which the call is made.
 IDLE_SECONDS = 0.05
-#: Seconds until it is done although others still ask.
+#: Maximum seconds until the call is made.
 MAX_DELAY_SECONDS = 1.0
 
 RequestT = TypeVar("RequestT")
@@ -17,15 +17,15 @@ AnswerT = TypeVar("AnswerT")
 
 
 class RequestBatcher(Generic[RequestT, AnswerT]):
-    """Requests that come within a moment, answered together.
+    """Answers requests that arrive within a short time with one call.
 
     Parameters
     ----------
     answer : callable
-        Takes what was asked, and returns as many answers in the same order.
+        Takes the requests, and returns as many answers in the same order.
     uncancellable : bool, optional
-        Whether one who is cancelled while he waits must wait on once it is being done, because what
-        is done may have to be undone. Before that he has not asked.
+        Whether a request that is cancelled after the call has begun still waits for its end,
+        because the result may have to be undone. A request cancelled before is withdrawn.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def request(self, one: RequestT, kind: Hashable = None) -> AnswerT:
-        """The answer to one request, together with others of its kind."""
+        """Return the answer to a request, which is sent with others of its kind."""
         requests = self._open.get(kind)
         if requests is None:
             requests = self._open[kind] = []
@@ -61,18 +61,18 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
     async def _collect_and_answer(
         self, kind: Hashable, requests: list[tuple[RequestT, asyncio.Future[AnswerT]]]
     ) -> None:
-        seen, deadline = -1, time.monotonic() + MAX_DELAY_SECONDS
-        while len(requests) != seen and time.monotonic() < deadline:
-            seen = len(requests)
+        count, deadline = -1, time.monotonic() + MAX_DELAY_SECONDS
+        while len(requests) != count and time.monotonic() < deadline:
+            count = len(requests)
             await asyncio.sleep(IDLE_SECONDS)
         del self._open[kind]
         try:
-            told = await self._answer([one for one, _ in requests]) if requests else ()
-            for (_, answer), found in zip(requests, told, strict=True):
-                answer.set_result(found)
-        except Exception as error:  # noqa: BLE001 - it is for those who asked
-            for _, answer in requests:
-                answer.set_exception(error)
+            answers = await self._answer([one for one, _ in requests]) if requests else ()
+            for (_, future), answer in zip(requests, answers, strict=True):
+                future.set_result(answer)
+        except Exception as error:  # noqa: BLE001 - raised by the requests
+            for _, future in requests:
+                future.set_exception(error)
         finally:
-            for _, answer in requests:
-                answer.cancel()
+            for _, future in requests:
+                future.cancel()

@@ -1,11 +1,11 @@
-"""Texts for bash: whatever a user wrote is one word there, on one line."""
+"""Bash texts; every value of the user is quoted as one word on one line."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
 
-#: The beginning of ``submit.sh``. What is submitted is taken back if not all can be.
+#: Beginning of ``submit.sh``. If a submission fails, submitted jobs are cancelled.
 SUBMIT_SCRIPT = """\
 set -euo pipefail
 unset CDPATH
@@ -33,7 +33,7 @@ submit() {
 }
 """
 
-#: How ``submit.sh`` finds secrets: never in an argument of a program, never in a file.
+#: Secret lookup of ``submit.sh``: secrets are neither in arguments nor in files.
 RESOLVE_SECRETS = """\
 
 # secret VARIABLE FILE NAME...: the first variable of these names that is not empty, or the file.
@@ -54,21 +54,21 @@ secret() {
 
 
 def quote_word(text: str) -> str:
-    r"""A text as one word for bash, on one line.
+    r"""Quote text as one bash word on one line.
 
-    Slurm reads scripts line by line before bash does: a line of a text must not look like one of
-    its own, and it refuses scripts that hold the line ends of DOS.
+    Slurm reads scripts line by line before bash does: a line of the text must not look like a Slurm
+    directive, and Slurm refuses scripts with DOS line ends.
 
     Examples
     --------
-    >>> print(quoted("a"), quoted("it's"), quoted("two\nlines"))
+    >>> print(quote_word("a"), quote_word("it's"), quote_word("two\nlines"))
     a 'it'"'"'s' 'two'$'\n''lines'
     """
     word = shlex.quote(text)
-    # A word with these stands in single quotes: close them, and open them again.
+    # Such words are in single quotes: close and reopen them.
     return word.replace("\n", r"'$'\n''").replace("\r", r"'$'\r''")
 
 
 def render_array(name: str, words: Iterable[str]) -> str:
-    """An array of words that are quoted already, one on a line."""
+    """Render a bash array of quoted words, one per line."""
     return f"{name}=(\n" + "".join(f"  {word}\n" for word in words) + ")\n"

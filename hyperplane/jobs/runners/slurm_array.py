@@ -1,7 +1,7 @@
-"""Attempts at chunks of one step as one job array.
+"""Submit attempts at chunks of one step as a job array.
 
-What the chunks have in common, the step's secrets among it, goes the way of a single batch job.
-What differs goes by a file that only its owner can read, in the job's folder, which nodes share.
+Common settings, including the step's secrets, are passed as for a single batch job. Differences are
+passed in a file in the job's shared folder that only its owner can read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import secret_variables
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import slurm_task
 from hyperplane.jobs.runners.slurm_job_id import prepare_id_file
 from hyperplane.jobs.runners.slurm_submit import (
@@ -26,21 +26,21 @@ from hyperplane.jobs.runners.slurm_submit import (
     run_sbatch,
 )
 
-#: A folder of a chunk, which has at least five digits: the last three are the number of its task.
-#: So the largest is 999, and sites allow 1,000 unless they say otherwise.
+#: Folder of a chunk, with at least five digits; the last three are the task index, hence at most
+#: 999. Sites allow 1,000 tasks by default.
 _CHUNK = re.compile(r"(.*\d\d)(\d{3})")
-#: What sbatch says where there are no arrays, or only small ones.
+#: Message of sbatch where arrays are unavailable or limited.
 ARRAY_REFUSED = "Invalid job array"
 
 
-def array_key(command: Command, step: Step, memory_factor: float) -> Hashable:
-    """What attempts have in common that can be one array; None for one that is always alone."""
+def array_key(command: AttemptCommand, step: Step, memory_factor: float) -> Hashable:
+    """Return a key shared by attempts that can form one array; None if it must be alone."""
     folder = command.attempt_prefix.parent
     chunk = _CHUNK.fullmatch(folder.name)
-    # A backslash would turn off the sign that stands for the number of the task.
+    # A backslash disables the placeholder for the task index.
     if chunk is None or "\\" in str(folder):
         return None
-    hidden = secret_variables(dict.fromkeys(step.secrets, ""))
+    secret_names = secret_variables(dict.fromkeys(step.secrets, ""))
     return (
         *(
             step.name,
@@ -49,25 +49,25 @@ def array_key(command: Command, step: Step, memory_factor: float) -> Hashable:
             folder.with_name(chunk[1]),
             command.attempt_prefix.name,
         ),
-        # One whose secret has changed meanwhile is none of them: a secret goes into no file.
-        *((name, command.environment.get(name)) for name in sorted(hidden)),
+        # Also by secrets, which are not written to the file of differences.
+        *((name, command.environment.get(name)) for name in sorted(secret_names)),
     )
 
 
-def task_index(command: Command) -> int:
-    """The number of an attempt's task in its array."""
+def task_index(command: AttemptCommand) -> int:
+    """Return the task index of an attempt in its array."""
     return int(command.attempt_prefix.parent.name[-3:])
 
 
-def array_command(commands: Sequence[Command]) -> Command:
-    """An array, with traces of its own beside the folders of the chunks."""
+def array_command(commands: Sequence[AttemptCommand]) -> AttemptCommand:
+    """Return the command of an array, with files beside the folders of the chunks."""
     first = commands[0].attempt_prefix
-    traces = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
-    return Command((), {}, commands[0].folder, traces)
+    prefix = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
+    return AttemptCommand((), {}, commands[0].folder, prefix)
 
 
-def shared_variables(commands: Sequence[Command]) -> dict[str, str]:
-    """The variables that attempts have in common."""
+def shared_variables(commands: Sequence[AttemptCommand]) -> dict[str, str]:
+    """Return the variables that all attempts have in common."""
     return {
         name: value
         for name, value in command_environment(commands[0].environment).items()
@@ -75,14 +75,14 @@ def shared_variables(commands: Sequence[Command]) -> dict[str, str]:
     }
 
 
-def write_tasks(path: Path, commands: Iterable[Command], common: Mapping[str, str]) -> None:
-    """Write down what the tasks do not have in common."""
+def write_tasks(path: Path, commands: Iterable[AttemptCommand], shared: Mapping[str, str]) -> None:
+    """Write the differences between tasks to a file."""
     places, entries, offset = [], [], 0
     for command in commands:
         own = [
             f"{name}={value}"
             for name, value in command_environment(command.environment).items()
-            if common.get(name) != value
+            if shared.get(name) != value
         ]
         words = [str(command.attempt_prefix), str(len(own)), *own, *command.argv]
         entries.append(b"\0".join(map(os.fsencode, words)))
@@ -94,43 +94,43 @@ def write_tasks(path: Path, commands: Iterable[Command], common: Mapping[str, st
 
 
 def submit_array(
-    whole: Command,
-    commands: Sequence[Command],
+    array: AttemptCommand,
+    commands: Sequence[AttemptCommand],
     step: Step,
     memory_factor: float,
-    outside: Mapping[str, str],
+    slurm_environment: Mapping[str, str],
 ) -> str:
-    """Give attempts to sbatch as one array; its number.
+    """Submit attempts as one array and return its id.
 
     Parameters
     ----------
-    whole : Command
-        The array, as :func:`whole_of` makes it.
-    commands : sequence of Command
-        What the attempts run, all of one :func:`kind_of`.
+    array : AttemptCommand
+        The array, as :func:`array_command` returns it.
+    commands : sequence of AttemptCommand
+        Commands of the attempts, all with the same :func:`array_key`.
     step : Step
-        Their step, for what it needs.
+        Their step, for its resources.
     memory_factor : float
-        How many times the memory that the step asks for.
-    outside : mapping of str to str
-        In what Slurm's commands are found.
+        Factor by which the step's memory is multiplied.
+    slurm_environment : mapping of str to str
+        Environment in which Slurm's commands are found.
 
     Raises
     ------
     OSError
-        As for a single one; and when the file for the tasks cannot be written.
+        As for a single attempt; and if the file of tasks cannot be written.
     """
-    prepare_id_file(whole)
+    prepare_id_file(array)
     for command in commands:
-        prepare_id_file(command, whole, task_index(command))
-    tasks, common = whole.file(".tasks"), shared_variables(commands)
-    write_tasks(tasks, commands, common)
+        prepare_id_file(command, array, task_index(command))
+    tasks, shared = array.file(".tasks"), shared_variables(commands)
+    write_tasks(tasks, commands, shared)
     first = commands[0].attempt_prefix
     below = escape_path(first.parent)[:-3] + "%3a"
     batch = BatchJob(
-        replace(whole, environment=common),
+        replace(array, environment=shared),
         (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),
         log=f"{below}/{escape_path(Path(first.name))}.log",
         options=(f"--array={','.join(str(task_index(one)) for one in commands)}",),
     )
-    return run_sbatch(batch, step, memory_factor, outside)
+    return run_sbatch(batch, step, memory_factor, slurm_environment)

@@ -1,8 +1,8 @@
-"""The number of an attempt's batch job: written down beside its traces, or to be found by name.
+"""Slurm job id of an attempt, stored beside its files, or found by the job's name.
 
-A single batch job has it in ``attempt-1.slurm``, which is empty while it is being submitted. For a
-task of an array that file says which array and which task, and the number of the array is in a file
-of the same kind beside the folders of the chunks.
+A single batch job has it in ``attempt-1.slurm``, which is empty during the submission. For an array
+task that file names the array and the task, and the id of the array is in a similar file beside the
+folders of the chunks.
 """
 
 from __future__ import annotations
@@ -10,61 +10,57 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.slurm_submit import batch_job_name
 
-#: Seconds in which a submission whose end nobody has seen may come to the queue: more than sbatch
-#: has for an answer.
+#: Seconds after which an unconfirmed submission cannot appear in the queue: more than the timeout
+#: of sbatch.
 SUBMIT_SECONDS = 150.0
 
 
 class SlurmJobId:
-    """The number of the batch job of one attempt.
+    """Slurm job id of one attempt."""
 
-    Parameters
-    ----------
-    command : Command
-        The attempt.
-    """
-
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: AttemptCommand) -> None:
         self._command, self._cached = command, ""
 
     def read(self) -> str:
-        """The number, as ``42`` or ``42_7``; empty while nobody has written it down."""
+        """Return the id as ``42`` or ``42_7``; empty while it is unknown."""
         if not self._cached:
-            whole, task = self._locate()
-            number = _read_text(whole.file(".slurm"))
-            self._cached = f"{number}_{task}" if number and task else number
+            holder, task = self._locate()
+            job_id = _read_text(holder.file(".slurm"))
+            self._cached = f"{job_id}_{task}" if job_id and task else job_id
         return self._cached
 
     def name(self) -> str:
-        """The name of the batch job or array."""
+        """Return the name of the batch job or array."""
         return batch_job_name(self._locate()[0])
 
-    def write(self, number: str) -> None:
-        """Write down the number of the batch job or array."""
-        self._locate()[0].file(".slurm").write_text(number)
+    def write(self, job_id: str) -> None:
+        """Store the id of the batch job or array."""
+        self._locate()[0].file(".slurm").write_text(job_id)
 
     def may_appear(self) -> bool:
-        """Whether somebody may be submitting it just now, or was killed while he did."""
+        """Whether its submission may be in progress, or was interrupted by a kill."""
         try:
             file = self._locate()[0].file(".slurm").stat()
         except OSError:
             return False
         return file.st_size == 0 and time.time() - file.st_mtime < SUBMIT_SECONDS
 
-    def _locate(self) -> tuple[Command, str]:
-        """Whose number it is, and which of its tasks."""
+    def _locate(self) -> tuple[AttemptCommand, str]:
+        """Return the command whose file has the id, and the task index in an array."""
         array, _, task = _read_text(self._command.file(".slurm")).rpartition("/")
         if not array:
             return self._command, ""
         folder = self._command.attempt_prefix.parent.parent
-        return Command((), {}, "", folder / array), task
+        return AttemptCommand((), {}, "", folder / array), task
 
 
-def prepare_id_file(command: Command, array: Command | None = None, task: int = 0) -> None:
-    """Write down before an attempt is submitted where its number will be."""
+def prepare_id_file(
+    command: AttemptCommand, array: AttemptCommand | None = None, task: int = 0
+) -> None:
+    """Before a submission, write the file that tells where its id will be."""
     text = "" if array is None else f"{array.attempt_prefix.name}/{task}"
     command.file(".slurm").write_text(text)
 

@@ -1,4 +1,4 @@
-"""Slurm: one script of sbatch for each step, an array for its chunks, and what submits them."""
+"""Render a job for Slurm: an sbatch script per step, as an array for chunks, and submit.sh."""
 
 from __future__ import annotations
 
@@ -34,22 +34,19 @@ from hyperplane.jobs.runners.shell import RESOLVE_SECRETS, SUBMIT_SCRIPT, quote_
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
 
-#: Bytes of a script, which Slurm limits to 4 MiB unless a site says otherwise.
+#: Maximum bytes of a script: Slurm's limit is 4 MiB unless a site changes it.
 _MAX_SCRIPT_BYTES = 1 << 22
-#: Seconds by which Slurm may send a signal too early.
+#: Seconds by which Slurm may send a signal early.
 _SIGNAL_EARLY_SECONDS = 60
 _TASK = '"$SLURM_ARRAY_TASK_ID"'
 
 
 @dataclass(frozen=True)
 class SlurmRenderer:
-    """Jobs as scripts for sbatch.
+    """Renders jobs as sbatch scripts.
 
-    Parameters
-    ----------
-    python : str
-        The interpreter on the nodes; this one unless given, which is right where they share the
-        folder that it is in.
+    ``python`` is the interpreter on the nodes, by default this one, which is right if they share
+    its folder.
     """
 
     python: str = field(default_factory=lambda: sys.executable)
@@ -57,11 +54,11 @@ class SlurmRenderer:
     name: ClassVar[str] = "slurm"
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """All that keeps a pipeline from running there."""
+        """Return everything in a pipeline that is not supported."""
         return list(common_faults(pipeline, self.name))
 
     def render(self, job: Job) -> list[Document]:
-        """A script for each step, and ``submit.sh``, which submits them in their order."""
+        """Render a script for each step, and ``submit.sh``, which submits them in order."""
         steps = requirements.add_install_step(job.pipeline, self.python)
         documents = [self._document(job, place, step) for place, step in enumerate(steps)]
         check(_size_faults(documents))
@@ -69,10 +66,10 @@ class SlurmRenderer:
 
     def _document(self, job: Job, place: int, step: Step) -> Document:
         name = file_stem(place, step)
-        view = build_environment(job, step)
+        variables = build_environment(job, step)
         options = [
             *_sbatch_options(job, step, name),
-            f"export={','.join(_exported_variables(view))}",
+            f"export={','.join(_exported_variables(variables))}",
         ]
         lines = [
             "#!/bin/bash",
@@ -80,26 +77,28 @@ class SlurmRenderer:
             f"# Step {step.name!a} of job {job.name!a}.",
             "set -euo pipefail",
         ]
-        for first, *others in view.secrets.values():
+        for first, *others in variables.secrets.values():
             lines += [f'export {other}="${first}"' for other in others]
-        if view.item_variables:
+        if variables.item_variables:
             lines += _item_arrays(step)
         lines.append(f"cd -- {quote_word(working_folder(job.pipeline, step))}")
-        text = "\n".join([*lines, " \\\n  ".join(self._words(job, step, view))]) + "\n"
+        text = "\n".join([*lines, " \\\n  ".join(self._words(job, step, variables))]) + "\n"
         return Document(f"{name}.sbatch", text, "step")
 
-    def _words(self, job: Job, step: Step, view: StepEnvironment) -> list[str]:
-        """The command that runs the step.
+    def _words(self, job: Job, step: Step, variables: StepEnvironment) -> list[str]:
+        """Return the command that runs the step.
 
-        ``env`` sets the variables, not bash: to bash some names are special, as UID and RANDOM.
+        Variables are set by ``env``, not by bash, in which some names are special, such as UID and
+        RANDOM.
         """
-        fixed = {name: text for name, text in view.fixed.items() if name != PARAMETERS}
+        fixed = {name: text for name, text in variables.fixed.items() if name != PARAMETERS}
         words = ["exec env", *(f"{name}={quote_word(text)}" for name, text in fixed.items())]
-        words += [f"{name}={_TASK}" for name in view.index_variables]
+        words += [f"{name}={_TASK}" for name in variables.index_variables]
         words += [
-            f'{name}="${{hyperplane_items[SLURM_ARRAY_TASK_ID]}}"' for name in view.item_variables
+            f'{name}="${{hyperplane_items[SLURM_ARRAY_TASK_ID]}}"'
+            for name in variables.item_variables
         ]
-        words.append(f"{PARAMETERS}={_parameters_word(step, view)}")
+        words.append(f"{PARAMETERS}={_parameters_word(step, variables)}")
         tries = count_retries(job, step)
         if tries:
             seconds = ",".join(f"{pause:g}" for pause in retry_pauses(tries))
@@ -109,13 +108,13 @@ class SlurmRenderer:
             )
         if step.timeout is not None:
             limit = f"{step.timeout:.3f}".rstrip("0").rstrip(".")
-            # Found by the PATH of the node, which the step may change.
+            # Found on the PATH of the node, which the step may change.
             program = '"$(command -v timeout)"'
             words.append(f"{program} --kill-after={math.ceil(grace_seconds())} {limit}")
         run = build_command_line(
             job, step, requirements.select_interpreter(job.pipeline, self.python)
         )
-        if "=" in run.words[0]:  # which env would take for another variable
+        if "=" in run.words[0]:  # env would read it as a variable
             words.append("/bin/sh -c 'exec \"$@\"' hyperplane-step")
         words += map(quote_word, run.words)
         if run.output is not None:
@@ -125,32 +124,32 @@ class SlurmRenderer:
 
 
 def _sbatch_options(job: Job, step: Step, name: str) -> list[str]:
-    """What Slurm shall know; no text of a user is here but in letters, digits and dashes."""
-    asked, count = resource_request(step), step.chunk_count
+    """Return the sbatch options; names of the user are reduced to letters, digits and dashes."""
+    resources, count = resource_request(step), step.chunk_count
     options = [f"job-name={slug(job.name, 40)}.{name}", "no-requeue"]
     options.append(f"output=logs/{name}_{'%A_%a' if count else '%j'}.log")
     if count:
         limit = "" if step.max_parallel is None else f"%{step.max_parallel}"
         options.append(f"array=0-{count - 1}{limit}")
-    if asked.cores is not None:
-        options.append(f"cpus-per-task={math.ceil(asked.cores)}")
-    if asked.memory is not None:
-        options.append(f"mem={-(-asked.memory // 2**20)}M")
-    if asked.gpus:
-        options.append(f"gres=gpu:{asked.gpus}")
+    if resources.cores is not None:
+        options.append(f"cpus-per-task={math.ceil(resources.cores)}")
+    if resources.memory is not None:
+        options.append(f"mem={-(-resources.memory // 2**20)}M")
+    if resources.gpus:
+        options.append(f"gres=gpu:{resources.gpus}")
     if step.timeout is not None:
         tries = count_retries(job, step)
         polite = math.ceil(grace_seconds())
         most = (tries + 1) * (step.timeout + polite) + sum(retry_pauses(tries))
-        # The step's own limit, of each attempt, comes first; this is for what it does not end.
+        # The limit of each attempt comes first; this one is for programs that it does not end.
         options.append(f"time={math.ceil((most + polite + _SIGNAL_EARLY_SECONDS) / 60)}")
         options.append(f"signal=B:TERM@{polite}")
     return options
 
 
-def _exported_variables(view: StepEnvironment) -> list[str]:
-    """Variables that come from whoever submits: programs are found as there."""
-    return ["PATH", *(names[0] for names in view.secrets.values())]
+def _exported_variables(variables: StepEnvironment) -> list[str]:
+    """Return variables exported from the submission: PATH and secrets."""
+    return ["PATH", *(names[0] for names in variables.secrets.values())]
 
 
 def _item_arrays(step: Step) -> list[str]:
@@ -162,13 +161,13 @@ def _item_arrays(step: Step) -> list[str]:
     ]
 
 
-def _parameters_word(step: Step, view: StepEnvironment) -> str:
-    """The parameters as JSON, with those of the chunk."""
+def _parameters_word(step: Step, variables: StepEnvironment) -> str:
+    """Return the parameters as JSON, including those of the chunk."""
     if not step.chunk_count:
-        return quote_word(view.fixed[PARAMETERS])
-    shared = json.dumps(view.parameters, ensure_ascii=False)[:-1]
+        return quote_word(variables.fixed[PARAMETERS])
+    shared = json.dumps(variables.parameters, ensure_ascii=False)[:-1]
     text = (
-        quote_word(f'{shared}{", " if view.parameters else ""}"chunk_id": "')
+        quote_word(f'{shared}{", " if variables.parameters else ""}"chunk_id": "')
         + _TASK
         + quote_word('"')
     )
@@ -206,7 +205,7 @@ def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
 
 
 def _size_faults(documents: list[Document]) -> list[Fault]:
-    allowed = "at most 4 MiB, which Slurm takes"
+    allowed = "at most 4 MiB, the limit of Slurm"
     return [
         Fault(one.name, f"{len(one.text.encode())} bytes", allowed, "give foreach fewer values")
         for one in documents

@@ -1,10 +1,10 @@
-"""Slurm as the place where the steps of a job run: each attempt is a batch job, or a task of one.
+"""Runner for Slurm: each attempt is a batch job, or a task of a job array.
 
-The same small program is around a step as on this machine, and leaves the same traces in the job's
-folder, which the nodes must share. The supervisor submits an attempt when those before it are done,
-sees how it ended, and submits the next one; Slurm decides when and on which node. Attempts at
-chunks of a step that begin together are one job array. When the supervisor is killed the batch jobs
-go on, and whoever carries the job on finds them by their names.
+Steps run in the same wrapper program as on this machine, which writes the same files to the job's
+folder; the nodes must share it. The supervisor submits an attempt when the dependencies are done,
+records how it ended, and submits the next one; Slurm decides when and on which node it runs.
+Concurrent attempts at chunks of a step form one job array. If the supervisor is killed, the batch
+jobs continue, and the next supervisor finds them by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import read_tail
-from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
 from hyperplane.jobs.runners.request_batcher import RequestBatcher
 from hyperplane.jobs.runners.slurm_array import (
@@ -35,65 +35,57 @@ from hyperplane.jobs.runners.slurm_job_id import SlurmJobId, prepare_id_file
 from hyperplane.jobs.runners.slurm_queue import CACHE_SECONDS, REMOVED_STATE, SlurmQueue, is_active
 from hyperplane.jobs.runners.slurm_submit import command_environment, submit_attempt
 
-#: Seconds between looks.
+#: Seconds between polls.
 POLL_SECONDS = 1.0
-#: Seconds after the end of a batch job in which its traces come over a network file system.
+#: Seconds after the end of a batch job until its files appear on a network file system.
 FILE_DELAY_SECONDS = 15.0
 SLURM_COMMANDS = ("sbatch", "squeue", "scancel")
-#: Ends of a batch job that are no fault of the step: it is submitted again.
+#: States after which the attempt is repeated without counting as a failure.
 _INFRASTRUCTURE_STATES = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
-#: What a program ends with that was asked to end, or killed.
+#: Exit codes of a terminated or killed program.
 _SIGNAL_CODES = (-signal.SIGTERM, -signal.SIGKILL)
-#: Looks for what was submitted without an answer: Slurm may have been busy.
+#: Checks for a submission without a response: Slurm may be busy.
 SUBMIT_CHECKS = 8
-#: Seconds for which Slurm must say that it will never start a job.
+#: Seconds for which Slurm must report that a job will never start.
 NEVER_STARTS_SECONDS = 60.0
-#: What a step ends with that can never run: a wrong configuration, by sysexits.h.
+#: Exit code of a step that can never run: a configuration error in sysexits.h.
 CONFIGURATION_ERROR = 78
-#: Seconds between requests to end what has not ended.
+#: Seconds between requests to cancel a job.
 CANCEL_SECONDS = 10.0
-#: Looks until a batch job whose program is gone has a last state.
+#: Checks until a batch job whose program has ended has a final state.
 STATE_CHECKS = 10
-#: Submits; apart from other threads, because a Slurm that is away keeps them waiting.
+#: Threads for sbatch, separate because an unavailable Slurm blocks them.
 _SUBMIT_THREADS = ThreadPoolExecutor(8, "hyperplane-sbatch")
-#: What Slurm writes into a log where it looks at the memory of jobs itself.
+#: Message in a log if Slurm enforces memory limits itself.
 _MEMORY = re.compile("Exceeded (job|step) memory limit|oom.kill", re.I)
 
 
-#: An attempt, its step, and how many times the memory that it asks for.
-_AttemptRequest = tuple[Command, Step, float]
+#: An attempt, its step, and the factor of its memory.
+_AttemptRequest = tuple[AttemptCommand, Step, float]
 
 
 class SlurmProcess:
-    """One attempt as a batch job.
+    """One attempt as a batch job; ``queue`` is shared by all attempts of a supervisor."""
 
-    Parameters
-    ----------
-    command : Command
-        What it runs.
-    queue : Queue
-        Slurm's, as this supervisor sees it.
-    """
-
-    def __init__(self, command: Command, queue: SlurmQueue) -> None:
+    def __init__(self, command: AttemptCommand, queue: SlurmQueue) -> None:
         self.command, self._queue, self._job_id = command, queue, SlurmJobId(command)
         self._end_requested = False
         self._waits, self._since = "", 0.0
-        # The traces of an attempt and the waiting for a process are those of this machine.
+        # The files of the attempt are those of a local process.
         self._local_process = LocalProcess(command)
 
     def exit_code(self) -> int | None:
-        """What the program around the step has written down."""
+        """Return the exit code that the wrapper has recorded."""
         return self._local_process.exit_code()
 
     def end_time(self) -> float:
-        """When its last trace was written, if it has ended."""
+        """Return when the exit code was recorded; 0 before."""
         if self.exit_code() is None:
             return 0.0
         return self.command.file(".exit").stat().st_mtime
 
     async def wait_until_running(self) -> None:
-        """Return when a node runs it, or when Slurm has no more of it."""
+        """Return when a node runs it, or Slurm no longer knows it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
             if not await self._in_queue() and not self._job_id.may_appear():
                 return
@@ -101,30 +93,30 @@ class SlurmProcess:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _report_pending(self) -> None:
-        """Say in the log why it waits; end it when it waits for what will not come."""
-        number = self._job_id.read()
-        waits = self._queue.pending_status(number)
+        """Log why it is pending; cancel it if it can never start."""
+        job_id = self._job_id.read()
+        waits = self._queue.pending_status(job_id)
         if waits is None or self.command.file(".pid").exists():
             return
         if str(waits) != self._waits:
             self._waits, self._since = str(waits), time.monotonic()
-            self._append_log(f"waiting for Slurm: job {number} is {waits}")
+            self._append_log(f"waiting for Slurm: job {job_id} is {waits}")
         elif (
             waits.blocked_advice
             and not waits.reason.startswith("JobHeld")
             and time.monotonic() - self._since > NEVER_STARTS_SECONDS
         ):
-            self._append_log(f"Slurm will not start job {number}, {waits}: {waits.blocked_advice}")
+            self._append_log(f"Slurm will not start job {job_id}, {waits}: {waits.blocked_advice}")
             self._end_requested = True
             self.command.file(".exit").write_text(str(CONFIGURATION_ERROR))
-            await self._queue.cancel(number)
+            await self._queue.cancel(job_id)
 
-    def _append_log(self, words: str) -> None:
+    def _append_log(self, message: str) -> None:
         with self.command.file(".log").open("a") as log:
-            log.write(f"{words}\n")
+            log.write(f"{message}\n")
 
     async def wait(self) -> int | None:
-        """Its exit code, once Slurm has no more of it."""
+        """Wait until Slurm no longer has the job, and return its exit code."""
         state = ""
         while self.exit_code() is None:
             if not await self._in_queue():
@@ -132,12 +124,12 @@ class SlurmProcess:
                     if self._job_id.may_appear():
                         await asyncio.sleep(POLL_SECONDS)
                         continue
-                    break  # nobody has submitted it
+                    break  # it was not submitted
                 state = await self._state()
                 if not is_active(state):
                     break
             await asyncio.sleep(POLL_SECONDS)
-        # Without a word of Slurm's, too: it forgets a job some minutes after its end.
+        # Also if Slurm reports no state: it forgets a job some minutes after its end.
         deadline = time.monotonic() + (
             FILE_DELAY_SECONDS if state in ("", "COMPLETED", "FAILED") else POLL_SECONDS
         )
@@ -146,12 +138,12 @@ class SlurmProcess:
         return await self._resolve_exit_code()
 
     async def _resolve_exit_code(self) -> int | None:
-        """The exit code, with Slurm's word in the log where Slurm has ended it."""
-        code, number = self.exit_code(), self._job_id.read()
-        if not number or self._end_requested or code not in (None, *_SIGNAL_CODES):
+        """Return the exit code, and log the state if Slurm has ended the job."""
+        code, job_id = self.exit_code(), self._job_id.read()
+        if not job_id or self._end_requested or code not in (None, *_SIGNAL_CODES):
             return code
         state = await self._state()
-        for _ in range(STATE_CHECKS):  # a step that a signal has ended is gone before its batch job
+        for _ in range(STATE_CHECKS):  # a step ended by a signal ends before its batch job
             if not is_active(state):
                 break
             await asyncio.sleep(POLL_SECONDS)
@@ -164,24 +156,24 @@ class SlurmProcess:
         log = self.command.file(".log")
         of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(read_tail(log))
         self._append_log(
-            f"\nSlurm ended job {number}{' for its memory' * bool(of_memory)}: {state}"
+            f"\nSlurm ended job {job_id}{' for its memory' * bool(of_memory)}: {state}"
         )
-        # Not as a signal, which would hide the line above from the reason of the attempt.
+        # Not a signal, which would hide the line above from the reason of the attempt.
         return -signal.SIGKILL if of_memory else 1
 
     async def end(self, grace: float) -> int | None:
-        """End the batch job: politely, and after a while surely."""
+        """Terminate the batch job, and cancel it after ``grace`` seconds."""
         self._end_requested = True
         while not await self._in_queue() and self._job_id.may_appear():
             await asyncio.sleep(POLL_SECONDS)
-        number = self._job_id.read()
-        if not number:
+        job_id = self._job_id.read()
+        if not job_id:
             return self.exit_code()
-        heard = await self._queue.terminate(number)
+        heard = await self._queue.terminate(job_id)
         ending = asyncio.ensure_future(self.wait())
         await asyncio.wait({ending}, timeout=grace if heard else 0)
         while not ending.done():
-            await self._queue.cancel(number)
+            await self._queue.cancel(job_id)
             await asyncio.wait({ending}, timeout=CANCEL_SECONDS)
         return await ending
 
@@ -192,24 +184,18 @@ class SlurmProcess:
         return "" if self.command.file(".pid").exists() else "CANCELLED"
 
     async def _in_queue(self) -> bool:
-        if not self._job_id.read():  # whoever submitted it was killed before he wrote it down
-            found = await self._queue.find_job_id(self._job_id.name())
-            if found is None:
-                return True  # Slurm does not say
-            if not found:
+        if not self._job_id.read():  # the supervisor was killed before it stored the id
+            job_id = await self._queue.find_job_id(self._job_id.name())
+            if job_id is None:
+                return True  # unknown
+            if not job_id:
                 return False
-            self._job_id.write(found)
+            self._job_id.write(job_id)
         return await self._queue.contains(self._job_id.read())
 
 
 class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
-    """Steps as batch jobs of Slurm.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        What the submission runs in.
-    """
+    """Runs steps as Slurm batch jobs; ``environment`` is that of the submission."""
 
     name: ClassVar[str] = "slurm"
     at_once: ClassVar[int] = 1000
@@ -222,38 +208,38 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         self._submissions = RequestBatcher(self._submit, uncancellable=True)
 
     def unavailable_reason(self) -> str:
-        """Slurm's commands."""
+        """Check for Slurm's commands."""
         path = self._slurm_environment.get("PATH")
         absent = [name for name in SLURM_COMMANDS if shutil.which(name, path=path) is None]
         if not absent:
             return ""
-        return (
-            f"no {', '.join(absent)} on the PATH; submit from a machine where Slurm's commands are"
-        )
+        return f"no {', '.join(absent)} on the PATH; submit from a machine with Slurm's commands"
 
-    async def start(self, command: Command, step: Step, memory_factor: float) -> SlurmProcess:
+    async def start(
+        self, command: AttemptCommand, step: Step, memory_factor: float
+    ) -> SlurmProcess:
         """Submit an attempt."""
         command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)
-        # One that is always alone is the only one of its kind.
+        # Attempts without an array key have a unique key.
         kind = array_key(command, step, memory_factor) or command.attempt_prefix
-        wrong = await self._submissions.request((command, step, memory_factor), kind)
-        if wrong is not None:
-            raise wrong
+        error_of_attempt = await self._submissions.request((command, step, memory_factor), kind)
+        if error_of_attempt is not None:
+            raise error_of_attempt
         return SlurmProcess(command, self._queue)
 
-    async def _submit(self, asked: list[_AttemptRequest]) -> list[BaseException | None]:
-        """Submit attempts of one kind; what is wrong with each."""
-        commands = [command for command, _, _ in asked]
-        _, step, memory_factor = asked[0]
-        if len(asked) > 1 and self._use_arrays:
-            whole = array_command(commands)
+    async def _submit(self, requests: list[_AttemptRequest]) -> list[BaseException | None]:
+        """Submit attempts with the same key; return the error of each, if any."""
+        commands = [command for command, _, _ in requests]
+        _, step, memory_factor = requests[0]
+        if len(requests) > 1 and self._use_arrays:
+            array = array_command(commands)
             try:
                 await self._submit_and_record(
-                    whole,
+                    array,
                     partial(
-                        submit_array, whole, commands, step, memory_factor, self._slurm_environment
+                        submit_array, array, commands, step, memory_factor, self._slurm_environment
                     ),
                 )
             except OSError as error:
@@ -261,7 +247,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
                     raise
                 self._use_arrays = False
             else:
-                return [None for _ in asked]
+                return [None for _ in requests]
         for command in commands:
             prepare_id_file(command)
         return await asyncio.gather(
@@ -275,31 +261,33 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
             return_exceptions=True,
         )
 
-    async def _submit_and_record(self, command: Command, submission: Callable[[], str]) -> None:
-        """Submit one batch job or array, and write its number down."""
+    async def _submit_and_record(
+        self, command: AttemptCommand, submission: Callable[[], str]
+    ) -> None:
+        """Submit one batch job or array, and store its id."""
         job_id = SlurmJobId(command)
         try:
-            told = await asyncio.get_running_loop().run_in_executor(_SUBMIT_THREADS, submission)
+            number = await asyncio.get_running_loop().run_in_executor(_SUBMIT_THREADS, submission)
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            told = await self._find_submitted(job_id.name())  # Slurm may have it all the same
-            if not told:
+            number = await self._find_submitted(job_id.name())  # Slurm may have accepted it
+            if not number:
                 raise
-        job_id.write(told)
+        job_id.write(number)
 
     async def _find_submitted(self, name: str) -> str:
-        """The number of a job or array that was submitted without an answer; empty without one."""
-        number = None
+        """Return the id of a job submitted without a response; empty if there is none."""
+        job_id = None
         for _ in range(SUBMIT_CHECKS):
             await asyncio.sleep(CACHE_SECONDS)
-            if number := await self._queue.find_job_id(name):
-                return number
-        while number is None:  # no answer is no word on whether it is there
+            if job_id := await self._queue.find_job_id(name):
+                return job_id
+        while job_id is None:  # Slurm does not respond, so it is unknown
             await asyncio.sleep(CANCEL_SECONDS)
-            number = await self._queue.find_job_id(name)
-        return number
+            job_id = await self._queue.find_job_id(name)
+        return job_id
 
-    def reattach(self, command: Command) -> SlurmProcess:
-        """The batch job that somebody else has submitted."""
+    def reattach(self, command: AttemptCommand) -> SlurmProcess:
+        """Return the process of a batch job that an earlier supervisor submitted."""
         return SlurmProcess(command, self._queue)

@@ -1,4 +1,4 @@
-"""An attempt at a step as sbatch takes it."""
+"""Submit an attempt with sbatch."""
 
 from __future__ import annotations
 
@@ -15,62 +15,62 @@ from typing import NamedTuple
 
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 
-#: Variables of a batch job, which the commands would take for options.
+#: Variables of a surrounding batch job, which Slurm's commands would read as options.
 _BATCH_JOB_VARIABLES = (
     *("SLURM_", "SQUEUE_", "SCANCEL_", "SCONTROL_"),
     *("SBATCH_EXPORT", "SBATCH_JOB_NAME", "SBATCH_ARRAY", "SBATCH_CLUSTERS"),
 )
-#: What sbatch says when it would say something else later.
+#: Messages of sbatch for temporary failures.
 _TRANSIENT_ERROR = re.compile(
     r"contact slurm controller|temporarily|timed out|Socket|try again", re.I
 )
 
 
 class BatchJob(NamedTuple):
-    """A batch job as sbatch takes it.
+    """A batch job for sbatch.
 
     Parameters
     ----------
-    command : Command
-        The attempt, or the array: its name, its folder and its environment count.
+    command : AttemptCommand
+        The attempt or array, with name, folder and environment.
     argv : sequence of str
         Program and arguments.
     log : str
-        Its log, in Slurm's words.
+        Path of its log in Slurm's syntax.
     options : sequence of str, optional
-        More for sbatch.
+        Additional options of sbatch.
     """
 
-    command: Command
+    command: AttemptCommand
     argv: Sequence[str]
     log: str
     options: Sequence[str] = ()
 
 
 def submit_attempt(
-    command: Command, step: Step, memory_factor: float, outside: Mapping[str, str]
+    command: AttemptCommand, step: Step, memory_factor: float, slurm_environment: Mapping[str, str]
 ) -> str:
-    """Give an attempt to sbatch; the number of its job.
+    """Submit an attempt with sbatch and return its job id.
 
     Parameters
     ----------
-    command : Command
-        What the attempt runs.
+    command : AttemptCommand
+        Its command.
     step : Step
-        Its step, for what it needs.
+        Its step, for its resources.
     memory_factor : float
-        How many times the memory that the step asks for.
-    outside : mapping of str to str
-        In what Slurm's commands are found.
+        Factor by which the step's memory is multiplied.
+    slurm_environment : mapping of str to str
+        Environment in which Slurm's commands are found.
 
     Raises
     ------
     OSError
-        With EAGAIN for what may pass, and with what sbatch said.
+        With the message of sbatch; EAGAIN for temporary failures.
     """
-    inner = (
+    argv = (
         sys.executable,
         "-I",
         "-S",
@@ -78,14 +78,14 @@ def submit_attempt(
         str(command.attempt_prefix),
         *command.argv,
     )
-    batch = BatchJob(command, inner, escape_path(command.file(".log")))
-    return run_sbatch(batch, step, memory_factor, outside)
+    batch = BatchJob(command, argv, escape_path(command.file(".log")))
+    return run_sbatch(batch, step, memory_factor, slurm_environment)
 
 
 def run_sbatch(
-    batch: BatchJob, step: Step, memory_factor: float, outside: Mapping[str, str]
+    batch: BatchJob, step: Step, memory_factor: float, slurm_environment: Mapping[str, str]
 ) -> str:
-    """As :func:`submit`, for a batch job or an array."""
+    """Submit a batch job or array; otherwise as :func:`submit_attempt`."""
     command = batch.command
     if not Path(command.folder).is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", command.folder)
@@ -95,17 +95,17 @@ def run_sbatch(
         f"--job-name={batch_job_name(command)}",
         "--parsable",
         "--no-requeue",
-        # All of the step's environment, and by this way only: it has its secrets.
+        # The whole environment of the step, which includes secrets, is passed only in this way.
         "--export=ALL",
         f"--output={batch.log}",
         *batch.options,
         *_resource_options(step, memory_factor),
     ]
-    # Where Slurm is, even when the step shall not see it.
-    conf = {name: text for name, text in outside.items() if name == "SLURM_CONF"}
+    # Location of Slurm's configuration, even if the step must not see it.
+    conf = {name: text for name, text in slurm_environment.items() if name == "SLURM_CONF"}
     try:
         done = subprocess.run(  # noqa: S603 - a list of arguments; the script goes to its input
-            [shutil.which("sbatch", path=outside.get("PATH")) or "sbatch", *options],
+            [shutil.which("sbatch", path=slurm_environment.get("PATH")) or "sbatch", *options],
             input=script,
             env={**command_environment(command.environment), **conf},
             capture_output=True,
@@ -115,40 +115,40 @@ def run_sbatch(
             timeout=120,
         )
     except subprocess.TimeoutExpired as error:
-        raise OSError(errno.EAGAIN, "sbatch does not answer", "sbatch") from error
+        raise OSError(errno.EAGAIN, "sbatch does not respond", "sbatch") from error
     if done.returncode:
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        number = errno.EAGAIN if _TRANSIENT_ERROR.search(said) else errno.EPERM
-        raise OSError(number, said, "sbatch")
+        message = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        number = errno.EAGAIN if _TRANSIENT_ERROR.search(message) else errno.EPERM
+        raise OSError(number, message, "sbatch")
     return done.stdout.strip().partition(";")[0]
 
 
 def _resource_options(step: Step, memory_factor: float) -> list[str]:
-    """What the step asks for, in Slurm's words; its pool has been put into numbers before."""
-    asked = step.resources
+    """Return the sbatch options for the resources of a step; its pool was resolved before."""
+    resources = step.resources
     options = []
-    if asked.cores is not None:
-        options.append(f"--cpus-per-task={math.ceil(asked.cores)}")
-    if asked.ram_gb is not None:
-        options.append(f"--mem={math.ceil(asked.ram_gb * 1e9 * memory_factor / 2**20)}M")
-    if asked.gpus:
-        options.append(f"--gres=gpu:{asked.gpus}")
+    if resources.cores is not None:
+        options.append(f"--cpus-per-task={math.ceil(resources.cores)}")
+    if resources.ram_gb is not None:
+        options.append(f"--mem={math.ceil(resources.ram_gb * 1e9 * memory_factor / 2**20)}M")
+    if resources.gpus:
+        options.append(f"--gres=gpu:{resources.gpus}")
     return options
 
 
-def batch_job_name(command: Command) -> str:
-    """The name of the batch job: of this attempt only, and to be found by it."""
+def batch_job_name(command: AttemptCommand) -> str:
+    """Return the unique, reproducible name of an attempt's batch job."""
     above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
     return re.sub("[^A-Za-z0-9.-]+", "-", f"hyperplane-{Path(above).name}-{attempt}")
 
 
 def escape_path(path: Path) -> str:
-    """A path without the signs that Slurm replaces."""
+    """Escape the placeholders of Slurm in a path."""
     return str(path).replace("\\", "\\\\").replace("%", "%%")
 
 
 def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for Slurm's commands, without what a batch job around us has for them."""
+    """Return an environment for Slurm's commands, without variables of a surrounding job."""
     return {
         name: text
         for name, text in environment.items()

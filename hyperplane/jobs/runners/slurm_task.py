@@ -1,8 +1,8 @@
-"""``python slurm_task.py TASKS AROUND``: becomes one task of an array, as Slurm has numbered it.
+"""``python slurm_task.py TASKS WRAPPER``: become the task of an array with Slurm's index.
 
-``TASKS`` has for each task what differs from the others: where its traces are, its own variables,
-its program and its arguments. ``AROUND`` is the program that runs it then. It imports next to
-nothing, because every task pays for it.
+``TASKS`` is a file with the differences of each task: the prefix of its files, its variables,
+program and arguments. ``WRAPPER`` is the program that runs it. Imports as little as possible,
+because every task pays for it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import sys
 
-#: Which of the attempts run as an array is a matter of chance: the step shall not see it.
+#: Removed: which attempts form an array depends on timing and must not affect the step.
 _ARRAY_PREFIX = b"SLURM_ARRAY_"
 
 
 def read_task(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
-    """The traces of a task, its variables as ``NAME=value``, and its program with arguments."""
+    """Return the file prefix of a task, its variables as ``NAME=value``, and its command."""
     place = None
-    with open(path, "rb") as tasks:  # noqa: PTH123 - pathlib takes longer than we do
+    with open(path, "rb") as tasks:  # noqa: PTH123 - pathlib is slow to import
         while line := tasks.readline().strip():
             number, offset, size = map(int, line.split())
             if number == index:
@@ -25,20 +25,20 @@ def read_task(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
         if place is None:
             raise LookupError(f"no task {index} in {path}")
         tasks.seek(place[0], os.SEEK_CUR)
-        traces, count, *rest = tasks.read(place[1]).split(b"\0")
-    return traces, rest[: int(count)], rest[int(count) :]
+        prefix, count, *rest = tasks.read(place[1]).split(b"\0")
+    return prefix, rest[: int(count)], rest[int(count) :]
 
 
-def main(path: str, around: str) -> None:
-    """Become the program around the step."""
-    traces, variables, argv = read_task(path, int(os.environ["SLURM_ARRAY_TASK_ID"]))
+def main(path: str, wrapper: str) -> None:
+    """Replace this process by the wrapper of the step."""
+    prefix, variables, argv = read_task(path, int(os.environ["SLURM_ARRAY_TASK_ID"]))
     environment = {
         name: value for name, value in os.environb.items() if not name.startswith(_ARRAY_PREFIX)
     }
     for variable in variables:
         name, _, value = variable.partition(b"=")
         environment[name] = value
-    words = [os.fsencode(sys.executable), b"-I", b"-S", os.fsencode(around), traces, *argv]
+    words = [os.fsencode(sys.executable), b"-I", b"-S", os.fsencode(wrapper), prefix, *argv]
     os.execve(words[0], words, environment)  # noqa: S606 - no shell
 
 

@@ -1,4 +1,4 @@
-"""What open_zarr_many refuses, and that it says which store and why."""
+"""Errors of ``open_zarr_many`` name the store and the reason."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class TestMemory:
 
     def test_is_refused_in_another_process_at_the_latest(self, monkeypatch):
         data = open_zarr_many(self.urls)["rain"].data
-        # By way of a scheduler that runs in this process.
+        # With a scheduler in this process.
         sent = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(data))))
         assert float(sent.mean().compute(scheduler="sync")) > 0
         monkeypatch.setattr("os.getpid", lambda: -1)

@@ -1,4 +1,4 @@
-"""What people write by mistake: chunks that cannot be, arguments of other functions, typos."""
+"""Common mistakes: impossible chunks, arguments of other functions, typos."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_sizes_of_chunks_are_from_one_for_dimensions(loaded):
 
 
 @pytest.mark.parametrize("chunks", [{2: 5}, {-3: 5}, {"x": 5}, {None: 5}])
-def test_an_axis_that_is_not_there_is_told(chunks):
+def test_an_axis_that_is_not_there_is_reported(chunks):
     assert "axes 0 to 1" in fault_of(lambda: rechunk(SQUARE, chunks)).allowed
 
 
@@ -51,7 +51,7 @@ def test_an_axis_without_a_position_has_chunks_of_none():
     assert rechunk(da.zeros((0, 3)), (0, 1)).chunks == ((0,), (1, 1, 1))
 
 
-def test_chunks_are_not_asked_for_as_stores_are_opened():
+def test_open_zarr_many_has_no_argument_chunks():
     fault = fault_of(lambda: open_zarr_many("x.zarr", chunks={"time": 1}))
     assert (fault.where, "rechunk(data, chunks)" in fault.advice) == ("chunks", True)
 
@@ -70,7 +70,7 @@ def test_load_is_true_or_false(load):
 
 
 @pytest.mark.parametrize("protocol", ["", "file://"])
-def test_a_store_that_is_not_there_is_told_with_those_beside(tmp_path, protocol):
+def test_a_store_that_is_not_there_is_reported_with_similar_names(tmp_path, protocol):
     for number in (1, 2):
         write(month(number), f"{tmp_path}/weather-0{number}.zarr")
     fault = fault_of(lambda: open_zarr_many(f"{protocol}{tmp_path}/weather-1.zarr"))

@@ -1,4 +1,4 @@
-"""Random stores: what open_zarr_many makes of them is what xarray makes of them one by one."""
+"""Property tests: ``open_zarr_many`` equals xarray for random stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ATTRS = st.dictionaries(
     st.one_of(st.integers(0, 2), st.sampled_from(["a", "b"])),
     max_size=2,
 )
-#: Disagreement is rare, or nearly all combinations would be refused.
+#: Conflicts are rare, because otherwise nearly all combinations would fail.
 SELDOM = st.sampled_from([False] * 7 + [True])
 SLOW = settings(
     max_examples=scaled(6, 25),
@@ -52,7 +52,7 @@ def values(rng, kind, shape):
 
 @st.composite
 def parts(draw, dim="t"):
-    """Several data sets along a dimension, that may overlap, with variables that may agree."""
+    """Several data sets along a dimension, which may overlap and may conflict."""
     rng = np.random.default_rng(draw(st.integers(0, 2**31)))
     count = draw(st.integers(1, 4).map(lambda n: 5 - n))
     kinds = draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=3))
@@ -98,7 +98,7 @@ def parts(draw, dim="t"):
 
 
 def outcome(make):
-    """A loaded data set, or None where it is refused."""
+    """Return a loaded data set, or None if an error was raised."""
     try:
         return make().compute()
     except (RequestError, ValueError, TypeError):  # texts that xarray cannot extend
@@ -122,7 +122,7 @@ def compare(datasets, forms, ours, theirs):
             assert mine[name].dims == variable.dims
             dtype = variable.dtype
             if dtype.kind == "m" and not variable.size:
-                # Of no durations xarray's merge makes seconds; ours are what all stores hold.
+                # xarray's merge gives empty durations the unit s; ours keep the unit of the stores.
                 dtype = np.result_type(*(one[name].dtype for one in opened if name in one))
             assert mine[name].dtype == dtype
         lazy = ours(urls)

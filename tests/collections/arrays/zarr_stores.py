@@ -1,4 +1,4 @@
-"""What the tests of arrays share: writing stores, opening them one by one, and a watched store."""
+"""Helpers of the array tests: write and open stores, and a file system that counts reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one_by_one(urls, **options):
 
 
 def month(number, variables=("rain", "wind"), days=6):
-    """A part of a series on a grid, as weather data is stored."""
+    """Return a block of a time series on a grid, like weather data."""
     rng = np.random.default_rng(number)
     time = pd.date_range("2020-01-01", periods=days, freq="D") + pd.Timedelta(days=days * number)
     data = {name: (("time", "y", "x"), rng.random((days, 3, 4))) for name in variables}
@@ -52,7 +52,7 @@ def month(number, variables=("rain", "wind"), days=6):
 
 
 class Watched(AsyncFileSystem):
-    """Local files behind another protocol: counts what is read, and may answer late."""
+    """Local files behind another protocol that counts reads and can delay them."""
 
     protocol = "watched"
     reads: ClassVar[Counter[str]] = Counter()

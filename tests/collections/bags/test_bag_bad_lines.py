@@ -1,4 +1,4 @@
-"""Bad lines: counted, shown, and too many of them."""
+"""Bad lines: warnings, errors and ``bad_records``."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""The helpers on worker processes: warnings and errors reach the client."""
+"""Warnings and errors of workers reach the client."""
 
 import json
 import re
@@ -40,14 +40,14 @@ def test_all_helpers_on_a_cluster(tmp_path):
 
 
 def ours(caught):
-    """The warnings without those of what earlier tests have left to the garbage collector."""
+    """Return the warnings except those about garbage of earlier tests."""
     return [warning for warning in caught if warning.category is not ResourceWarning]
 
 
 def on_workers(file, lines, caught):
     bag = read_records(file, blocksize="10kB")
     assert count_by(bag, "type").compute() == [("a", 450), ("b", 450)]
-    # A warning of a worker is an event, which may come after the result.
+    # Warnings of workers are events, which may arrive after the result.
     deadline = time.monotonic() + 250
     while not ours(caught):
         assert time.monotonic() < deadline

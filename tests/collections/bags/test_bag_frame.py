@@ -1,4 +1,4 @@
-"""``to_dataframe``: types inferred from a sample, and checked in all the rest."""
+"""``to_dataframe``: types are inferred from a sample and checked for all values."""
 
 import datetime
 import json
@@ -18,7 +18,7 @@ from hyperplane.errors import RequestError, WrongType
 STAMPS = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31))
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-# Values of one column, and the type that it gets without and with nulls.
+# Values of a column, and its inferred types without and with nulls.
 KINDS = [
     (INT64, "int64", "Int64"),
     (st.floats(allow_nan=False), "float64", "float64"),
@@ -34,7 +34,7 @@ COLUMN = st.sampled_from(KINDS).flatmap(
 
 
 def expected(column, values):
-    """What pandas makes of the values."""
+    """Return the series that pandas makes of the values."""
     dtype = str(column)
     if dtype == "object":
         return pd.Series(values, dtype=object)
@@ -80,13 +80,13 @@ def test_columns_are_what_pandas_makes_of_the_values(tmp_path_factory, drawn, da
     kept = [name for name in names if any(name in record for record in records)]
     columns = [column for name, column in zip(names, columns, strict=True) if name in kept]
     bag = db.from_sequence(records, npartitions=min(parts, rows))
-    # Only four partitions are looked at: what is in the others must be said.
+    # Only four partitions are sampled, so a field of another one must be reported.
     types = dict(zip(kept, (dtype for dtype, _ in columns), strict=True)) if parts > 4 else None
     frame = to_dataframe(bag, fields=kept, types=types)
     made = frame.compute(scheduler="sync")
     assert made.dtypes.equals(frame.dtypes)
     same(made, columns, kept)
-    # And from a file, with the kernel.
+    # Also from a file, which is parsed with Arrow.
     file = tmp_path_factory.mktemp("frame") / "a.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     size = file.stat().st_size
@@ -141,7 +141,7 @@ def test_a_value_of_another_type_is_named_with_its_line_and_what_to_write(
         assert f"write types={{'n': {advice}}}" in str(caught.value)
         assert caught.value.field == "n"
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-        # What it says to write works.
+        # The advice of the message works.
         fixed = to_dataframe(bag, sample=4, types={"n": advice.strip("'")})
         assert len(fixed.compute(scheduler="sync")) == 56
 
@@ -166,7 +166,7 @@ def test_mixed_types_in_the_sample_are_refused_all_at_once():
     assert frame.c.tolist() == [1.0, 2.5]
 
 
-def test_what_is_asked_to_be_text_becomes_text():
+def test_values_of_columns_of_type_string_become_text():
     values = [5, "5", True, 1.5, [1, "ä"], {"a": None}, None]
     bag = db.from_sequence([{"v": value} for value in values])
     made = to_dataframe(bag, types={"v": str}).compute(scheduler="sync")
@@ -200,7 +200,7 @@ def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
     assert made.id.tolist() == [f"u{n}" for n in range(1, 100, 2)]
 
 
-def test_nothing_but_the_asked_columns_is_parsed(tmp_path, monkeypatch):
+def test_only_the_requested_columns_are_parsed(tmp_path, monkeypatch):
     seen = []
     schema = kernel._make_schema
     monkeypatch.setattr(
@@ -231,12 +231,12 @@ def test_bags_without_records_need_their_types(tmp_path):
         ({"fields": "a", "types": 5, "sample": None}, "3 faults"),
     ],
 )
-def test_wrong_arguments_are_told(arguments, said):
+def test_wrong_arguments_are_reported(arguments, said):
     with pytest.raises(RequestError, match=said):
         to_dataframe(db.from_sequence([{"a": 1}]), **arguments)
 
 
-def test_bags_of_something_else_are_told():
+def test_bags_of_something_else_are_reported():
     with pytest.raises(RequestError, match="a bag of mappings"):
         to_dataframe(db.from_sequence(["text"]))
     with pytest.raises(RequestError, match="names are text"):

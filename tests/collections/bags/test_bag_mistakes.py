@@ -1,4 +1,4 @@
-"""Fields that no record has, and flags that are neither true nor false."""
+"""Unknown fields, and flags that are not booleans."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def faults_of(**arguments):
         ({"types": {"user.nme": "string"}, "flatten": True}, "types", "'user.name'"),
     ],
 )
-def test_a_field_that_no_record_of_the_sample_has_is_told(arguments, where, near):
+def test_a_field_that_no_record_of_the_sample_has_is_reported(arguments, where, near):
     fault = faults_of(**arguments)[where]
     assert fault.allowed == "a field of the 3 records of the sample"
     assert f"did you mean {near}" in fault.advice
 
 
-def test_all_of_them_are_told_at_once():
+def test_all_of_them_are_reported_at_once():
     with pytest.raises(RequestError) as caught:
         to_dataframe(bag(), fields=["idd", "id", "zzz"])
     assert [fault.asked for fault in caught.value.faults] == ["'idd'", "'zzz'"]
@@ -66,7 +66,7 @@ def test_flatten_is_true_or_false(flag):
     assert faults_of(flatten=flag)["flatten"].allowed == "True or False"
 
 
-def test_what_is_lazy_shows_a_misspelt_name_in_its_result():
+def test_what_is_lazy_shows_a_misspelled_name_in_its_result():
     assert count_by(bag(), "idd").compute(scheduler="sync") == [(None, 3)]
     made = select(bag(), fields=["idd"]).compute(scheduler="sync")
     assert made == [{"idd": None}] * 3

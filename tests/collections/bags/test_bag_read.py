@@ -1,4 +1,4 @@
-"""Records from lines: every record once and in order, however the file is cut."""
+"""``read_records`` returns every record once and in order, however files are divided."""
 
 import bz2
 import gzip
@@ -44,7 +44,7 @@ def write(content, name="a.jsonl"):
 
 
 def plain(content):
-    """Records and bad line numbers, line by line in plain Python."""
+    """Return records and numbers of bad lines, parsed line by line in plain Python."""
     good, bad = [], []
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         try:
@@ -190,7 +190,7 @@ def test_small_files_are_joined_in_order_and_large_ones_cut(tmp_path):
     assert read_records(str(tmp_path / "000.jsonl"), blocksize="10kB").npartitions == 9
 
 
-def test_every_fault_of_a_call_is_told_at_once(tmp_path):
+def test_every_fault_of_a_call_is_reported_at_once(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}")
     (tmp_path / "empty").mkdir()
     with pytest.raises(RequestError) as caught:

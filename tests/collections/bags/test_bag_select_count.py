@@ -1,4 +1,4 @@
-"""``select`` and ``count_by`` give what plain Python gives, from bags and from files."""
+"""``select`` and ``count_by`` equal plain Python, for bags and for files."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from hyperplane.bag import count_by, read_records, select
 from hyperplane.collections.bags import lines as lines_module
 from hyperplane.errors import BadLinesWarning, RequestError
 
-# Few values, so that they meet; with all that parsers are known to differ in.
+# Few values, so that some are equal, including all for which parsers are known to differ.
 VALUES = st.sampled_from(
     [
         *(None, True, False, 0, 1, 2, -1, 1.0, 0.5, 2**53 + 1, 2**70, "a", "b", "ä", "", "1"),
@@ -32,7 +32,7 @@ WHERE = st.dictionaries(PATHS, WANTED, max_size=2)
 
 
 def at(record, path, default):
-    """The field of that name, or the nested one."""
+    """Return the field of exactly that name, or the nested field."""
     if path in record:
         return record[path]
     for part in path.split("."):
@@ -54,18 +54,18 @@ def meets(record, where):
 
 
 def partitioned(records, count):
-    """A bag of that many partitions, some of them empty."""
+    """Return a bag with this number of partitions, some of them empty."""
     graph = {("p", i): records[i::count] for i in range(count)}
     return db.Bag(graph, "p", count), [r for i in range(count) for r in records[i::count]]
 
 
 def exact(found):
-    """Values with their types, so that 1, 1.0 and True differ."""
+    """Return values with their types, so that 1, 1.0 and True differ."""
     return json.dumps(found)
 
 
 def counts_of(records, key):
-    """Pairs in the order that is promised, by comparing each with each."""
+    """Return pairs in the documented order, by pairwise comparison."""
     pairs = []
     for record in records:
         value = at(record, key, None)
@@ -159,7 +159,7 @@ ODD_LINES = [
     *(b'{"n":\n1}', b'{"n": 1\n}', b'{"n": 1}\n,{"n": 1}', b'{"n": 2, "n": 1}', b'{"n": 1}\0}'),
     *(b'{"n": 1, "m": {"x":1,"x":2}}', b'{"n": 1, "x": "\xff"}', b' {"n": 1} ', b'{"n": 01}'),
     *(b'{"n": 1, "x": [Inf]}', b'{"n": 1, "x": "[Inf]"}', b'{"n": 1, "x": %s}' % (b"1" * 5000)),
-    # As many objects as lines, and yet not one on each.
+    # As many objects as lines, but not one object on each line.
     *(b'{"n": 1, "x": [{},\n{}]}\n{"n": 1}{"n": 1}', b'{"x": {}\n,"n": 1}\n{"n": 1}{"n": 1}'),
     *(b'{"n": 1}{"n":\n1}', b'{"n": 1, "\\u006e": 1}', b'{"n": 1, "x": "\\ud800"}', b"{}", b""),
 ]
@@ -205,12 +205,12 @@ def test_plain_values_are_counted_without_python(monkeypatch, values):
         ({"where": 5, "fields": 5}, "2 faults"),
     ],
 )
-def test_wrong_arguments_are_told(arguments, said):
+def test_wrong_arguments_are_reported(arguments, said):
     with pytest.raises(RequestError, match=said):
         select(db.from_sequence([{}]), **arguments)
 
 
-def test_wrong_keys_and_bags_are_told():
+def test_wrong_keys_and_bags_are_reported():
     with pytest.raises(RequestError, match="2 faults"):
         count_by([], 5)
     with pytest.raises(RequestError, match=r"dask\.bag\.Bag"):

@@ -1,4 +1,4 @@
-"""``take`` finds what there is, and computes as little as it can."""
+"""``take`` finds the first records and computes as few partitions as possible."""
 
 import dask.bag as db
 import numpy as np
@@ -27,7 +27,7 @@ def test_the_first_of_all_partitions(parts, n):
 
 
 def counting(count, find):
-    """A bag of a hundred numbers in so many partitions, and what of it was looked at."""
+    """Return a bag of a hundred numbers, and the list of those that were read."""
     seen = []
 
     def keep(number):
@@ -105,7 +105,7 @@ def test_numbers_of_numpy_and_bags_that_are_made_already():
 
 
 @pytest.mark.parametrize("n", [-1, 2.5, True, "3", None])
-def test_wrong_numbers_are_told(n):
+def test_wrong_numbers_are_reported(n):
     with pytest.raises(RequestError, match="a whole number from 0"):
         take(db.from_sequence([1]), n)
     with pytest.raises(RequestError, match="2 faults"):

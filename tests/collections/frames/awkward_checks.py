@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from awkward_frames import Truth, normal
 
-from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
+from hyperplane.collections.frames.object_columns import has_integers_and_floats
 from hyperplane.errors import HyperplaneError
 
 #: Functions whose last digits depend on the order of rows.
@@ -129,7 +129,7 @@ def kind_of(value):
 def kinds_kept(case):
     """Return how to compare rows: with their kinds, unless kinds change as documented."""
     mixed = any(
-        dtype == np.dtype(object) and holds_whole_numbers_and_fractions(case.whole[name])
+        dtype == np.dtype(object) and has_integers_and_floats(case.whole[name])
         for name, dtype in case.whole.dtypes.items()
     )
     return kind_of if case.honest and not mixed else normal

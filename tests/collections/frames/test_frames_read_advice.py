@@ -1,4 +1,4 @@
-"""What read says of wrong requests, and what it makes of categories."""
+"""Messages of ``read`` for invalid requests, and categories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro: the values that fastavro reads, in the types of the schema, one file in many parts."""
+"""Avro: the values that fastavro reads, in the types of the schema, in several partitions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KINDS = {
         {"type": "record", "name": "Inner", "fields": [{"name": "z", "type": ["null", "int"]}]},
         st.fixed_dictionaries({"z": st.none() | st.integers(0, 9)}),
     ),
-    # Those below make the whole file one that fastavro has to read.
+    # With one of the fields below fastavro has to read the whole file.
     "several": (["int", "string", "null"], st.none() | st.integers(0, 9) | st.text(max_size=3)),
     "numbers": (["int", "double"], st.floats(allow_nan=False) | st.integers(0, 9)),
     "map": ({"type": "map", "values": "long"}, st.dictionaries(st.text(max_size=2), st.just(1))),

@@ -1,4 +1,4 @@
-"""CSV: the same values as pandas reads, however the files are cut."""
+"""CSV: the same values as pandas reads, however files are divided."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = {
     "whole": st.integers(-(2**62), 2**62),
     "gaps": st.none() | st.integers(-9, 9),
     "real": st.none() | st.floats(allow_nan=False),
-    # For pandas a line of nothing but blanks is no line.
+    # pandas skips lines of spaces only.
     "text": st.none() | st.text(alphabet="aé中😀 ,;\"'\t", max_size=5).filter(str.strip),
     "lines": st.text(alphabet='ab\n"', max_size=4),
     "truth": st.booleans(),
@@ -202,7 +202,7 @@ def test_headers(tmp_path):
         read(tmp_path / "c.csv")
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path):
+def test_all_that_is_wrong_is_reported_at_once(tmp_path):
     (tmp_path / "a.csv").write_text("price,city\n1,Rome\n")
     with pytest.raises(RequestError, match="did you mean 'price'") as caught:
         read(

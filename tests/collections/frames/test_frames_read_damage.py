@@ -1,4 +1,4 @@
-"""Damaged files: named, or left out with a word."""
+"""Damaged files: an error that names them, or a warning that they are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that differ in columns of odd names, of lists, and of nothing, give what they hold."""
+"""Files whose schemas differ: odd column names, lists, and columns of nulls."""
 
 from __future__ import annotations
 

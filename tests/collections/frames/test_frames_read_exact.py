@@ -1,4 +1,4 @@
-"""Readers give the values that files hold: nothing is dropped, cut or taken for something else."""
+"""Readers return exactly the values of the files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_json_values_are_whole(tmp_path, values, held):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Only the first lines are sampled."""
+    """Sample only the first lines."""
     monkeypatch.setattr(samples, "HEAD", 200)
     monkeypatch.setattr(samples, "EXCERPT", 0)
 

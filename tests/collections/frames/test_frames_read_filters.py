@@ -1,4 +1,4 @@
-"""Filters: the rows that pandas keeps, whatever the statistics let one leave out."""
+"""Filters select the same rows as pandas, with and without pruning by statistics."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_filters_keep_the_rows_that_pandas_keeps(tmp_path_factory, rows, filters
     schema = pa.schema([(name, kind) for name, (kind, _) in VALUES.items()])
     table = pa.Table.from_pylist(rows, schema).append_column("row", pa.array(range(len(rows))))
     parquet.write_table(table, path, row_group_size=groups)
-    # By statistics pyarrow leaves out 0.0 where it looks for "in [0.0]": for it they say -0.0.
+    # pyarrow prunes 0.0 for "in [0.0]", because the statistics contain -0.0.
     plain = path.with_name("plain.parquet")
     parquet.write_table(table, plain, write_statistics=False)
     theirs = pd.read_parquet(plain, filters=as_pyarrow(filters)).row.to_list()
@@ -75,7 +75,7 @@ def test_filters_keep_the_rows_that_pandas_keeps(tmp_path_factory, rows, filters
 
 
 def as_pyarrow(filters: list) -> list:
-    """Pyarrow compares decimals with floats but looks for decimals in lists only among such."""
+    """Return values for pyarrow, which finds decimals only in lists of decimals."""
 
     def one(condition: tuple) -> tuple:
         name, op, value = condition

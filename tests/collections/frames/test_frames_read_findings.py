@@ -1,4 +1,4 @@
-"""CSV that pandas refuses or reads otherwise: lost rows, lost digits, other types."""
+"""Regression tests of text files: lost rows, lost digits and other types."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_quote_that_is_not_closed_in_a_packed_file(tmp_path):
 
 @pytest.mark.parametrize("multiline", [None, True])
 def test_two_quotes_that_are_not_closed_swallow_no_rows(tmp_path, multiline):
-    # pandas reads these as one long value, and loses the rows between.
+    # pandas reads these rows as one long value.
     (tmp_path / "q.csv").write_text(stray(60_000, 30_000, 40_000))
     with pytest.raises(ReadError, match=r"line 30002 of the file has an opening quote"):
         read(tmp_path / "q.csv", multiline=multiline).compute()
@@ -79,7 +79,7 @@ def test_stray_quotes_do_not_make_planning_slow(tmp_path):
     for name in "bc":
         with pytest.raises(ReadError, match="has an opening quote"):
             read(tmp_path / f"{name}.csv").compute()
-    # Three files; looking from each quote for its end again takes minutes.
+    # Searching the end again from each quote would take minutes for these three files.
     assert time.process_time() - begun < 30 * sound + 1
 
 
@@ -173,7 +173,7 @@ def test_a_late_value_names_a_type_that_holds_it(tmp_path, monkeypatch, value, a
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_missing_values_are_no_floats_where_whole_numbers_are_asked_for(tmp_path, suffix):
+def test_missing_values_in_integer_columns_are_an_error(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     csv, json = f"id,b\n{LARGE},true\n,\n", f'{{"id": {LARGE}, "b": true}}\n{{"b": null}}\n'
     path.write_text(csv if suffix == "csv" else json)
@@ -207,7 +207,7 @@ def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
 
 
 def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
-    # Pieces that pyarrow reads and pieces that it refuses make the same columns.
+    # Pieces that pyarrow parses and pieces that it rejects have the same columns.
     monkeypatch.setattr(json_decoder, "PIECE", 300)
     values = [0.5 + i for i in range(400)]
     values[200], values[201] = 2**60, None

@@ -1,4 +1,4 @@
-"""Folders as Dask, pandas and other tools write them: values in names, indexes without a name."""
+"""Data sets written by Dask, pandas and other tools: hive keys and unnamed indexes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _sync():
         yield
 
 
-#: Dask's ``to_parquet`` sets an index in place, which pandas will no longer have.
+#: Dask's ``to_parquet`` sets an index in place, which pandas deprecates.
 notice_of_pandas = pytest.mark.filterwarnings("ignore:The inplace keyword")
 FRAME = pd.DataFrame({"x": [1, 2, 3, 4], "city": ["Rome", "Oslo", "Rome", "Bonn"]})
 
@@ -39,7 +39,7 @@ def test_a_folder_that_dask_wrote_has_no_column_more(tmp_path):
     found = group_agg(tmp_path / "by", "city", {"x": "sum"}).compute()
     assert found["x"].to_dict() == {"Bonn": 4, "Oslo": 2, "Rome": 4}
     assert value_counts(tmp_path / "plain", "city").compute().to_dict()["Rome"] == 2
-    # Named in columns=, it is read.
+    # It is read if columns= names it.
     index = read(tmp_path / "plain", columns=["__null_dask_index__"]).compute()
     assert index["__null_dask_index__"].tolist() == [0, 1, 2, 3]
 

@@ -1,4 +1,4 @@
-"""Named indexes that pandas stores as a range, in the metadata only: ordinary columns."""
+"""Named range indexes, which exist only in Parquet metadata, are read as columns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def assert_same(found, expected):
 
 
 def as_columns(*frames):
-    """The rows with their index as the last column, as pandas stores other indexes."""
+    """Return the rows with the index as the last column, as pandas stores other indexes."""
     each = [frame.reset_index()[[*frame.columns, frame.index.name]] for frame in frames]
     return pd.concat(each, ignore_index=True)
 
@@ -178,7 +178,7 @@ def test_a_range_without_rows(tmp_path):
 
 
 def test_a_range_of_other_rows_is_left_out_with_a_warning(tmp_path):
-    # As partition_cols= of pandas writes them: each file has the range of all rows.
+    # partition_cols= of pandas writes the range of all rows to each file.
     frame = orders(100, 5).assign(city=list("aabba"))
     frame.to_parquet(tmp_path / "by", partition_cols=["city"])
     with pytest.warns(UserWarning, match=r"'order' is left out of 2 files.*range\(100, 105, 1\)"):

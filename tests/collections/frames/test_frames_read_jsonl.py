@@ -1,4 +1,4 @@
-"""JSON lines: the values that the lines hold, however the files are cut."""
+"""JSON lines: the values of the lines, however files are divided."""
 
 from __future__ import annotations
 

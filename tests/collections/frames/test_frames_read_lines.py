@@ -1,4 +1,4 @@
-"""An error in a row of text names the file and the line, wherever the row is."""
+"""Errors in rows of text files name the file and the line."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _small(monkeypatch):
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     monkeypatch.setattr(samples, "HEAD", 3_000)
     monkeypatch.setattr(samples, "EXCERPT", 100)
-    monkeypatch.setattr(samples, "GLANCE", 1_000)
+    monkeypatch.setattr(samples, "SHORT_HEAD", 1_000)
     monkeypatch.setattr(text_errors, "STEP", 1_000)
     with dask.config.set(scheduler="sync"):
         yield
 
 
 def rows(wrong, end="\n"):
-    """Rows with quoted line ends and blank lines, one of them wrong, and the line of that one."""
+    """Return rows with quoted line ends and blank lines, and the line of an invalid row."""
     lines = ["n,s,t"]
     for number in range(ROWS):
         if number == ROWS * 3 // 4:
@@ -110,7 +110,7 @@ def test_a_wrong_line_of_a_sample_from_the_middle(tmp_path):
         read(tmp_path / "a.jsonl")
 
 
-def test_far_from_the_beginning_the_byte_is_said(tmp_path, monkeypatch):
+def test_far_from_the_beginning_the_byte_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(text_errors, "MAX_LOCAL_COUNT", 2_000)
     text, _ = rows("x,a,2024-01-01")
     (tmp_path / "a.csv").write_text(text)

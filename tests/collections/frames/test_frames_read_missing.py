@@ -1,4 +1,4 @@
-"""``na_values=`` and ``dtypes=`` of CSV mean what they mean to pandas."""
+"""``na_values=`` and ``dtypes=`` of CSV have the same meaning as in pandas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def file(tmp_path):
 
 
 def equal(made, expected):
-    """The same values; whole numbers keep their digits where pandas has floats."""
+    """Assert equal values; integers keep their digits where pandas has floats."""
     assert list(made) == list(expected)
     for name in expected:
         held, wanted = made[name].astype(object), expected[name].astype(object)

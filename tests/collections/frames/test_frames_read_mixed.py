@@ -1,4 +1,4 @@
-"""Files of different columns: all differences named, or bridged when that is asked."""
+"""Files of different columns: an error that names all differences, or ``schema="union"``."""
 
 from __future__ import annotations
 

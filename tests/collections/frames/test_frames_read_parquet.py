@@ -1,4 +1,4 @@
-"""Parquet: the same rows as pandas reads, in sound types, whatever the files look like."""
+"""Parquet: the same rows as pandas reads, for all kinds of files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def tables(draw: st.DrawFn) -> list[pa.Table]:
 
 
 def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
-    """Equal values; missing is missing whichever way, since pandas has three."""
+    """Assert equal values, where all missing values of pandas are equal."""
     assert list(ours.columns) == list(theirs.columns)
     assert len(ours) == len(theirs)
     for name in ours:
@@ -112,7 +112,7 @@ def test_small_files_are_joined_and_large_data_gives_each_thread_work(tmp_path, 
         pd.DataFrame({"x": np.random.default_rng(number).random(100_000)}).to_parquet(
             tmp_path / f"{number}.parquet"
         )
-    # 24 MB: one partition by size, but then other threads would be idle.
+    # 24 MB would fit into one partition, but then other threads would be idle.
     for threads, partitions in ((1, 1), (2, 2), (16, 3)):
         monkeypatch.setattr(partition_sizes, "count_threads", lambda threads=threads: threads)
         assert read(tmp_path, partition_size="100MB").npartitions == partitions
@@ -224,7 +224,7 @@ def test_parts_are_small_know_their_bounds_and_are_named_by_content(tmp_path):
     assert tokenize(read(path)) != before
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path):
+def test_all_that_is_wrong_is_reported_at_once(tmp_path):
     path = tmp_path / "sales.parquet"
     pd.DataFrame({"price": [1.0], "city": ["Rome"]}).to_parquet(path)
     with pytest.raises(RequestError) as caught:

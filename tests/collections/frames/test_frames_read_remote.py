@@ -1,4 +1,4 @@
-"""Other stores than the disk: few bytes, no secrets, the same rows."""
+"""Remote file systems: few bytes read, no secrets shown, the same rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyperplane.errors import ReadError, RequestError
 
 
 class Counted(io.RawIOBase):
-    """A file that counts what is read of it."""
+    """A file that counts the bytes that are read."""
 
     def __init__(self, file, store):
         self.file, self.store = file, store
@@ -43,7 +43,7 @@ class Counted(io.RawIOBase):
 
 
 class CountingStore(MemoryFileSystem):
-    """A store that counts the bytes that leave it, and wants a key."""
+    """A file system that counts the bytes that are read, and requires a key."""
 
     protocol = "counting"
     store: dict = {}  # noqa: RUF012

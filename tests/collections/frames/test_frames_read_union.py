@@ -1,4 +1,4 @@
-"""Files of different types together change no value: a type that holds all, or an error."""
+"""Files of different types: an exact common type, or an error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_late_whole_number_beside_fractions(tmp_path, monkeypatch, form):
     assert read(tmp_path / f"a.{form}", dtypes={"n": "str"}).n.compute()[1_000] == str(ODD)
 
 
-def test_a_float_that_is_asked_for_is_rounded(tmp_path):
+def test_a_requested_float64_is_rounded(tmp_path):
     (tmp_path / "a.csv").write_text(f"n\n1.5\n{ODD}\n")
     assert read(tmp_path / "a.csv").n.compute().to_list() == ["1.5", str(ODD)]
     rounded = read(tmp_path / "a.csv", dtypes={"n": "float64"}).n.compute()

@@ -85,13 +85,13 @@ def test_cuts_are_between_records(tmp_path_factory, texts, count, newline):
     data = "".join(row + newline for row in rows).encode()
     path.write_bytes(data)
     file = File(Store("file", "file:///", {}), str(path), len(data), "")
-    ends = samples.find_cuts(file, 0, count, multiline=True)
+    ends = samples.find_split_offsets(file, 0, count, multiline=True)
     assert ends == sorted(set(ends))
     assert (ends[0], ends[-1]) == (0, len(data))
     for end in ends:
         assert data[:end].count(b'"') % 2 == 0
         assert end in (0, len(data)) or data[end - 1 : end] == b"\n"
-    plain = samples.find_cuts(file, 0, count, multiline=False)
+    plain = samples.find_split_offsets(file, 0, count, multiline=False)
     assert all(end in (0, len(data)) or data[end - 1 : end] == b"\n" for end in plain)
 
 
@@ -175,7 +175,7 @@ def test_on_a_cluster(cluster, tmp_path):
 
 
 @pytest.mark.cluster
-def test_what_a_task_skips_is_told_to_the_user(cluster, tmp_path):
+def test_what_a_task_skips_is_reported_to_the_user(cluster, tmp_path):
     (tmp_path / "a.csv").write_text("n\n" + "1\n" * 5_000)
     (tmp_path / "b.csv").write_text("n\n" + "1\n" * 400_000 + "x\n" + "1\n" * 400_000)
     found = read(tmp_path, on_error="skip")

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Cluster gpus: 2 machines, each with 4 processes x 8 threads x 24 GB, 4 GPUs.
-# Run it with "scheduler" on one machine that the others reach, then with "worker" on each machine
-# with GPUs. Whoever has the key can run code on all of them: keep it readable by its owner only.
+# Run it with "scheduler" on one machine that the others can reach, then with "worker" on each
+# machine with GPUs. The key permits running code on all of them: only its owner should read it.
 set -euo pipefail
-: "${TLS_CA:?file of the certificate of the authority}"
-: "${TLS_CERT:?file of the certificate of all processes of the cluster}"
-: "${TLS_KEY:?file of the key of that certificate}"
+: "${TLS_CA:?file with the certificate of the authority}"
+: "${TLS_CERT:?file with the certificate of all processes of the cluster}"
+: "${TLS_KEY:?file with the key of that certificate}"
 tls=(--tls-ca-file "$TLS_CA" --tls-cert "$TLS_CERT" --tls-key "$TLS_KEY")
 
 export DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms
@@ -36,7 +36,7 @@ scheduler)
   ;;
 worker)
   : "${SCHEDULER:?address of the scheduler, such as tls://10.0.0.1:8786}"
-  # One worker process runs on each of these.
+  # One worker process runs on each of these GPUs.
   export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-0,1,2,3}"
   exec dask cuda worker "$SCHEDULER" "${tls[@]}" \
     --protocol tls \

@@ -1,4 +1,4 @@
-"""The shapes of files that are in use, and the slips in them."""
+"""Shapes of files in use, and their common mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may not stand in a file: each fault with its line, what was asked and what is allowed."""
+"""Faults of pipeline files: each with its line, the given value and what is allowed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pipeline:
     {}
 """
 
-#: What is put into the task, and what the fault says; True where the schema can tell as well.
+#: Text of the task, and a part of the fault's message; True if the schema detects it, too.
 IN_A_TASK = [
     ("port: 0", "tasks[0].port = 0: expected at least 1", True),
     ("port: 65536", "tasks[0].port = 65536: expected at most 65535", True),
@@ -40,9 +40,9 @@ IN_A_TASK = [
     ("foreach: abc", "tasks[0].foreach = 'abc': expected a list", True),
     ("foreach: [a, [b]]", "tasks[0].foreach[1] = ['b']: expected text", True),
     ("foreach: ['']", "tasks[0].foreach[0] = '': expected text that is not empty", False),
-    ("max_parallel: 2", "max_parallel = a step that is not fanned out", True),
-    ("output: out", "output = a step that is not fanned out", True),
-    ("split: 2", "split = a step that is not fanned out", True),
+    ("max_parallel: 2", "max_parallel = a step without chunks", True),
+    ("output: out", "output = a step without chunks", True),
+    ("split: 2", "split = a step without chunks", True),
     ("retries: 11", "tasks[0].retries = 11: expected at most 10", True),
     ("retries: -1", "tasks[0].retries = -1: expected at least 0", True),
     ("timeout: 0", "tasks[0].timeout = 0: expected more than 0", True),
@@ -61,13 +61,13 @@ IN_A_TASK = [
     ("cluster: {n_workers: 2}", "cluster.n_workers = 2: expected one of num_workers, ", True),
     ("cluster: {nprocs: 0}", "cluster.nprocs = 0: expected at least 1", False),
     ("cluster: big", "tasks[0].cluster = 'big': expected a mapping", True),
-    ("env: {A-B: c}", "tasks[0].env.A-B = a value not shown here: expected a name of", True),
-    ("env: {HYPERPLANE_JOB_ID: c}", "does not begin with HYPERPLANE_JOB_", True),
-    ("env: {hyperplane_job_id: c}", "does not begin with HYPERPLANE_JOB_", False),
-    ("env: [A]", "tasks[0].env = a value not shown here: expected a mapping", True),
-    ("secrets: {A: hunter2}", "secrets = a value not shown here: expected a list", True),
-    ("secrets: [../etc]", "secrets[0] = a value not shown here: expected the name", True),
-    ("more_memory: 2", "more_memory = a step whose memory is not said", True),
+    ("env: {A-B: c}", "tasks[0].env.A-B = a value not shown: expected a name of", True),
+    ("env: {HYPERPLANE_JOB_ID: c}", "not beginning with HYPERPLANE_JOB_", True),
+    ("env: {hyperplane_job_id: c}", "not beginning with HYPERPLANE_JOB_", False),
+    ("env: [A]", "tasks[0].env = a value not shown: expected a mapping", True),
+    ("secrets: {A: hunter2}", "secrets = a value not shown: expected a list", True),
+    ("secrets: [../etc]", "secrets[0] = a value not shown: expected the name", True),
+    ("more_memory: 2", "more_memory = a step without a stated memory", True),
     ("more_memory: 1", "tasks[0].more_memory = 1: expected more than 1", True),
     (
         "resources: {ram_gb: 1}\n    more_memory: 17",
@@ -77,23 +77,23 @@ IN_A_TASK = [
     ("resources: {ram_gb: 1}\n    retries: 0\n    more_memory: 2", "with retries: 0", True),
     ("command: [ls]", "command = a key of another type: expected bash_script_path", True),
     ("py_path: a.sh", "py_path = a key of another type: expected bash_script_path", True),
-    ("notebook_output_path: o", "notebook_output_path = 'o': expected nothing here", True),
-    ("kernel: ir", "tasks[0].kernel = 'ir': expected nothing here; only notebooks", True),
+    ("notebook_output_path: o", "notebook_output_path = 'o': expected no value", True),
+    ("kernel: ir", "tasks[0].kernel = 'ir': expected no value; only notebooks", True),
     ("depends_on:", "tasks[0].depends_on is not set; expected a list of names", True),
     ("depends_on: b", "tasks[0].depends_on = 'b': expected a list", True),
     ("depends_on: [a]", "tasks[0].depends_on[0] = 'a': expected the name of another", False),
     ("depends_on: [b]", "tasks[0].depends_on[0] = 'b': expected the name of a step", False),
     ("depend_on: []", "did you mean depends_on?", True),
-    ("working_dir: gone", "tasks[0].working_dir = 'gone': expected a folder that is", False),
+    ("working_dir: gone", "tasks[0].working_dir = 'gone': expected an existing folder", False),
     ("working_dir: ..", "tasks[0].working_dir = '..': expected a path inside", False),
-    ("bash_script_path: b.sh", "'bash_script_path' again, first in line 6", False),
-    ("bash-script-path: b.sh", "bash-script-path = again, first in line 6", True),
+    ("bash_script_path: b.sh", "'bash_script_path' repeated, first in line 6", False),
+    ("bash-script-path: b.sh", "bash-script-path = repeated, first in line 6", True),
     ("port: &x 80", "the anchor or alias 'x'", False),
     ("port: *x", "the anchor or alias 'x'", True),
     ("port: !!int 80", "the tag 'tag:yaml.org,2002:int'", False),
     ("port: !!python/object:os.system {}", "the tag 'tag:yaml.org,2002:python/object", True),
     ("? [a]\n    : b", "a list or mapping as a key", True),
-    ('"a\\e[31mb": 1', "'tasks[0].a\\x1b[31mb' = a key: no such key", True),
+    ('"a\\e[31mb": 1', "'tasks[0].a\\x1b[31mb' = a key: expected a known key", True),
     ("port: [", "expected YAML", True),
 ]
 
@@ -134,18 +134,21 @@ def test_the_schema_refuses_it_as_well(line):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "p.yaml line 1 = no mapping: expected one key, pipeline"),
-        ("- a", "no mapping: expected one key, pipeline"),
+        ("", "p.yaml line 1 = not a mapping: expected a mapping"),
+        ("- a", "not a mapping: expected a mapping with the key"),
         ("name: x\ntasks: []", "line 1: pipeline is not set; expected a mapping"),
-        ("pipeline:\n  name: x\nname: y", "line 3: name = again, first in line 2"),
-        ("pipeline:\n  name: x\n  name: [y]", "line 3 = 'name' again, first in line 2"),
-        ("pipeline: [a]", "line 1: pipeline = no mapping"),
+        ("pipeline:\n  name: x\nname: y", "line 3: name = repeated, first in line 2"),
+        ("pipeline:\n  name: x\n  name: [y]", "line 3 = 'name' repeated, first in line 2"),
+        ("pipeline: [a]", "line 1: pipeline = not a mapping"),
         ("pipeline:\n  name: x", "tasks is not set; expected a list with at least one task"),
-        ("pipeline:\n  tasks:\n    a: b", "line 2: tasks = no list"),
-        ("pipeline:\n  tasks: [a]", "line 2: tasks[0] = no mapping: expected name, type"),
+        ("pipeline:\n  tasks:\n    a: b", "line 2: tasks = not a list"),
+        (
+            "pipeline:\n  tasks: [a]",
+            "line 2: tasks[0] = not a mapping: expected a mapping with name",
+        ),
         ("pipeline:\n  tasks: [{}]", "line 2: tasks[0].name is not set; expected a value"),
         ("pipeline:\n  tasks: [{type: bash}]", "tasks[0].bash_script_path is not set"),
-        ("pipeline:\n  tasks: [{type: [a]}]", "tasks[0].type = no text: expected one of"),
+        ("pipeline:\n  tasks: [{type: [a]}]", "tasks[0].type = not text: expected one of"),
         ("pipeline:\n  tasks: [{type: pyton}]", "'pyton': expected one of 'jupyter notebook'"),
         ("pipeline:\n  tasks: [{type: pyton}]", "did you mean python"),
         (
@@ -157,11 +160,14 @@ def test_the_schema_refuses_it_as_well(line):
         ("pipeline:\n  name: [x]", "line 2: name = ['x']: expected text"),
         ("pipeline:\n  name: '" + "x" * 129 + "'", "text of 1 to 128 characters"),
         ('pipeline:\n  name: "a\\nb"', "in one line, without control characters"),
-        ("pipeline:\n  requirements: r.txt", "line 2: requirements = 'r.txt': expected a file"),
+        (
+            "pipeline:\n  requirements: r.txt",
+            "line 2: requirements = 'r.txt': expected an existing file",
+        ),
         ("pipeline:\n  reqirements: r.txt", "did you mean requirements?"),
         ("a: b\n---\nc: d", "a second document: expected one document"),
-        ("pipeline:\n  name:\n\tA: b", "line 3 = a tab in the indentation, and it can be"),
-        ("pipeline:\n  env: {\n\tA: b", "a tab in the indentation, and it cannot be read"),
+        ("pipeline:\n  name:\n\tA: b", "line 3 = a tab in the indentation, and it is ambiguous"),
+        ("pipeline:\n  env: {\n\tA: b", "a tab in the indentation, and it cannot be parsed"),
         ("pipeline: \x07", "expected YAML"),
     ],
 )
@@ -213,7 +219,7 @@ pipeline:
         "19: tasks[3].depends_on[0]",
     ]
     assert "three -> two -> three" in message or "two -> three -> two" in message
-    assert "'b.sh': expected a file that is there" in message
+    assert "'b.sh': expected an existing file" in message
     assert "did you mean a.sh?" in message
 
 

@@ -1,4 +1,4 @@
-"""Where a pipeline's files are looked for, and what may not be there."""
+"""Location and checks of a pipeline's files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
 
-#: Put together here, so that no scanner takes this file for a leak.
+#: Assembled here, so that no scanner reports this file as a leak.
 SECRETS = {
     "an AWS access key": "AKIA" + "IOSFODNN7EXAMPLE",
     "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE",
@@ -61,7 +61,7 @@ def test_or_else_to_the_folder_that_has_the_files(repository, folder):
     pipeline = read_pipeline(pipeline_file(repository / "jobs", "a.sh"))
     assert pipeline.root == str(there)
     (warning,) = pipeline.warnings
-    assert warning.startswith(f"p.yaml: paths are relative to {there}: ")
+    assert warning.startswith(f"p.yaml: paths are relative to {there}, which has more of the files")
 
 
 def test_without_a_repository_to_the_folder_of_the_file(tmp_path):
@@ -75,7 +75,7 @@ def test_a_root_that_is_given_is_the_only_one(repository):
     (repository / "a.sh").touch()
     file = pipeline_file(repository / "jobs", "a.sh")
     assert read_pipeline(file, root=repository).root == str(repository)
-    assert "a file that is there, in" in refused(file, root=repository / "jobs")
+    assert "an existing file in" in refused(file, root=repository / "jobs")
     assert "root = " in refused(file, root=repository / "gone")
 
 
@@ -107,7 +107,7 @@ def test_paths_that_lead_out_are_refused(repository, path):
 @pytest.mark.parametrize("path", ["jobs", "gone/a.sh", "b.sh", "loop", "x" * 5000])
 def test_what_is_no_file_is_refused(repository, path):
     (repository / "loop").symlink_to("loop")
-    assert "a file that is there" in refused(pipeline_file(repository, path))
+    assert "an existing file" in refused(pipeline_file(repository, path))
 
 
 def test_the_output_of_a_notebook_is_inside_and_no_folder(repository):
@@ -144,7 +144,7 @@ def test_other_files_are_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", SECRETS)
-def test_credentials_in_a_notebook_are_told_and_never_shown(repository, kind):
+def test_credentials_in_a_notebook_are_reported_and_never_shown(repository, kind):
     secret = SECRETS[kind]
     cells = [
         {"source": ["x = 1\n"]},
@@ -161,7 +161,7 @@ def test_credentials_in_a_notebook_are_told_and_never_shown(repository, kind):
     assert not any(secret.splitlines()[0] in text for text in warnings)
 
 
-def test_credentials_in_variables_and_arguments_are_told_and_never_shown(repository):
+def test_credentials_in_variables_and_arguments_are_reported_and_never_shown(repository):
     secret = SECRETS["a GitHub token"]
     step = Step(name="a", kind="command", argv=("curl", secret), env={"TOKEN": secret})
     warnings = Pipeline.from_steps("p", [step], root=repository).warnings

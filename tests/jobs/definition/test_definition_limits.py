@@ -1,4 +1,4 @@
-"""Hostile files are refused, and soon; whatever a file holds, nothing but a RequestError comes."""
+"""Hostile files are refused quickly, and only with a RequestError."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 HOSTILE = {
     "bomb": (BOMB, "the anchor or alias 'a'"),
     "ten megabytes": ("x" * 10_000_000, f"10000000 bytes: expected at most {MAX_FILE_BYTES}"),
-    "brackets": ("[" * 5_000, f"more than {MAX_DEPTH} lists and mappings"),
-    "braces": ("{a: " * 5_000, f"more than {MAX_DEPTH} lists and mappings"),
-    "dashes": ("- " * 5_000, f"more than {MAX_DEPTH} lists and mappings"),
-    "indented": ("".join(" " * n + "a:\n" for n in range(500)), f"more than {MAX_DEPTH} lists"),
-    "one key": ("pipeline: {" + ", ".join(["k: 1"] * 20_000) + "}", "'k' again"),
+    "brackets": ("[" * 5_000, f"more than {MAX_DEPTH} nested lists and mappings"),
+    "braces": ("{a: " * 5_000, f"more than {MAX_DEPTH} nested lists and mappings"),
+    "dashes": ("- " * 5_000, f"more than {MAX_DEPTH} nested lists and mappings"),
+    "indented": (
+        "".join(" " * n + "a:\n" for n in range(500)),
+        f"more than {MAX_DEPTH} nested lists",
+    ),
+    "one key": ("pipeline: {" + ", ".join(["k: 1"] * 20_000) + "}", "'k' repeated"),
     "digits": ("pipeline:\n  tasks: [{port: " + "9" * 50_000 + "}]", "a number without"),
     "quotes": ("pipeline:\n" + "  name: “" * 50_000, "expected"),
     "tabs": ("pipeline:\n" + "\t" * 500_000 + "a: b", "expected"),
-    "no UTF-8": (b"pipeline:\n  name: \xff", "line 2 = bytes that are no UTF-8"),
-    "UTF-16": ("pipeline:".encode("utf-16"), "bytes that are no UTF-8"),
+    "no UTF-8": (b"pipeline:\n  name: \xff", "line 2 = bytes that are not UTF-8"),
+    "UTF-16": ("pipeline:".encode("utf-16"), "bytes that are not UTF-8"),
     "zeros": (b"pipeline: \x00", "expected YAML"),
 }
 
@@ -56,7 +59,7 @@ def test_a_hostile_file_is_refused_soon(tmp_path, name):
     content, told = HOSTILE[name]
     file = tmp_path / "p.yaml"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    # Under half a second where nothing else runs; what explodes takes minutes.
+    # Under half a second on an idle machine; exponential cases take minutes.
     assert seconds_to_refuse(file, told) < 10
 
 
@@ -82,9 +85,9 @@ def test_the_limits_themselves_are_allowed(tmp_path):
     file.write_text(text.ljust(MAX_FILE_BYTES + 1, "x"))
     seconds_to_refuse(file, f"{MAX_FILE_BYTES + 1} bytes")
     file.write_text("[" * MAX_DEPTH + "]" * MAX_DEPTH)
-    seconds_to_refuse(file, "no mapping")
+    seconds_to_refuse(file, "not a mapping")
     file.write_text("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
-    seconds_to_refuse(file, "inside each other")
+    seconds_to_refuse(file, "nested lists")
 
 
 def test_a_tag_that_names_code_runs_nothing(tmp_path):
@@ -113,7 +116,7 @@ def outcome(file: Path) -> Pipeline | None:
             pipeline = read_pipeline(file, root=file.parent)
         if time.process_time() - begin < 1:
             return pipeline
-        # The garbage of the test itself may take its time once, a slow file takes it twice.
+        # Garbage collection of the test may take time once; a slow file takes it twice.
         assert not again, file.read_bytes()
     return None
 

@@ -1,4 +1,4 @@
-"""Steps and pipelines made in Python are checked as those of files are."""
+"""Steps and pipelines created in Python have the same checks as those of files."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def test_all_faults_of_a_step_come_at_once():
         ({"kind": "command", "argv": ()}, "argv is not set"),
         ({"kind": "command", "argv": ("",)}, "argv.0 = ''"),
         ({"kind": "command", "argv": ("a", "b\0")}, "argv.1 = a value not shown"),
-        ({"kind": "command", "argv": "curl -H hunter2"}, "argv = a value not shown here"),
+        ({"kind": "command", "argv": "curl -H hunter2"}, "argv = a value not shown"),
         (
             {"kind": "command", "argv": ("a",), "env": {"A": "b"}, "secrets": ("A",)},
-            "env.A = a variable that is named under secrets too: expected one of the two",
+            "env.A = a variable that is also listed under secrets: expected one of the two",
         ),
         ({"kind": "command", "argv": ("a",), "path": "b"}, "path = 'b'"),
         ({"kind": "command", "argv": ("a",), "chunks": 2, "foreach": ("b",)}, "chunks = both"),
@@ -110,7 +110,7 @@ def test_all_faults_of_a_step_come_at_once():
         ({"kind": "command", "argv": ("a",), "name": "a\u2028b"}, "name = 'a\\u2028b'"),
         (
             {"kind": "bash", "path": "a", "chunks": 2, "output": "s3://key:hunter2@bucket"},
-            "output = a value not shown here: expected a URL without a password",
+            "output = a value not shown: expected a URL without a password",
         ),
     ],
 )
@@ -164,8 +164,8 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
         (lambda: Pipeline.from_steps("p", [command("a")], root="/gone"), "root = '/gone'"),
         (lambda: Pipeline.from_steps("p", [command("a")], requirements="\0"), "requirements = "),
         (lambda: Pipeline(name="p", steps=(command("a", "b"),), root="/"), "steps[0].depends_on"),
-        (lambda: Pipeline.from_json("{"), "text = no JSON"),
-        (lambda: Pipeline.from_json("[" * 100_000), "text = no JSON"),
+        (lambda: Pipeline.from_json("{"), "text = not JSON"),
+        (lambda: Pipeline.from_json("[" * 100_000), "text = not JSON"),
         (lambda: Pipeline.from_json("[]"), "text = list"),
         (
             lambda: Pipeline.from_json('{"name": "p", "root": "/", "steps": [{"name": "a"}]}'),

@@ -1,4 +1,4 @@
-"""Which step waits for which: any graph, against what a plain search says."""
+"""Dependencies of random graphs, against a plain search."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_cycle_is_named():
 def test_a_step_that_does_not_say_can_close_a_cycle():
     (fault,) = dependency_faults(["a", "b"], [["b"], None])
     assert fault.asked == "a -> b -> a"
-    assert "for the step before it" in fault.advice
+    assert "waits for the previous step" in fault.advice
 
 
 def test_a_long_cycle_is_shortened():
@@ -104,7 +104,7 @@ def test_names_given_twice_count_once():
     assert resolve_dependencies(["a", "b"], [None, ["a", "a"]]) == ((), ("a",))
 
 
-def test_unknown_names_are_told_with_those_that_are_near():
+def test_unknown_names_are_reported_with_those_that_are_near():
     (fault,) = dependency_faults(["clean", "load"], [None, ["clan"]])
     assert fault.where == "1.depends_on.0"
     assert fault.advice == "did you mean clean?"

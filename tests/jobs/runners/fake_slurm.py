@@ -1,4 +1,4 @@
-"""A small Slurm: what it is told is kept in a folder, and ``run`` runs it, as processes.
+"""A small Slurm: submissions are stored in a folder, and ``run`` runs them as processes.
 
 It reads scripts as sbatch does and refuses options that it does not know. Jobs see the variables
 that ``--export`` names, those of a login on the node, and Slurm's own.
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LOGIN = {"HOME": "/nonexistent", "USER": "somebody", "PATH": "/usr/bin:/bin"}
+LOGIN = {"HOME": "/nonexistent", "USER": "other", "PATH": "/usr/bin:/bin"}
 OPTIONS = {
     "array", "cpus-per-task", "dependency", "export", "gres", "job-name", "kill-on-invalid-dep",
     "mem", "no-requeue", "output", "parsable", "signal", "time",

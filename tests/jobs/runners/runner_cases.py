@@ -1,4 +1,4 @@
-"""What tests of runners share."""
+"""Helpers of the tests of runners."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.runners import render
 from hyperplane.jobs.states import Job
 
-#: Texts that go wrong in a shell, in YAML, in a script of Slurm or in a manifest.
+#: Texts that need quoting in a shell, in YAML, in a Slurm script or in a manifest.
 HOSTILE = (
     "$(touch canary)", "`touch canary`", "; touch canary #", "it's", 'say "no"', "a\nb", "a\r\nb\n",
     "#SBATCH --array=0-999", "x\n#SBATCH --wrap=touch\n#PBS -l x", "\\", "\\n", "$HOME", "${PATH}",
@@ -36,7 +36,7 @@ def made(*steps, root="/data/flights", requirements=None, **options):
         "machine": "here",
         "runner": "local",
         "python": "/usr/bin/python3",
-        "folder": "/home/somebody/jobs/6f1d2c3b",
+        "folder": "/home/user/jobs/6f1d2c3b",
     }
     return Job(definition=pipeline.to_json(), **{**values, **options})
 
@@ -85,7 +85,7 @@ def typical():
 
 
 def submitted(job, folder, variables=None, **options):
-    """Submit a job to the small Slurm below a folder; the state of that, and what was said."""
+    """Submit a job to the small Slurm in a folder; return its state and the output."""
     scripts, state = folder / "the scripts", folder / "slurm"
     scripts.mkdir()
     state.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What runners refuse, all of it at once."""
+"""Faults of jobs that runners do not support, reported together."""
 
 import pytest
 from runner_cases import command, made, typical
@@ -79,8 +79,8 @@ def test_what_slurm_cannot_do():
     found = faults("slurm", made(step, parameters={"a": "\udcff"}))
     assert list(found) == ["steps[0].split", "parameters['a']"]
     assert found["steps[0].split"] == (
-        "steps[0].split = 4: expected nothing on slurm, which starts a step again as it was; "
-        "ask for the memory at once, or run it with the local runner"
+        "steps[0].split = 4: expected no value on slurm, which restarts steps unchanged; "
+        "request the memory at once, or use the local runner"
     )
 
 

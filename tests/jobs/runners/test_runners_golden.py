@@ -25,7 +25,7 @@ def test_what_is_rendered_is_what_the_files_show(runner):
     settings = {"hyperplane.jobs.retry_wait": "1s", "hyperplane.jobs.retry_wait_most": "60s"}
     with dask.config.set(settings):
         documents = render(runner, typical(), **OPTIONS[runner])
-    # Where this package is differs from machine to machine.
+    # The location of this package differs between machines.
     here = str(Path(hyperplane.__file__).parent)
     texts = {one.name: one.text.replace(here, "/site-packages/hyperplane") for one in documents}
     folder = GOLDEN / runner

@@ -1,4 +1,4 @@
-"""What is rendered for Kubernetes: read back, and the steps run as a pod would run them."""
+"""Rendered Kubernetes manifests: read back, and their steps run as pods would run them."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_any_text_comes_back_from_the_manifest(text):
 
 
 def test_texts_are_in_quotes_unless_every_parser_takes_them_for_text():
-    # To Kubernetes' parser y is true and 1e3 a number, to that of Python neither is.
+    # Kubernetes' parser reads y as true and 1e3 as a number, Python's does not.
     tricky = ("y", "n", "on", "No", "true", "null", "1e3", "0x1f", "0o7", "1_0", ".5", "~", "=", "")
     for text in tricky:
         dumped = kubernetes_manifest.dump_yaml({"value": text}).strip()
@@ -149,7 +149,7 @@ def test_manifests_have_the_form_that_kubernetes_asks_for():
     found = [*manifests(job), *manifests(typical())]
     for manifest in found:
         assert (manifest["apiVersion"], manifest["kind"]) == ("batch/v1", "Job")
-        # Of an indexed Job a pod is called by the name, a number and five letters.
+        # Pods of an indexed Job are named with an index and five characters.
         name = manifest["metadata"]["name"]
         assert NAME.fullmatch(name)
         assert len(f"{name}-99999-abcde") <= 63

@@ -1,4 +1,4 @@
-"""What follows from what Kubernetes says of a pod; as it was seen to say it."""
+"""Results of attempts from recorded states of pods."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 from hyperplane.errors import EngineError
 from hyperplane.jobs.faults import MEMORY, classify_failure
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_attempt import attempt_job_name
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
 from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot
 
 
-# What Kubernetes says of pods, as it was seen.
+# Recorded states of pods.
 def pod(state, phase="Running", **status):
     container = {"name": "step", "state": state, "restartCount": 0}
     return {
@@ -58,7 +58,7 @@ def attempt(tmp_path, *pods, jobs=None):
     """An attempt whose pods are these, and what there is."""
     place = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
     place.parent.mkdir(parents=True, exist_ok=True)
-    there = Command((), {}, "", place)
+    there = AttemptCommand((), {}, "", place)
     there.file(".log").touch()
     name = attempt_job_name(there)
     snapshot = JobSnapshot({name: {}} if jobs is None else jobs, {name: list(pods)})
@@ -80,7 +80,7 @@ def test_an_exit_code_and_the_times_are_written_down(tmp_path):
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (143, -15), (137, -9), (255, 255)])
-def test_signals_are_told_from_exit_codes(tmp_path, code, expected):
+def test_signals_are_distinguished_from_exit_codes(tmp_path, code, expected):
     assert waited(tmp_path, pod(ended(code), "Failed"))[0] == expected
 
 
@@ -118,7 +118,7 @@ def test_a_done_step_stays_done_whatever_becomes_of_its_pod(tmp_path):
     code, log, _ = waited(tmp_path / "b", jobs={name: {"status": {"conditions": [failed]}}})
     assert code is None
     assert "Kubernetes ended the job: BackoffLimitExceeded" in log
-    # A child that needed too much memory, and a program that could do without it.
+    # A child that ran out of memory, and a program that continued without it.
     assert waited(tmp_path / "c", pod(ended(0, reason="OOMKilled"), "Succeeded"))[0] == 0
 
 
@@ -149,12 +149,12 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     monkeypatch.setattr("hyperplane.jobs.runners.kubernetes_pod.STUCK_DEFAULT", -1.0)
     process, snapshot = attempt(tmp_path, waits)
     assert not asyncio.run(process._is_finished())
-    process._created = None  # somebody else created it, and was killed
+    process._created = None  # created by another supervisor, which was killed
     assert not asyncio.run(process._is_finished())
     process._watcher = FakeWatcher(snapshot, secret=False)
     assert asyncio.run(process._is_finished())
     assert process.exit_code() is None
-    assert "its Secret was never created" in process.command.file(".log").read_text()
+    assert "its Secret was not created" in process.command.file(".log").read_text()
 
 
 def test_what_never_starts_is_an_error_of_the_input(tmp_path):

@@ -1,4 +1,4 @@
-"""Steps as pods of a real Kubernetes: what arrives, what is repeated, what ends."""
+"""Steps as pods of a real Kubernetes: environment, retries and ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def left():
-    """Jobs, pods and Secrets of jobs that there are."""
+    """Existing Jobs, pods and Secrets of jobs."""
     words = ("-n", NAMESPACE, "get", "jobs,pods,secrets", "-l", "hyperplane.dev/job", "-o", "name")
     return kubectl(*words).split()
 
@@ -77,7 +77,7 @@ def test_everything_arrives_as_it_was_said(monkeypatch):
     job = submitted(step, runner="kubernetes", parameters={"year": text})
     until(lambda: seen.extend(objects("jobs")) or seen)
     assert job.wait(120) == DONE, job.logs()
-    # The value of the secret is taken out of the log.
+    # The value of the secret is masked in the log.
     assert "s3cret" not in job.logs()
     told = json.loads(job.logs("first"))
     assert told["TEXT"] == told["HYPERPLANE_JOB_PARAMETER_YEAR"] == text
@@ -162,7 +162,7 @@ def test_a_killed_supervisor_costs_no_attempt():
     job = submitted(*steps, runner="kubernetes")
     until(lambda: "a" in job.logs(), 60)
     assert kill_supervisor()
-    time.sleep(8)  # the pod ends while nobody looks
+    time.sleep(8)  # the pod ends while no supervisor is running
     assert JobHandle(job.id).wait(120) == DONE
     assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
     assert job.logs("a") == "a\na\n"
@@ -178,7 +178,7 @@ def test_supervisors_killed_at_any_moment_repeat_nothing(monkeypatch):
         time.sleep(moments.uniform(0.2, 2.5))
         kills += kill_supervisor()
         with suppress(TimeoutError):
-            JobHandle(job.id).wait(0.05)  # somebody looks, and another one goes on
+            JobHandle(job.id).wait(0.05)  # starts another supervisor
     assert JobHandle(job.id).wait(120) == DONE
     assert kills > 1
     made = sorted((one.step, one.chunk, one.status) for one in job.attempts)
@@ -224,7 +224,7 @@ def test_exit_codes_decide_on_another_attempt():
     assert [one.exit_code for one in job.attempts] == [9, 9]
 
 
-def test_a_pod_that_somebody_deletes_is_lost_and_made_again():
+def test_a_deleted_pod_is_lost_and_created_again():
     polite = "trap 'exit 3' TERM; echo begun; sleep 8 & wait"
     job = submitted(bash("a", polite), runner="kubernetes", max_retries=1)
     until(lambda: "begun" in job.logs(), 60)

@@ -1,4 +1,4 @@
-"""Steps as pods, without a Kubernetes: the manifests of attempts, options, and what pods say."""
+"""Steps as pods, without a Kubernetes: manifests of attempts, options, and staged files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runner_cases import command, made
 from hyperplane.errors import RequestError, StartFailed
 from hyperplane.jobs import Resources, Step, calls, runners
 from hyperplane.jobs.kubernetes_manifest import dump_yaml
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes_attempt import (
     StagedFile,
     attempt_job_name,
@@ -34,7 +34,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-a
 IMAGE = "registry.example/flights:1"
 PLACE = Path("/jobs/6f1d2c3b-0000-4000-8000-000000000001/steps/001-years/chunk-00002/attempt-1")
 STEP = command("years", "python", "-c", "x", resources=Resources(cores=1.5, ram_gb=2, gpus=1))
-COMMAND = Command(
+COMMAND = AttemptCommand(
     ("python", "/var/lib/hyperplane/$(HOME).py"),
     {"PATH": "/home/me/bin", "TOKEN": "s3cret"},
     "/var/lib/hyperplane",
@@ -94,7 +94,7 @@ def test_its_secret_has_what_is_hidden_and_the_files_and_belongs_to_the_job():
 def test_names_are_short_and_their_own():
     step = "001-" + "Größe x" * 9
     place = Path("/j/6f1d2c3b-0000-4000-8000-000000000001/steps") / step / "chunk-12345/attempt-10"
-    name = attempt_job_name(Command((), {}, "", place))
+    name = attempt_job_name(AttemptCommand((), {}, "", place))
     assert len(name) <= 57  # a pod adds six characters
     assert name.endswith("-12345-10")
     assert name.startswith("hyperplane-6f1d2c3b-0000-001-gr-e-x")
@@ -109,7 +109,7 @@ def test_options_are_those_of_the_engine_over_the_configuration():
     assert runners.resolve_options("kubernetes", found) == found
 
 
-def test_all_that_is_wrong_with_options_is_told_at_once():
+def test_all_that_is_wrong_with_options_is_reported_at_once():
     with pytest.raises(RequestError) as caught:
         runners.resolve_options(
             "kubernetes", {"imag": "x", "namespace": "No Name", "root": "relative"}
@@ -118,7 +118,7 @@ def test_all_that_is_wrong_with_options_is_told_at_once():
         "runner_options.imag", "runner_options.namespace", "runner_options.root"
     }  # fmt: skip
     assert "did you mean image?" in str(caught.value)
-    with pytest.raises(RequestError, match="the runner slurm has no options"):
+    with pytest.raises(RequestError, match="no options for the runner slurm"):
         runners.resolve_options("slurm", {"image": "x"})
 
 
@@ -217,7 +217,9 @@ def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
     made = runner(image=IMAGE)
     made._watcher = sent = Creates()
     argv = ("python", "here.py", "/var/lib/hyperplane/n.ipynb", "out.ipynb")
-    attempt = Command(argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb"))
+    attempt = AttemptCommand(
+        argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb")
+    )
     asyncio.run(made.start(attempt, Step(name="n", kind="notebook", path="n.ipynb"), 1.0))
     (container,) = sent.job["spec"]["template"]["spec"]["containers"]
     for mount in container["volumeMounts"][1:]:
@@ -225,7 +227,7 @@ def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(sent.secret["data"][mount["subPath"]]))
     _, program, notebook, _ = container["command"]
-    # Without site packages, hyperplane among them: it comes to the first one that it misses.
+    # Without site packages, including hyperplane: it fails at the first missing import.
     words = [sys.executable, "-I", "-S", f"{tmp_path}/pod{program}", f"{tmp_path}/pod{notebook}"]
     done = subprocess.run(
         [*words, str(tmp_path / "o")], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Asking an API server that refuses, does not answer, or loses its answers."""
+"""Requests to an API server that refuses, does not respond, or loses responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refusal(status, words="no"):
 
 
 class Server:
-    """An API server that gives these answers first; then it does what it is asked."""
+    """An API server that gives these responses first, and then serves requests."""
 
     def __init__(self, **answers):
         self._answers, self.asked, self.there = answers, [], {}
@@ -94,7 +94,7 @@ def test_a_lost_answer_makes_no_second_job():
     assert list(server.there) == [("jobs", "n")]
 
 
-def test_a_refusal_is_told_at_once():
+def test_a_refusal_is_reported_at_once():
     watcher, server = watching(create=[refusal(403, "you may not create jobs")])
     with pytest.raises(PermissionError, match="you may not create jobs"):
         asyncio.run(watcher.create(JOB, owned))
@@ -127,7 +127,7 @@ def test_each_job_has_its_secret_before_the_next_job_is_created():
     assert max(behind) <= kubernetes_watcher.MAX_CONCURRENT_REQUESTS
 
 
-def test_silence_is_no_end_and_is_told():
+def test_no_response_is_no_end_and_is_reported():
     watcher, _ = watching(**{"list jobs": [refusal(403, "you may not list jobs")]})
     assert asyncio.run(watcher.get_snapshot("j")) is None
     assert watcher.last_error == "you may not list jobs"

@@ -1,4 +1,4 @@
-"""What is rendered for Slurm, run for real by bash and a small scheduler."""
+"""Rendered Slurm jobs, run by bash and a small scheduler."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ from hyperplane.jobs.states import WorkUnit
 
 pytestmark = pytest.mark.process
 
-#: Writes down what it sees: ``see.py FILE ARGUMENT...``; chunks have files of their own.
+#: Records its arguments and environment: ``see.py FILE ARGUMENT...``; chunks have separate files.
 SEE = """
 import json, os, sys
 name = sys.argv[1] + os.environ.get("SLURM_ARRAY_TASK_ID", "")
@@ -193,7 +193,7 @@ def test_each_chunk_of_a_notebook_has_an_output(root):
     assert '\'/data/flights/o u/t-\'"$(printf %05d "$SLURM_ARRAY_TASK_ID")".ipynb' in text
 
 
-def test_what_slurm_is_told():
+def test_options_of_the_slurm_script():
     step = command(
         "x", "true", chunks=10, max_parallel=4, retries=1, timeout="10m",
         resources=Resources(cores=2.5, ram_gb=4, gpus=2),

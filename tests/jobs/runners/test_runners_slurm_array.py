@@ -1,4 +1,4 @@
-"""What is one array and what is not, the file for its tasks, and requests done together."""
+"""Attempts that form one array, the file of its tasks, and batched requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.jobs import Step
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import slurm_task
 from hyperplane.jobs.runners.request_batcher import RequestBatcher
 from hyperplane.jobs.runners.slurm_array import (
@@ -33,7 +33,7 @@ NAME = st.text("ABC_", min_size=1, max_size=3)
 
 def command(chunk=0, place="/p", argv=("true",), attempt=1, folder="/work", **environment):
     traces = Path(place, "job", "steps", "000-a", f"chunk-{chunk:05d}", f"attempt-{attempt}")
-    return Command(argv, environment, folder, traces)
+    return AttemptCommand(argv, environment, folder, traces)
 
 
 @given(
@@ -96,7 +96,7 @@ def test_only_what_differs_in_nothing_but_its_chunk_is_one_array():
     assert len({first, *others}) == 8
     assert None not in others
     assert array_key(command(4, place="/a\\b"), STEP, 1.0) is None
-    alone = Command(("true",), {}, "/work", Path("/p/job/steps/000-a/attempt-1"))
+    alone = AttemptCommand(("true",), {}, "/work", Path("/p/job/steps/000-a/attempt-1"))
     assert array_key(alone, STEP, 1.0) is None
 
 
@@ -147,7 +147,7 @@ def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
     assert asked == [[0, 2, 4], [1, 3, 5], [7]]
 
 
-def test_what_goes_wrong_is_told_to_all():
+def test_what_goes_wrong_is_reported_to_all():
     async def answer(ones):
         raise OSError(f"not {ones}")
 
@@ -158,8 +158,8 @@ def test_what_goes_wrong_is_told_to_all():
     assert [str(wrong) for wrong in asyncio.run(go())] == ["not [0, 1]"] * 2
 
 
-@pytest.mark.parametrize("binding", [True, False])
-def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
+@pytest.mark.parametrize("uncancellable", [True, False])
+def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(uncancellable):
     asked, done, answered = [], [], asyncio.Event()
 
     async def answer(ones):
@@ -169,7 +169,7 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         return ones
 
     async def go():
-        batcher = RequestBatcher(answer, uncancellable=binding)
+        batcher = RequestBatcher(answer, uncancellable=uncancellable)
         early, late, stays = (asyncio.ensure_future(batcher.request(n)) for n in range(3))
         await asyncio.sleep(0)
         early.cancel()
@@ -177,14 +177,14 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         while not asked:
             await asyncio.sleep(0.01)
         late.cancel()
-        await asyncio.wait({late}, timeout=0.2 if binding else None)
-        assert (late.done(), done) == (not binding, [])
+        await asyncio.wait({late}, timeout=0.2 if uncancellable else None)
+        assert (late.done(), done) == (not uncancellable, [])
         answered.set()
         await asyncio.wait({late})
         assert (early.cancelled(), late.cancelled(), await stays) == (True, True, 2)
-        nobody = asyncio.ensure_future(batcher.request(3))
+        withdrawn = asyncio.ensure_future(batcher.request(3))
         await asyncio.sleep(0)
-        nobody.cancel()
+        withdrawn.cancel()
         await asyncio.sleep(0.2)
 
     asyncio.run(go())

@@ -1,4 +1,4 @@
-"""Chunks as one job array of a real Slurm: what arrives, what is repeated, what ends."""
+"""Chunks as one job array of a real Slurm: environment, retries and ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from test_jobs_killed import kill_supervisor
 from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, until  # noqa: F401
 
 from hyperplane.jobs import JobHandle
-from hyperplane.jobs.processes import Command
+from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.slurm_runner import SlurmRunner
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED
 
@@ -29,13 +29,13 @@ LARGE = {"cores": 4, "ram_gb": 0.1}  # two of them at once
 
 @pytest.fixture(autouse=True)
 def calls(tmp_path, monkeypatch):
-    """The calls of Slurm's programs: each one its words."""
+    """The calls of Slurm's programs, each with its arguments."""
     told, folder = tmp_path / "calls", tmp_path / "counting"
     folder.mkdir()
     for name in ("sbatch", "scancel"):
         program = folder / name
         program.write_text(
-            # One write for each line: calls beside each other would mix theirs.
+            # One write per line: concurrent calls would mix their lines.
             f"#!/bin/sh\nprintf '%s\\n' \"{name} $*\" >> {told}\n"
             f'[ -e {folder}/refuse ] && case "$*" in *--array*) echo "sbatch: error: Batch job '
             'submission failed: Invalid job array specification" >&2; exit 1;; esac\n'
@@ -98,7 +98,7 @@ def test_one_that_fails_is_begun_again_and_the_others_are_not(calls):
     job = ran(bash("a", fails, chunks=6, resources=SMALL), runner="slurm", max_retries=1)
     assert job.status == DONE
     assert numbers(job) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
-    # A single one is a batch job as ever.
+    # A single attempt is an ordinary batch job.
     assert ["--array" in " ".join(words) for words in calls("sbatch")] == [True, False]
 
 
@@ -152,7 +152,7 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
         number.unlink()
     elif written == "not yet":
         number.write_text("")
-    time.sleep(1.5)  # some end while nobody looks
+    time.sleep(1.5)  # some end while no supervisor is running
     assert JobHandle(job.id).wait(60) == DONE
     assert Counter((tmp_path / "told").read_text().split()) == dict.fromkeys("012345", 2)
     assert set(numbers(job).values()) == {1}
@@ -196,7 +196,7 @@ def test_arrays_of_more_than_a_thousand_chunks(tmp_path, calls):
     async def go():
         runner = SlurmRunner(dict(os.environ), {})
         commands = [
-            Command(
+            AttemptCommand(
                 (sys.executable, "-c", "import os; print(os.environ['N'])"),
                 {**os.environ, "N": str(n)},
                 str(tmp_path),

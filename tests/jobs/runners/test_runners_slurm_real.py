@@ -1,4 +1,4 @@
-"""Steps as batch jobs of a real Slurm: what arrives, what is repeated, what ends."""
+"""Steps as batch jobs of a real Slurm: environment, retries and ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def queue():
-    """The batch jobs that there are."""
+    """The batch jobs in the queue."""
     said = subprocess.run(
         ["squeue", "--me", "--array", "--noheader", "--format=%i %T %j"],
         capture_output=True,
@@ -95,7 +95,7 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path):
     job = submitted(*steps, runner="slurm")
     until((tmp_path / "told").exists)
     assert kill_supervisor()
-    time.sleep(4)  # the batch job ends while nobody looks
+    time.sleep(4)  # the batch job ends while no supervisor is running
     assert JobHandle(job.id).wait(60) == DONE
     assert (tmp_path / "told").read_text() == "a\na\nb\nb\n"
     assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
@@ -159,7 +159,7 @@ def test_why_it_waits_is_in_the_log():
     job = submitted(*steps, runner="slurm")
     until(lambda: "is PENDING (" in "".join(map(Path.read_text, logs_of(job))))
     assert job.wait(60) == DONE
-    # What a step writes itself takes the place of it.
+    # The output of the step replaces it.
     assert [log.read_text() for log in logs_of(job)] == ["", ""]
 
 

@@ -1,4 +1,4 @@
-"""Steps on Slurm that are tried again, take too long or are ended, and their secrets."""
+"""Slurm steps with retries, timeouts, signals and secrets."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from hyperplane.jobs.runners import render
 
 pytestmark = pytest.mark.process
 
-#: Before a retry: longer than a test may take.
+#: Seconds before a retry, longer than a test may take.
 LONG_WAITS = {"hyperplane.jobs.retry_wait": "600s", "hyperplane.jobs.retry_wait_most": "600s"}
 SECRET = "s3cret $(touch canary) 'quoted'\nsecond line"
 
@@ -76,7 +76,7 @@ def _running(tmp_path, step):
     with said.open("wb") as opened:
         process = subprocess.Popen([script], start_new_session=True, stderr=opened)
     deadline = time.monotonic() + 120
-    while not ((tmp_path / "ready").exists() or b"; again in " in said.read_bytes()):
+    while not ((tmp_path / "ready").exists() or b"; next attempt in " in said.read_bytes()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
@@ -119,7 +119,7 @@ def test_secrets_arrive_and_stand_nowhere_else(tmp_path, monkeypatch):
     )  # fmt: skip
     step = _secret_step(tmp_path, *names)
     other = command("other", "bash", "-c", "env > others", depends_on=())
-    # A parameter of that name does not take the secret's place.
+    # A parameter of that name does not replace the secret.
     job = made(step, other, root=tmp_path, parameters={"api-token": "mine"})
     texts = [document.text for document in render("slurm", job)]
     ran(job, tmp_path)

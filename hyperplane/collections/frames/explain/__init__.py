@@ -90,12 +90,12 @@ def explain(*collections: Any) -> Explanation:
         check_index(collection, f"collections[{place}]")
     plan = build_query_plan(collection.expr for collection in collections)
     costly = list(_run_rules(_MOVING_RULES, plan))
-    found = [*costly, *_run_rules(_OTHER_RULES, plan)]
+    findings = [*costly, *_run_rules(_OTHER_RULES, plan)]
     if len(collections) > 1:
         as_written = replace(plan, simplified_steps=list_unique_steps(plan.written_steps))
-        found = [*find_shared_steps(plan, _run_rules(_MOVING_RULES, as_written)), *found]
+        findings = [*find_shared_steps(plan, _run_rules(_MOVING_RULES, as_written)), *findings]
     return Explanation(
-        tuple(_rank_findings(found)),
+        tuple(_rank_findings(findings)),
         len(list_unique_steps(plan.written_steps)),
         plan.count_partitions(),
         tuple(plan.notes),
@@ -110,10 +110,10 @@ def _find_faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
         if not isinstance(item, dd.DataFrame | dd.Series | dd.Index | dd.Scalar):
             kind = type(item)
             name = f"{kind.__module__.partition('.')[0]} {kind.__qualname__}"
-            yield Fault(f"collections[{place}]", name, allowed, _advice(kind))
+            yield Fault(f"collections[{place}]", name, allowed, _suggest_fix(kind))
 
 
-def _advice(kind: type) -> str:
+def _suggest_fix(kind: type) -> str:
     if "GroupBy" in kind.__name__:
         return "end the group-by with an aggregation, such as .sum()"
     if kind.__module__.startswith("pandas"):
@@ -131,19 +131,19 @@ def _run_rules(
             plan.add_note(f"rule {rule.__name__} skipped", error)
 
 
-def _rank_findings(found: list[StepFinding]) -> Iterator[Finding]:
+def _rank_findings(findings: list[StepFinding]) -> Iterator[Finding]:
     """Remove duplicate findings; sort steps that move data first, by bytes moved.
 
     Steps that move an unknown number of bytes come first, since they may be the most expensive.
     """
-    shared = {item.finding.step for item in found if item.finding.kind == "shared_step"}
+    shared = {item.finding.step for item in findings if item.finding.kind == "shared_step"}
     distinct: dict[Any, StepFinding] = {}
-    for item in found:
+    for item in findings:
         finding = item.finding
         # A shared step may occur in several forms, each with the columns that a collection needs.
         size = finding.step in shared or finding.size
         distinct.setdefault((finding.kind, finding.step, size), item)
-    order = {id(item): place for place, item in enumerate(found)}
+    order = {id(item): place for place, item in enumerate(findings)}
     ranked = sorted(
         distinct.values(),
         key=lambda item: (

@@ -42,8 +42,8 @@ def describe_high_cardinality(sizes: SizeEstimator, expr: Any, column: Any) -> s
     if isinstance(source, FromPandas):
         frame = get_pandas_frame(source)
         values = frame[column] if frame.ndim == 2 else frame
-        found = int(values.iloc[:: max(1, len(values) // SAMPLED_ROWS)].nunique())
-        return f"{column!r} has at least {found} distinct values" if found >= MANY_GROUPS else None
+        count = int(values.iloc[:: max(1, len(values) // SAMPLED_ROWS)].nunique())
+        return f"{column!r} has at least {count} distinct values" if count >= MANY_GROUPS else None
     if isinstance(source, ReadParquet):
         footers = sizes.footers(source)
         if footers is not None and column in footers.high_cardinality:
@@ -69,8 +69,11 @@ def _find_source_column(expr: Any, column: Any) -> tuple[Any, bool]:
     filtered = False
     while not isinstance(expr, IO):
         renewed = isinstance(expr, _expr.Assign) and column in expr.keys
-        kept = isinstance(expr, _expr.Assign) and not renewed
-        if not (kept or isinstance(expr, _VALUE_PRESERVING)) or column not in expr.frame.columns:
+        unchanged = isinstance(expr, _expr.Assign) and not renewed
+        if (
+            not (unchanged or isinstance(expr, _VALUE_PRESERVING))
+            or column not in expr.frame.columns
+        ):
             return None, filtered
         filtered = filtered or isinstance(expr, _expr.Filter | _indexing.LocBase | _expr.Partitions)
         expr = expr.frame

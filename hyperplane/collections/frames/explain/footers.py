@@ -51,6 +51,7 @@ def _list_fragments(read: Any) -> list[Any]:
 
 
 def _summarize_footers(fragments: list[Any]) -> DatasetFooters:
+    """Read a sample of the footers and extrapolate to all files."""
     count = len(fragments)
     chosen = sorted(
         {round(step * (count - 1) / (SAMPLED_FOOTERS - 1)) for step in range(SAMPLED_FOOTERS)}

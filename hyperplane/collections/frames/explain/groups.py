@@ -65,8 +65,11 @@ def _key_columns(node: Any) -> tuple[list[Any], str]:
     """Return the key columns, and the code that assigns keys that are expressions."""
     computed = [place for place, key in enumerate(node.by) if isinstance(key, Expr)]
     names = [f"key{place}" if place in computed else key for place, key in enumerate(node.by)]
-    made = ", ".join(f"{names[place]}=..." for place in computed)
-    return names, f"df = df.assign({made})  # the computed key, as a column\n" if made else ""
+    assignment = ", ".join(f"{names[place]}=..." for place in computed)
+    return (
+        names,
+        f"df = df.assign({assignment})  # the computed key, as a column\n" if assignment else "",
+    )
 
 
 def _format_slice(node: Any) -> str:
@@ -76,21 +79,21 @@ def _format_slice(node: Any) -> str:
 
 
 def _format_groupby(node: Any, by: list[Any]) -> str:
-    given = [
+    options = [
         f", {name}=False"
         for name in ("dropna", "group_keys")
         if name in node._parameters and node.operand(name) is False
     ]
-    return f"groupby({format_columns(by)}{''.join(given)}){_format_slice(node)}"
+    return f"groupby({format_columns(by)}{''.join(options)}){_format_slice(node)}"
 
 
 def _format_shuffled_groupby(node: Any, call: str, meta: str = "", ordered: bool = False) -> str:
     """Return the code that shuffles once and then calls the method in each partition."""
-    by, made = _key_columns(node)
+    by, assignment = _key_columns(node)
     # Only this shuffle method keeps the order of rows.
     method, why = (", shuffle_method='tasks'", ": keeps the order of rows") if ordered else ("", "")
     return (
-        f"{made}df = df.shuffle({format_columns(by)}{method}).persist()"
+        f"{assignment}df = df.shuffle({format_columns(by)}{method}).persist()"
         f"  # once, for all that needs whole groups{why}\n"
         f"df.map_partitions(lambda part: part.{_format_groupby(node, by)}.{call}{meta})"
     )
@@ -123,9 +126,9 @@ def _format_arguments(node: Any) -> str:
         name = repr(function) if isinstance(function, str) else format_function(function)
         more = (", *args" * bool(node.operand("args")), ", **kwargs" * bool(node.operand("kwargs")))
         return name + "".join(more)
-    given = node.operand("kwargs") or {}
+    options = node.operand("kwargs") or {}
     return ", ".join(
-        f"{name}={value!r}" for name, value in given.items() if value not in (None, False)
+        f"{name}={value!r}" for name, value in options.items() if value not in (None, False)
     )
 
 
@@ -143,14 +146,14 @@ def _make_median_finding(plan: QueryPlan, node: Any) -> Finding:
 
 
 def _make_nunique_finding(plan: QueryPlan, node: Any) -> Finding:
-    by, made = _key_columns(node)
+    by, assignment = _key_columns(node)
     pairs = by if node._slice is None else [*by, node._slice]
     return Finding(
         "groupby_nunique",
         f"groupby({format_columns(_list_keys(node))}){_format_slice(node)}.nunique",
         plan.describe(node.frame),
         f"the distinct rows of {format_columns(pairs)} move, which may be nearly all rows",
-        f"{made}pairs = df[{pairs!r}].drop_duplicates().persist()  # for several counts over them\n"
+        f"{assignment}pairs = df[{pairs!r}].drop_duplicates().persist()  # for several counts\n"
         f"pairs.groupby({format_columns(by)}){_format_slice(node)}.count()",
         f"result = df.{_format_groupby(node, _list_keys(node))}.nunique().persist()",
         plan.total_bytes(node.frame),

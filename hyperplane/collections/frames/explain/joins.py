@@ -79,15 +79,17 @@ def _format_arguments(node: Any, indexed: bool = False) -> str:
     flags = {name: node.operand(name) for name in ("left_index", "right_index")}
     if indexed:
         keys, flags = {}, dict.fromkeys(flags, True)
-    given = [f"{name}={format_columns(value)}" for name, value in keys.items() if value is not None]
-    if len(given) == 2 and format_columns(keys["left_on"]) == format_columns(keys["right_on"]):
-        given = [f"on={format_columns(keys['left_on'])}"]
-    given += [f"{name}=True" for name, value in flags.items() if value]
+    arguments = [
+        f"{name}={format_columns(value)}" for name, value in keys.items() if value is not None
+    ]
+    if len(arguments) == 2 and format_columns(keys["left_on"]) == format_columns(keys["right_on"]):
+        arguments = [f"on={format_columns(keys['left_on'])}"]
+    arguments += [f"{name}=True" for name, value in flags.items() if value]
     if node.how != "inner":
-        given.append(f"how={node.how!r}")
+        arguments.append(f"how={node.how!r}")
     if tuple(node.suffixes) != ("_x", "_y"):
-        given.append(f"suffixes={tuple(node.suffixes)!r}")
-    return ", ".join(given)
+        arguments.append(f"suffixes={tuple(node.suffixes)!r}")
+    return ", ".join(arguments)
 
 
 def _suggest_join(plan: QueryPlan, node: Any) -> str:

@@ -151,6 +151,7 @@ def make_lazy(expr: Any) -> Any:
 
 
 def _convert_step(expr: Any, done: dict[str, Any]) -> Any:
+    """Convert a step and its dependencies; ``done`` has the converted steps by name."""
     if expr._name not in done:
         operands = [_convert_operand(operand, done) for operand in expr.operands]
         done[expr._name] = _replace_step(expr, operands)
@@ -166,6 +167,7 @@ def _convert_operand(operand: Any, done: dict[str, Any]) -> Any:
 
 
 def _replace_step(expr: Any, operands: list[Any]) -> Any:
+    """Return the substitute of a step with converted operands, or the step itself."""
     kind = type(expr)
     if kind in _LAZY_CLASSES:
         return _LAZY_CLASSES[kind](*operands)

@@ -1,4 +1,4 @@
-"""Input of the rules: the steps of collections as written and as simplified, and their sizes."""
+"""Input of the rules: steps of collections, as written and simplified, and their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for repeated work: shared steps, repeated shuffles, and files that are read repeatedly."""
+"""Rules for repeated work: shared steps, repeated shuffles and repeated reads."""
 
 from __future__ import annotations
 
@@ -41,17 +41,14 @@ def find_shared_steps(plan: QueryPlan, costly: Iterable[StepFinding]) -> Iterato
     for number, nodes in enumerate(plan.written_steps):
         for node in nodes:
             holders[node._name].append(number)
-    common = [found for found in costly if len(holders[found.node._name]) > 1]
+    common = [item for item in costly if len(holders[item.node._name]) > 1]
     below = {
-        step._name
-        for found in common
-        for step in walk_steps([found.node])
-        if step is not found.node
+        step._name for item in common for step in walk_steps([item.node]) if step is not item.node
     }
-    for found in common:
-        if found.node._name not in below:  # a shared step implies that the steps below are shared
+    for item in common:
+        if item.node._name not in below:  # a shared step implies that the steps below are shared
             yield StepFinding(
-                _make_shared_finding(found.finding, len(holders[found.node._name])), found.node
+                _make_shared_finding(item.finding, len(holders[item.node._name])), item.node
             )
 
 

@@ -109,24 +109,24 @@ def _find_column_type(
     name: str, columns: Sequence[pl.Series], places: Sequence[int], booleans_as_numbers: bool
 ) -> pl.DataType:
     """Return the Polars type that represents the values of all these columns."""
-    made: pl.DataType = columns[0].dtype
+    result: pl.DataType = columns[0].dtype
     before = 0  # position of the last column that changed the type
     for number, column in enumerate(columns):
-        found = _find_common_type(made, column.dtype)
-        if found is None and booleans_as_numbers:
-            found = _find_common_boolean(made, column.dtype)
-        if found is None:
+        common = _find_common_type(result, column.dtype)
+        if common is None and booleans_as_numbers:
+            common = _find_common_boolean(result, column.dtype)
+        if common is None:
             first = column.drop_nulls().head(1).to_list()
             shown = f", such as {first[0]!r:.60}" if first else ""
             texts = (
-                f"holds {_describe_type(made)}",
+                f"holds {_describe_type(result)}",
                 f" and {_describe_type(column.dtype)}",
                 f"{shown}; {_ADVICE}",
             )
             raise TypeConflict(_get_column_name(name), texts, (places[before], places[number]))
-        if found != made:
-            made, before = found, number
-    return made
+        if common != result:
+            result, before = common, number
+    return result
 
 
 def _find_common_type(one: Any, other: Any) -> pl.DataType | None:
@@ -187,31 +187,31 @@ def _cast_column(
     if column.dtype == kind:
         return column
     try:
-        made = column.cast(kind)
+        result = column.cast(kind)
     except pl.exceptions.PolarsError as error:
         raise _make_lossy_conflict(name, columns, number, places) from error
-    if column.dtype != pl.Null and not _is_exact(column, made):
+    if column.dtype != pl.Null and not _is_exact(column, result):
         raise _make_lossy_conflict(name, columns, number, places)
-    return made
+    return result
 
 
-def _is_exact(column: pl.Series, made: pl.Series) -> bool:
+def _is_exact(column: pl.Series, result: pl.Series) -> bool:
     """Return whether a cast has kept all values."""
     if isinstance(column.dtype, pl.List):
         inner = column.explode(keep_nulls=False, empty_as_null=False)
-        return _is_exact(inner, made.explode(keep_nulls=False, empty_as_null=False))
+        return _is_exact(inner, result.explode(keep_nulls=False, empty_as_null=False))
     if isinstance(column.dtype, pl.Struct):
         return all(
-            _is_exact(column.struct.field(field.name), made.struct.field(field.name))
+            _is_exact(column.struct.field(field.name), result.struct.field(field.name))
             for field in column.dtype.fields
         )
-    if column.dtype.is_integer() and made.dtype.is_float():
-        limit = MAX_EXACT_FLOAT if made.dtype == pl.Float64 else 2**24
+    if column.dtype.is_integer() and result.dtype.is_float():
+        limit = MAX_EXACT_FLOAT if result.dtype == pl.Float64 else 2**24
         least: Any = column.min()
         most: Any = column.max()
         return least is None or bool(-limit <= least and most <= limit)
     if isinstance(column.dtype, (pl.Datetime, pl.Duration)):  # overflows wrap around
-        return bool(made.cast(column.dtype).eq_missing(column).all())
+        return bool(result.cast(column.dtype).eq_missing(column).all())
     return True
 
 

@@ -48,10 +48,12 @@ def aggregate_rows(
     """
     schema = frame.collect_schema()
     frame = drop_missing(frame, [BIN] if BIN in keys else keys)
-    made = [aggregate_state(state, schema[state.column]) for state in states]
-    made += [pl.lit(0, pl.Int64).alias(counted_column(state)) for state in select_sets(states)]
-    made += _aggregate_instants(schema)
-    grouped = frame.group_by(list(keys)).agg(made)
+    expressions = [aggregate_state(state, schema[state.column]) for state in states]
+    expressions += [
+        pl.lit(0, pl.Int64).alias(counted_column(state)) for state in select_sets(states)
+    ]
+    expressions += _aggregate_instants(schema)
+    grouped = frame.group_by(list(keys)).agg(expressions)
     # Nulls are dropped after the aggregation: inside it, that runs per group and is much slower.
     lists = [state.name for state in states if state.kind in GROWING_STATES]
     in_order = any(state.kind in ("first", "last") for state in states)
@@ -66,10 +68,10 @@ def merge_partials(
 ) -> pl.DataFrame:
     """Merge partial tables, in the order of their rows."""
     table = concat_tables(tables)
-    made = [merge_states(state, states, table.schema[state.name]) for state in states]
-    made += [pl.col(counted_column(state)).sum() for state in select_sets(states)]
-    made += _merge_instants(table.columns)
-    return table.group_by(list(keys)).agg(made)
+    expressions = [merge_states(state, states, table.schema[state.name]) for state in states]
+    expressions += [pl.col(counted_column(state)).sum() for state in select_sets(states)]
+    expressions += _merge_instants(table.columns)
+    return table.group_by(list(keys)).agg(expressions)
 
 
 def drop_missing(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
@@ -95,12 +97,12 @@ def add_bins(frame: pl.LazyFrame, windows: TimeWindows) -> pl.LazyFrame:
     width = max(windows.bin_width // _NS[unit], 1)
     past = ticks % width  # floored modulo, also for times before 1970
     if windows.exact and windows.closed != "right":
-        cell = ticks - past
+        bin_ = ticks - past
     elif windows.exact:
-        cell = ticks + (-ticks) % width
+        bin_ = ticks + (-ticks) % width
     else:
-        cell = ticks - past + (past != 0).cast(pl.Int64)
-    added = {BIN: cell.cast(pl.Datetime(unit))}
+        bin_ = ticks - past + (past != 0).cast(pl.Int64)
+    added = {BIN: bin_.cast(pl.Datetime(unit))}
     if windows.keeps_instants:
         added[INSTANT] = time.cast(pl.Int64).cast(pl.Datetime(unit))
     return frame.with_columns(**added)

@@ -12,7 +12,7 @@ from hyperplane.collections.frames.aggregates import OutputColumn, PartialState
 def aggregate_state(state: PartialState, dtype: pl.DataType) -> pl.Expr:
     """Return the expression that computes a state from the rows of a group."""
     column = pl.col(state.column)
-    made = {
+    expressions = {
         "sum": lambda: _sum(column, dtype),
         "total": lambda: column.cast(pl.Float64).sum(),
         "count": lambda: column.count().cast(pl.Int64),
@@ -26,7 +26,7 @@ def aggregate_state(state: PartialState, dtype: pl.DataType) -> pl.Expr:
         "set": lambda: column.unique(),
         "values": lambda: column if dtype == pl.Float32 else column.cast(pl.Float64),
     }
-    return made[state.kind]().alias(state.name)
+    return expressions[state.kind]().alias(state.name)
 
 
 def _aggregate_first(column: pl.Expr, order: str | None) -> pl.Expr:
@@ -48,19 +48,19 @@ def _pair_with_order(column: pl.Expr, order: str) -> pl.Expr:
 
 
 def _select_first(dated: pl.Expr) -> pl.Expr:
-    there = dated.drop_nulls()
-    return there.get(there.struct.field("at").arg_min(), null_on_oob=True)
+    present = dated.drop_nulls()
+    return present.get(present.struct.field("at").arg_min(), null_on_oob=True)
 
 
 def _select_last(dated: pl.Expr) -> pl.Expr:
-    there = dated.drop_nulls().reverse()  # so that arg_max finds the last of equal times
-    return there.get(there.struct.field("at").arg_max(), null_on_oob=True)
+    present = dated.drop_nulls().reverse()  # so that arg_max finds the last of equal times
+    return present.get(present.struct.field("at").arg_max(), null_on_oob=True)
 
 
 def _sum(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """Return a sum in double precision; a sum of float32 is cast back to float32."""
-    made = _widen(column, dtype).sum()
-    return made.cast(dtype) if dtype.is_float() else made
+    result = _widen(column, dtype).sum()
+    return result.cast(dtype) if dtype.is_float() else result
 
 
 def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
@@ -84,7 +84,7 @@ def merge_states(
         if state.kind == "mean":
             return mean.alias(state.name)
         return (column.sum() + (of["count"] * (means - mean).pow(2)).sum()).alias(state.name)
-    made = {
+    expressions = {
         "sum": lambda: _sum(column, dtype),
         "total": column.sum,
         "count": column.sum,
@@ -96,7 +96,7 @@ def merge_states(
         "set": lambda: _explode_lists(column).unique(),
         "values": lambda: _explode_lists(column),
     }
-    return made[state.kind]().alias(state.name)
+    return expressions[state.kind]().alias(state.name)
 
 
 def _explode_lists(column: pl.Expr) -> pl.Expr:
@@ -133,7 +133,7 @@ def finalize_state(out: OutputColumn) -> pl.Expr:
 def _median(values: pl.Expr) -> pl.Expr:
     """Return the medians of lists.
 
-    Polars' own median is ``low + (high - low) / 2``, which is NaN for infinite values.
+    Polars' own median is ``low + (high - low) / 2``, which is NaN if low is -inf, and may overflow.
     """
     ordered = values.list.sort()
     length = values.list.len().cast(pl.Int64)

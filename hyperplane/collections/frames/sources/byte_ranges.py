@@ -34,9 +34,9 @@ class ByteRange:
         The file.
     start, stop : int
         First byte and end; a compressed file is one range.
-    decoder : Decoder
+    decoder : ByteRangeDecoder
         Decodes the bytes into columns of the file.
-    recipe : Recipe
+    mapping : ColumnMapping
         Converts these to columns of the data set.
     nbytes : int
         Estimated bytes in memory.
@@ -80,7 +80,7 @@ class ByteRangePartition(FilePartition):
 
     Parameters
     ----------
-    spans : tuple of Span
+    ranges : tuple of ByteRange
         In the order of the rows.
     filters : Filters
         Row filters.

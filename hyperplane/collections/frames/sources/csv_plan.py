@@ -30,7 +30,7 @@ from hyperplane.collections.frames.sources.csv_decoder import (
 )
 from hyperplane.collections.frames.sources.missing_values import parse_na_values
 from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
-from hyperplane.collections.frames.sources.samples import GLANCE, TextSample
+from hyperplane.collections.frames.sources.samples import SHORT_HEAD, TextSample
 from hyperplane.collections.frames.sources.text_plan import Kinds, TextFile, TextOptions
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
@@ -146,7 +146,7 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
     distinct = csv_inference.deduplicate_names(names)
     missing = parse_na_values(options.na_values, distinct)[0]
     csv_format = CsvFormat(distinct, separator, options.encoding, multiline, missing)
-    if not sample.is_sampled:
+    if not sample.is_large:
         return _InspectedFile(sample, csv_format, start, (), 0)
     try:
         tables = [_parse_typed(sample.head[start:], csv_format)]
@@ -198,8 +198,8 @@ def _check_separator(
     """Reject a one-column header that contains another separator; pandas accepts it."""
     if len(names) != 1:
         return
-    start_text = sample.head[start : start + GLANCE]
-    if len(start_text) == GLANCE:
+    start_text = sample.head[start : start + SHORT_HEAD]
+    if len(start_text) == SHORT_HEAD:
         start_text = start_text[: start_text.rfind(b"\n") + 1]
     lines = start_text.decode(options.encoding, "replace").splitlines()[: text_errors.COMPARED]
     other = text_errors.guess_separator(lines[0], lines[1:], separator) if lines else None
@@ -229,7 +229,7 @@ def _merge_types(
     names: Sequence[str], inspected: Sequence[_InspectedFile]
 ) -> tuple[Kinds, set[str]]:
     """Return types that fit all samples, and the columns that may have missing values."""
-    complete = all(one.sample.is_sampled and one.sample.whole for one in inspected)
+    complete = all(one.sample.is_large and one.sample.whole for one in inspected)
     tables = [table for one in inspected for table in one.tables]
     kinds: Kinds = {}
     optional: set[str] = set()

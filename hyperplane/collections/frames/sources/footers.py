@@ -51,9 +51,9 @@ class ParquetFooter:
             if pa.types.is_fixed_size_binary(kind):
                 column = self.metadata.schema.column(leaf)
                 # Intervals exist only among the older converted types.
-                types_named = column.logical_type.type, column.converted_type
+                column_types = column.logical_type.type, column.converted_type
                 kind = next(
-                    (_LOGICAL_TYPES[one] for one in types_named if one in _LOGICAL_TYPES), kind
+                    (_LOGICAL_TYPES[one] for one in column_types if one in _LOGICAL_TYPES), kind
                 )
             fields.append(entry.with_type(kind))
             leaf += count_leaves(entry.type)
@@ -70,11 +70,11 @@ class ParquetFooter:
         schema = self.metadata.schema.to_arrow_schema()
         if not any(map(_has_fixed_bytes, schema.types)):
             return frozenset()
-        types_named = self.metadata.schema.column
+        get_column = self.metadata.schema.column
         return frozenset(
             name
             for name, numbers in map_leaves(schema).items()
-            if any(types_named(number).converted_type == "INTERVAL" for number in numbers)
+            if any(get_column(number).converted_type == "INTERVAL" for number in numbers)
         )
 
 
@@ -120,12 +120,12 @@ def _check_row_count(footer: ParquetFooter) -> ParquetFooter:
 
 def map_leaves(schema: pa.Schema) -> dict[str, list[int]]:
     """Return the indexes of the leaf columns of each column."""
-    results, start = {}, 0
+    leaves, start = {}, 0
     for entry in schema:
         count = count_leaves(entry.type)
-        results[entry.name] = list(range(start, start + count))
+        leaves[entry.name] = list(range(start, start + count))
         start += count
-    return results
+    return leaves
 
 
 def count_leaves(kind: pa.DataType) -> int:
@@ -198,7 +198,7 @@ def find_ordered_categories(schema: pa.Schema) -> set[str]:
 
 
 def read_categories(
-    results: Sequence[ParquetFooter], names: Collection[str]
+    footers: Sequence[ParquetFooter], names: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the ordered categories of columns that have the same ones in all row groups.
 
@@ -210,11 +210,13 @@ def read_categories(
     wanted = sorted(names)
     if not wanted:
         return {}
-    with ThreadPoolExecutor(min(READER_THREADS, len(results))) as pool:
+    with ThreadPoolExecutor(min(READER_THREADS, len(footers))) as pool:
         each = [
             one
-            for many in pool.map(lambda footer: _read_categories(footer, wanted), results)
-            for one in many
+            for group_categories in pool.map(
+                lambda footer: _read_categories(footer, wanted), footers
+            )
+            for one in group_categories
         ]
     same = {name: {one[name] for one in each} for name in wanted}
     return {name: values.pop() for name, values in same.items() if len(values) == 1}

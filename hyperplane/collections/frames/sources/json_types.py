@@ -39,27 +39,27 @@ def infer_type(values: Sequence[Any]) -> pl.DataType:
 
 
 def _infer_type(values: Iterable[Any]) -> pl.DataType:
-    held = [value for value in values if value is not None]
-    kinds = {type(value) for value in held}
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
     if not kinds or kinds == {str}:
         return pl.String()
     if kinds == {bool}:
         return pl.Boolean()
     if kinds == {int}:
-        least, most = min(held), max(held)
+        least, most = min(present), max(present)
         if least >= -(2**63) and most < 2**63:
             return pl.Int64()
         if least >= 0 and most < 2**64:
             return pl.UInt64()
     elif kinds <= {int, float}:
-        if all(is_exact(value) for value in held):
+        if all(is_exact(value) for value in present):
             return pl.Float64()
     elif kinds == {list}:
-        return pl.List(_infer_type([inner for value in held for inner in value]))
+        return pl.List(_infer_type([inner for value in present for inner in value]))
     elif kinds == {dict}:
-        names = list(dict.fromkeys(name for value in held for name in value))
+        names = list(dict.fromkeys(name for value in present for name in value))
         if names:
-            fields = {name: _infer_type([value.get(name) for value in held]) for name in names}
+            fields = {name: _infer_type([value.get(name) for value in present]) for name in names}
             return pl.Struct(fields)
     raise _MixedTypes
 
@@ -93,16 +93,20 @@ def convert_values(values: Sequence[Any], kind: Any) -> list[Any] | None:
     >>> convert_values(["a", 1, [True]], pl.String())
     ['a', '1', '[true]']
     """
-    found = set(map(type, values)) - {type(None)}
+    value_types = set(map(type, values)) - {type(None)}
     if isinstance(kind, pl.String):
-        return list(values) if found <= {str} else list(map(to_text, values))
+        return list(values) if value_types <= {str} else list(map(to_text, values))
     if isinstance(kind, pl.Boolean):
-        return list(values) if found <= {bool} else None
-    if kind.is_integer() and found <= {int}:
-        held = [value for value in values if value is not None]
+        return list(values) if value_types <= {bool} else None
+    if kind.is_integer() and value_types <= {int}:
+        present = [value for value in values if value is not None]
         least, most = _integer_bounds(kind)
-        return list(values) if not held or (least <= min(held) and max(held) <= most) else None
-    if kind.is_float() and found <= {float}:
+        return (
+            list(values)
+            if not present or (least <= min(present) and max(present) <= most)
+            else None
+        )
+    if kind.is_float() and value_types <= {float}:
         return list(values)
     if not all(fits(value, kind) for value in values):
         return None

@@ -52,7 +52,7 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
     >>> uniform_frame(b'{"n":1,"s":"a"}\n{"s":"b","n":2,"other":3}\n', kinds)
     >>> uniform_frame(b'{"n":1,"s":"a"}\n{"s":1.0,"n":2}\n', kinds)
     """
-    gap = _gap(data, kinds)
+    gap = _find_gap(data, kinds)
     if gap is None or b"\\" in data:
         return None
     try:
@@ -63,18 +63,19 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
     texts = frame.select(pl.col(pl.String))
     present = {name: frame.height - missing.get(name, 0) for name in texts.columns}
     proven = (
-        _quotes(data) == 2 * (frame.height * frame.width + sum(present.values()))
-        and _nulls(data, [_key(name) + gap for name in missing]) == list(missing.values())
+        _count_quotes(data) == 2 * (frame.height * frame.width + sum(present.values()))
+        and _count_nulls(data, [_key_bytes(name) + gap for name in missing])
+        == list(missing.values())
         and all(
-            data.count(_key(column.name) + gap + b'"') == present[column.name]
+            data.count(_key_bytes(column.name) + gap + b'"') == present[column.name]
             for column in texts
-            if _may_be_no_text(column)
+            if _may_be_converted(column)
         )
     )
     return frame if proven else None
 
 
-def _gap(data: bytes, kinds: Mapping[str, pl.DataType]) -> bytes | None:
+def _find_gap(data: bytes, kinds: Mapping[str, pl.DataType]) -> bytes | None:
     """Return the space after colons; None unless the first record has exactly these columns."""
     if not all(kind in _KINDS for kind in kinds.values()) or not all(map(_NAME.fullmatch, kinds)):
         return None
@@ -86,32 +87,31 @@ def _gap(data: bytes, kinds: Mapping[str, pl.DataType]) -> bytes | None:
     if not isinstance(record, dict) or record.keys() != kinds.keys():
         return None
     gap = b" " if b'": ' in line else b""
-    return gap if all(_key(name) + gap in line for name in kinds) else None
+    return gap if all(_key_bytes(name) + gap in line for name in kinds) else None
 
 
-def _may_be_no_text(column: pl.Series) -> bool:
+def _may_be_converted(column: pl.Series) -> bool:
     """Whether a string column contains a text that Polars may have made of another value."""
     views = column.to_arrow(compat_level=pl.CompatLevel.newest())
     if pa.types.is_string_view(views.type):
         # Each view has 16 bytes: four for the length, followed by the start of the text.
-        present = np.frombuffer(views.buffers()[1], np.uint8)
-        if not _BEGINS[
-            present[16 * views.offset + 4 :: 16]
-        ].any():  # takes a tenth of the time of the regex below
+        view_bytes = np.frombuffer(views.buffers()[1], np.uint8)
+        # This check takes a tenth of the time of the regex below.
+        if not _BEGINS[view_bytes[16 * views.offset + 4 :: 16]].any():
             return False
     # Polars treats names such as ^x$ as patterns.
     return bool(column.alias("values").str.contains(_NO_TEXT).any())
 
 
-def _key(name: str) -> bytes:
+def _key_bytes(name: str) -> bytes:
     return f'"{name}":'.encode()
 
 
-def _quotes(data: bytes) -> int:
-    return sum(int(np.count_nonzero(step == ord('"'))) for _, step in _steps(data, 0))
+def _count_quotes(data: bytes) -> int:
+    return sum(int(np.count_nonzero(step == ord('"'))) for _, step in _iterate_steps(data, 0))
 
 
-def _nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
+def _count_nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
     """Return the number of null values of each key."""
     counts = [0] * len(keys)
     if not keys:
@@ -123,7 +123,7 @@ def _nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
         np.ndarray((max(0, len(data) - len(whole) + 1),), f"S{len(whole)}", data, strides=(1,))
         for whole in wholes
     ]
-    for start, step in _steps(data, 1):
+    for start, step in _iterate_steps(data, 1):
         marked = step[:-1] == before
         marked &= step[1:] == ord("n")
         places = np.flatnonzero(marked) + start + 1
@@ -134,7 +134,7 @@ def _nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
     return counts
 
 
-def _steps(data: bytes, more: int) -> Iterator[tuple[int, np.ndarray]]:
+def _iterate_steps(data: bytes, more: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the offset and bytes of each piece, overlapping the next one by ``more`` bytes."""
     text = np.frombuffer(data, np.uint8)
     for start in range(0, len(text), _STEP):

@@ -35,17 +35,17 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     readable = []
     for sample in sampled:
         try:
-            found = _parse_sample(sample) if sample.is_sampled else []
+            sample_records = _parse_sample(sample) if sample.is_large else []
         except ReadError as error:
             errors.append(error)
             continue
         readable.append(sample)
         text += (
             len(sample.head) + sum(len(excerpt) for _, excerpt in sample.excerpts)
-            if sample.is_sampled
+            if sample.is_large
             else 0
         )
-        for record in found:
+        for record in sample_records:
             records += 1
             for name, value in record.items():
                 values.setdefault(name, []).append(value)
@@ -53,21 +53,25 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     if not values:
         which = repr(files[0].url) if len(files) == 1 else plural(len(files), "file")
         check([Fault("urls", which, "files of which at least one contains JSON objects")])
-    complete = all(sample.is_sampled and sample.whole for sample in readable)
-    kinds = {name: infer_type(found) for name, found in values.items()}
-    memory = sum(_estimate_memory(found, kinds[name]) for name, found in values.items())
+    complete = all(sample.is_large and sample.whole for sample in readable)
+    kinds = {name: infer_type(field_values) for name, field_values in values.items()}
+    memory = sum(
+        _estimate_memory(field_values, kinds[name]) for name, field_values in values.items()
+    )
     if not complete and isinstance(options.dtypes, Mapping):
         # Fields that no sample has, but that the caller knows from an earlier error.
         kinds |= {name: pl.String() for name in options.dtypes if name not in kinds}
     optional = {
         name
-        for name, found in values.items()
-        if not complete or len(found) < records or any(value is None for value in found)
+        for name, field_values in values.items()
+        if not complete
+        or len(field_values) < records
+        or any(value is None for value in field_values)
     } | (kinds.keys() - values.keys())
     declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
     formats, wrong = _find_time_formats(kinds, values, options.parse_dates)
     check([*faults, *wrong])
-    kinds |= declared | {name: form.kind for name, form in formats.items()}
+    kinds |= declared | {name: time_format.kind for name, time_format in formats.items()}
     optional = (optional - set(declared)) | set_optional
     non_nullable = text_plan.find_non_nullable(declared, set_optional)
     decoder = JsonDecoder(

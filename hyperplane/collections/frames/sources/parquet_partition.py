@@ -36,7 +36,7 @@ class RowGroupRange:
         Whether these are all rows of the file.
     schema_id : int, optional
         Identifies the schema of the file; files of the same schema can be scanned together.
-    recipe : Recipe
+    mapping : ColumnMapping
         Converts columns of the file to those of the data set.
     use_pyarrow : bool
         Whether pyarrow reads the file even from a local disk, because Polars cannot open it.
@@ -106,7 +106,7 @@ class ParquetPartition(FilePartition):
 
     Parameters
     ----------
-    pieces : tuple of Piece
+    pieces : tuple of RowGroupRange
         In the order of the rows.
     filters : Filters
         Row filters.

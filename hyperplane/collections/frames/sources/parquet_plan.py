@@ -145,8 +145,8 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     optional |= keyless.intersection(chosen)
     kept = [row_group for row_group in row_groups if _may_match(row_group, filters, filter_schema)]
     sizes = {id(row_group): row_group.memory(list(chosen)) for row_group in kept}
-    each = [sizes[id(row_group)] for row_group in kept]
-    groups = group_neighbors(kept, each, request.partition_size, request.files(kept))
+    kept_sizes = [sizes[id(row_group)] for row_group in kept]
+    groups = group_neighbors(kept, kept_sizes, request.partition_size, request.files(kept))
     parts = [
         ParquetPartition(
             tuple(_merge_row_groups(group)),

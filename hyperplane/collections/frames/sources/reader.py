@@ -97,7 +97,7 @@ def translate_read_errors(part: Any) -> Iterator[None]:
     --------
     ::
 
-        with reading(part):
+        with translate_read_errors(part):
             frame = part.scan().select("price").collect()
     """
     try:

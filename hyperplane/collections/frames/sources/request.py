@@ -18,7 +18,7 @@ from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.partitions import ScannablePartition
-    from hyperplane.collections.frames.sources.schemas import Mixing
+    from hyperplane.collections.frames.sources.schemas import SchemaMode
     from hyperplane.collections.frames.sources.types import Decimals
 
 OnError = Literal["raise", "skip"]
@@ -76,7 +76,7 @@ class ReadRequest:
     columns: Any = None
     filters: Any = None
     partition_size: int = 100_000_000
-    schema_mode: Mixing = "strict"
+    schema_mode: SchemaMode = "strict"
     decimals: Decimals = "float"
     on_error: OnError = "raise"
     #: Whether each partition contains rows of one file only.
@@ -87,7 +87,7 @@ class ReadRequest:
         return [file_slice.file.path for file_slice in slices] if self.one_file_each else None
 
     def resolve(
-        self, known: Mapping[str, pl.DataType], usual: Sequence[str]
+        self, known: Mapping[str, pl.DataType], default: Sequence[str]
     ) -> tuple[row_filters.Filters, dict[str, pl.DataType]]:
         """Return the parsed filters and the requested columns with their types.
 
@@ -95,7 +95,7 @@ class ReadRequest:
         ----------
         known : mapping of str to polars.DataType
             All columns of the files.
-        usual : sequence of str
+        default : sequence of str
             The columns returned by default.
 
         Raises
@@ -104,14 +104,14 @@ class ReadRequest:
             With every unknown column and every invalid filter.
         """
         faults = []
-        names = list(usual)
+        names = list(default)
         if self.columns is not None:
             single = isinstance(self.columns, str) or not is_iterable(self.columns)
             names = [] if single else list(self.columns)
             if not names:
-                asked = repr(self.columns)[:80]
-                advice = f"write columns=[{asked}]" if isinstance(self.columns, str) else ""
-                faults.append(Fault("columns", asked, "a list of at least one column", advice))
+                given = repr(self.columns)[:80]
+                advice = f"write columns=[{given}]" if isinstance(self.columns, str) else ""
+                faults.append(Fault("columns", given, "a list of at least one column", advice))
         for name in names:
             if not row_filters.is_column(name, known):
                 allowed = "a column of the files: " + _list_names(known)
@@ -123,9 +123,9 @@ class ReadRequest:
         check(list(dict.fromkeys([*faults, *wrong])))
         return filters_parsed, {name: known[name] for name in names}
 
-    def raise_or_warn(self, errors: Sequence[ReadError], left: int) -> None:
-        """Raise the errors of files, or warn if files are skipped and ``left`` others remain."""
-        if errors and (self.on_error == "raise" or not left):
+    def raise_or_warn(self, errors: Sequence[ReadError], readable: int) -> None:
+        """Raise the errors of files, or warn if they are skipped and ``readable`` files remain."""
+        if errors and (self.on_error == "raise" or not readable):
             raise join_errors(errors)
         warn_skipped(errors)
 

@@ -16,7 +16,7 @@ from hyperplane.stores.locations import File
 #: other files.
 HEAD = 500_000
 EXCERPT = 100_000
-GLANCE = 20_000
+SHORT_HEAD = 20_000
 #: Maximum number of files from which types are inferred.
 MAX_SAMPLED_FILES = 16
 #: Maximum bytes of a head, within which a record must end.
@@ -41,7 +41,7 @@ class TextSample:
         Offsets and lines from its middle and its end.
     whole : bool
         Whether the head is the whole file.
-    is_sampled : bool
+    is_large : bool
         Whether the sample is large enough to infer types from it.
     """
 
@@ -49,7 +49,7 @@ class TextSample:
     head: bytes = b""
     excerpts: tuple[tuple[int, bytes], ...] = ()
     whole: bool = False
-    is_sampled: bool = True
+    is_large: bool = True
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -61,30 +61,32 @@ class TextSample:
 FindEnd = Callable[[File, bytes], int]
 
 
-def read_samples(files: Sequence[File], end: FindEnd) -> tuple[list[TextSample], list[ReadError]]:
+def read_samples(
+    files: Sequence[File], find_end: FindEnd
+) -> tuple[list[TextSample], list[ReadError]]:
     """Return samples of files spread over the list, short heads of others, and errors."""
     count = min(len(files), MAX_SAMPLED_FILES)
     chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
         results = list(
-            pool.map(_try_sample, files, [i in chosen for i in range(len(files))], repeat(end))
+            pool.map(_try_sample, files, [i in chosen for i in range(len(files))], repeat(find_end))
         )
     samples = [one for one in results if isinstance(one, TextSample)]
     return samples, [one for one in results if isinstance(one, ReadError)]
 
 
-def _try_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample | ReadError:
+def _try_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample | ReadError:
     try:
         with translate_read_errors(TextSample(file)):
-            return _read_sample(file, is_sampled, end)
+            return _read_sample(file, is_large, find_end)
     except ReadError as error:
         return error
 
 
-def _read_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample:
-    length = HEAD if is_sampled else GLANCE
+def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
+    length = HEAD if is_large else SHORT_HEAD
     while True:
-        head, whole = _read_head(file, length, end)
+        head, whole = _read_head(file, length, find_end)
         # A header alone is not enough: at least one row is needed.
         if whole or head.count(b"\n") > 1:
             break
@@ -95,16 +97,16 @@ def _read_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample:
             raise ReadError(file.url, wrong)
         length = min(MAX_HEAD, length * 8)
     excerpts = []
-    if is_sampled and not whole and not file.compression:
+    if is_large and not whole and not file.compression:
         for start in {max(length, file.size // 2), max(length, file.size - EXCERPT)}:
             text = file.read_range(start, min(file.size, start + EXCERPT))
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
             last = len(text) if start + EXCERPT >= file.size else last
             excerpts.append((start + first, text[first:last]))
-    return TextSample(file, head, tuple(excerpts), whole, is_sampled)
+    return TextSample(file, head, tuple(excerpts), whole, is_large)
 
 
-def _read_head(file: File, length: int, end: FindEnd) -> tuple[bytes, bool]:
+def _read_head(file: File, length: int, find_end: FindEnd) -> tuple[bytes, bool]:
     """Return the complete records within ``length`` bytes, and whether that is the whole file."""
     if file.compression:
         with file.open() as opened:
@@ -112,7 +114,7 @@ def _read_head(file: File, length: int, end: FindEnd) -> tuple[bytes, bool]:
         whole = len(head) <= length
     else:
         head, whole = file.read_range(0, min(file.size, length)), file.size <= length
-    return (head, True) if whole else (head[: end(file, head[:length])], False)
+    return (head, True) if whole else (head[: find_end(file, head[:length])], False)
 
 
 def has_multiline_values(text: bytes) -> bool:
@@ -125,7 +127,7 @@ def has_multiline_values(text: bytes) -> bool:
     return False
 
 
-def find_cuts(file: File, start: int, count: int, multiline: bool) -> list[int]:
+def find_split_offsets(file: File, start: int, count: int, multiline: bool) -> list[int]:
     """Return offsets of line starts that divide a file into similar parts, with both ends.
 
     Parameters

@@ -14,7 +14,7 @@ from hyperplane.collections.frames.sources import types
 from hyperplane.errors import Fault
 
 #: Whether files of different columns are an error, or merged.
-Mixing = Literal["strict", "union"]
+SchemaMode = Literal["strict", "union"]
 #: Maximum number of files that a fault names.
 MAX_NAMED_FILES = 3
 #: Names of unnamed indexes that pandas and Dask write to Parquet.
@@ -86,19 +86,23 @@ def make_file_schema(
     return FileSchema(kinds, frozenset(untyped.union(unreadable)), [url], unreadable), faults
 
 
-def find_unreadable_columns(shapes: Iterable[FileSchema], names: Collection[str]) -> list[Fault]:
+def find_unreadable_columns(
+    file_schemas: Iterable[FileSchema], names: Collection[str]
+) -> list[Fault]:
     """Return the faults of requested columns whose types Polars does not support."""
-    return [each.unreadable[name] for each in shapes for name in names if name in each.unreadable]
+    return [
+        each.unreadable[name] for each in file_schemas for name in names if name in each.unreadable
+    ]
 
 
 def merge_schemas(
-    shapes: Sequence[FileSchema], schema_mode: Mixing
+    file_schemas: Sequence[FileSchema], schema_mode: SchemaMode
 ) -> tuple[dict[str, pl.DataType], list[Fault]]:
     """Return the columns of the data set in order of appearance, and all differences.
 
     Parameters
     ----------
-    shapes : sequence of FileSchema
+    file_schemas : sequence of FileSchema
         The different schemas.
     schema_mode : {"strict", "union"}
         Whether all must be equal, or may lack columns and have narrower types. An unnamed index
@@ -108,14 +112,16 @@ def merge_schemas(
     origin: dict[str, FileSchema] = {}
     faults: list[Fault] = []
     conflicting = set()
-    for one in shapes:
+    for one in file_schemas:
         for name, kind in one.kinds.items():
             if name not in kinds:
                 kinds[name], origin[name] = kind, one
                 strict = schema_mode == "strict" and not is_unnamed_index(name)
-                if one is not shapes[0] and strict:
+                if one is not file_schemas[0] and strict:
                     faults.append(
-                        _make_difference_fault(one, name, f"{kind}", "no such column", shapes[0])
+                        _make_difference_fault(
+                            one, name, f"{kind}", "no such column", file_schemas[0]
+                        )
                     )
                 continue
             if name in one.untyped:
@@ -139,10 +145,10 @@ def merge_schemas(
             else:
                 kinds[name] = wide
         if schema_mode == "strict":
-            needed = [name for name in shapes[0].kinds if not is_unnamed_index(name)]
+            needed = [name for name in file_schemas[0].kinds if not is_unnamed_index(name)]
             absent = [name for name in needed if name not in one.kinds]
             faults += [
-                _make_difference_fault(one, n, "no such column", f"{kinds[n]}", shapes[0])
+                _make_difference_fault(one, n, "no such column", f"{kinds[n]}", file_schemas[0])
                 for n in absent
             ]
     return {name: kind for name, kind in kinds.items() if name not in conflicting}, faults

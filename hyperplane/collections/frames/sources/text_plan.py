@@ -112,13 +112,13 @@ def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
 
     For example ``Float64``, whose values could also be ``float64``, but which behaves differently.
     """
-    dtypes_found = {}
+    pandas_dtypes = {}
     for name in names:
         dtype = pd.api.types.pandas_dtype(dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
         text = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
         if text or isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype, pd.ArrowDtype)):
-            dtypes_found[name] = dtype
-    return dtypes_found
+            pandas_dtypes[name] = dtype
+    return pandas_dtypes
 
 
 def _to_polars_type(declared: Any) -> pl.DataType | None:
@@ -176,7 +176,7 @@ def _split_file(
     file, memory = text_file.file, text_file.memory
     count = 1 if file.compression else max(1, round(memory / aim + 0.4))
     ends = (
-        samples.find_cuts(file, text_file.start, count, text_file.multiline)
+        samples.find_split_offsets(file, text_file.start, count, text_file.multiline)
         if count > 1
         else [text_file.start, file.size]
     )
@@ -198,14 +198,14 @@ def _make_partitions(
 
 
 def check_same_columns(
-    text_files: Sequence[TextFile], kinds: Kinds, schema_mode: schemas.Mixing
+    text_files: Sequence[TextFile], kinds: Kinds, schema_mode: schemas.SchemaMode
 ) -> None:
     """Raise RequestError with all differences between the columns of files, unless allowed."""
     by_names: dict[frozenset[str], list[str]] = {}
     for text_file in text_files:
         by_names.setdefault(frozenset(text_file.names), []).append(text_file.file.url)
-    shapes = [
+    file_schemas = [
         schemas.FileSchema({n: kinds[n] for n in kinds if n in names}, frozenset(), urls)
         for names, urls in by_names.items()
     ]
-    check(schemas.merge_schemas(shapes, schema_mode)[1])
+    check(schemas.merge_schemas(file_schemas, schema_mode)[1])

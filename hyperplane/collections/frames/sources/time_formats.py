@@ -48,8 +48,8 @@ class TimeFormat:
             When a text is not a time in this format.
         """
         if self.polars_format is None:
-            file_slice, zone = self.kind.time_unit, self.kind.time_zone
-            arrow = texts.to_arrow().cast(pa.string()).cast(pa.timestamp(file_slice, zone))
+            unit, zone = self.kind.time_unit, self.kind.time_zone
+            arrow = texts.to_arrow().cast(pa.string()).cast(pa.timestamp(unit, zone))
             return pl.Series(texts.name, arrow)
         # Polars treats names such as ^x$ as patterns.
         times = texts.alias("texts").str.to_datetime(
@@ -58,11 +58,7 @@ class TimeFormat:
         return times.alias(texts.name)
 
 
-_ISO = tuple(
-    TimeFormat(pl.Datetime(file_slice, zone))
-    for file_slice in ("us", "ns")
-    for zone in (None, "UTC")
-)
+_ISO = tuple(TimeFormat(pl.Datetime(unit, zone)) for unit in ("us", "ns") for zone in (None, "UTC"))
 
 
 def parse_dates_argument(
@@ -84,21 +80,25 @@ def parse_dates_argument(
     if not isinstance(parse_dates, Mapping):
         return dict.fromkeys(named), faults
     formats = {name: parse_dates[name] for name in named}
-    right = {name: form for name, form in formats.items() if isinstance(form, str | None)}
+    right = {
+        name: time_format
+        for name, time_format in formats.items()
+        if isinstance(time_format, str | None)
+    }
     allowed = "a format such as '%d/%m/%Y', or None"
     faults += [
-        Fault("parse_dates", f"{name}: {form!r}"[:80], allowed)
-        for name, form in formats.items()
+        Fault("parse_dates", f"{name}: {time_format!r}"[:80], allowed)
+        for name, time_format in formats.items()
         if name not in right
     ]
     return right, faults
 
 
-def find_format(name: str, texts: pl.Series, polars_format: str | None) -> TimeFormat | Fault:
+def find_format(name: str, texts: pl.Series, python_format: str | None) -> TimeFormat | Fault:
     """Return a format that parses a sample of texts as times, or a fault."""
     present = texts.drop_nulls()
-    formats = [_make_format(polars_format)] if polars_format is not None else list(_ISO)
-    if polars_format is None and len(present):
+    formats = [_make_format(python_format)] if python_format is not None else list(_ISO)
+    if python_format is None and len(present):
         formats += _guess_formats(present[0])[:1]
     lengths = []
     for one in formats:
@@ -106,18 +106,20 @@ def find_format(name: str, texts: pl.Series, polars_format: str | None) -> TimeF
         if lengths[-1] == len(present):
             return one
     parsed = max(lengths)
-    form, bad = formats[lengths.index(parsed)], present[parsed]
-    if polars_format is None and not parsed:
+    time_format, bad = formats[lengths.index(parsed)], present[parsed]
+    if python_format is None and not parsed:
         allowed = "a time in ISO 8601, or in the format given by parse_dates"
     else:
-        wanted = f"the format {form.python_format!r}" if form.polars_format else "ISO 8601"
+        wanted = (
+            f"the format {time_format.python_format!r}" if time_format.polars_format else "ISO 8601"
+        )
         allowed = f"a time in {wanted}{', like the values before it' if parsed else ''}"
     return Fault("parse_dates", f"{name}: {bad!r}", allowed, _suggest_fix(name, present, bad))
 
 
-def _make_format(polars_format: str) -> TimeFormat:
-    zone = "UTC" if "%z" in polars_format else None
-    return TimeFormat(pl.Datetime("us", zone), polars_format.replace(".%f", "%.f"))
+def _make_format(python_format: str) -> TimeFormat:
+    zone = "UTC" if "%z" in python_format else None
+    return TimeFormat(pl.Datetime("us", zone), python_format.replace(".%f", "%.f"))
 
 
 def _guess_formats(text: str) -> list[TimeFormat]:
@@ -131,14 +133,14 @@ def _guess_formats(text: str) -> list[TimeFormat]:
     return [_make_format(guess) for guess in dict.fromkeys(guesses) if guess is not None]
 
 
-def _count_parsed(form: TimeFormat, texts: pl.Series) -> int:
+def _count_parsed(time_format: TimeFormat, texts: pl.Series) -> int:
     """Return the number of leading texts that are times in the format, by bisection."""
     low, high = 0, len(texts) + 1
     while high - low > 1:
         # Try all texts first, which usually succeeds.
         middle = len(texts) if high == len(texts) + 1 and not low else (low + high) // 2
         try:
-            form.parse(texts[:middle])
+            time_format.parse(texts[:middle])
             low = middle
         except (pa.ArrowException, pl.exceptions.PolarsError):
             high = middle
@@ -146,17 +148,15 @@ def _count_parsed(form: TimeFormat, texts: pl.Series) -> int:
 
 
 def _suggest_fix(name: str, texts: pl.Series, bad: str) -> str:
-    for form in [*_guess_formats(texts[0]), *_guess_formats(bad)]:
-        if _count_parsed(form, texts) == len(texts):
-            return f"write parse_dates={{{name!r}: {form.python_format!r}}}"
+    for time_format in [*_guess_formats(texts[0]), *_guess_formats(bad)]:
+        if _count_parsed(time_format, texts) == len(texts):
+            return f"write parse_dates={{{name!r}: {time_format.python_format!r}}}"
     seconds = re.fullmatch(r"-?(\d+)(\.\d+)?", bad.strip())
     if seconds:
-        file_slice = next(
-            (file_slice for length, file_slice in _EPOCHS if len(seconds[1]) <= length), "ns"
-        )
+        unit = next((unit for length, unit in _EPOCHS if len(seconds[1]) <= length), "ns")
         return (
             f"leave it out of parse_dates, and convert the numbers with "
-            f"to_datetime(df, {name!r}, unit={file_slice!r})"
+            f"to_datetime(df, {name!r}, unit={unit!r})"
         )
     return (
         f"leave it out of parse_dates, and use to_datetime(df, {name!r}), which takes a format=, "
@@ -165,7 +165,7 @@ def _suggest_fix(name: str, texts: pl.Series, bad: str) -> str:
 
 
 def parse_column(
-    texts: pl.Series, form: TimeFormat, url: str, place: Callable[[int], str]
+    texts: pl.Series, time_format: TimeFormat, url: str, place: Callable[[int], str]
 ) -> pl.Series:
     """Parse a column of texts of a file into times.
 
@@ -177,13 +177,13 @@ def parse_column(
         When a text is not a time in this format.
     """
     try:
-        return form.parse(texts)
+        return time_format.parse(texts)
     except (pa.ArrowException, pl.exceptions.PolarsError) as error:
-        row = _count_parsed(form, texts)
+        row = _count_parsed(time_format, texts)
         present = texts.drop_nulls()
         wrong = (
             f"column {texts.name!r} holds {texts[row]!r}, which is not a time in the format "
-            f"{form.python_format or 'ISO 8601'} ({place(row)}); "
+            f"{time_format.python_format or 'ISO 8601'} ({place(row)}); "
             f"{_suggest_fix(texts.name, present, texts[row])}"
         )
         raise ReadError(url, wrong) from error

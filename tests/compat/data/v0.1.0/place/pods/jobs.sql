@@ -14,8 +14,8 @@ CREATE TABLE hyperplane_attempts (
 	PRIMARY KEY (job_id, step, chunk, number), 
 	FOREIGN KEY(job_id) REFERENCES hyperplane_jobs (id)
 );
-INSERT INTO "hyperplane_attempts" VALUES('2c14f4db-fa37-4af9-91e0-4bd24fd79290','count',-1,1,'failed',1.79544427943991065027e+09,0.0,NULL,'','','steps/000-count/attempt-1.log');
-INSERT INTO "hyperplane_attempts" VALUES('2c14f4db-fa37-4af9-91e0-4bd24fd79290','count',-1,2,'in progress',1.79544427943991065027e+09,0.0,NULL,'','','steps/000-count/attempt-2.log');
+INSERT INTO "hyperplane_attempts" VALUES('91524465-c25d-4b7c-995d-b1ec1755fb74','count',-1,1,'failed',1.79544447521707487111e+09,0.0,NULL,'','','steps/000-count/attempt-1.log');
+INSERT INTO "hyperplane_attempts" VALUES('91524465-c25d-4b7c-995d-b1ec1755fb74','count',-1,2,'in progress',1.79544447521707487111e+09,0.0,NULL,'','','steps/000-count/attempt-2.log');
 CREATE TABLE hyperplane_jobs (
 	id VARCHAR(64) NOT NULL, 
 	run_id VARCHAR(64) NOT NULL, 
@@ -42,8 +42,8 @@ CREATE TABLE hyperplane_jobs (
 	cancelled BOOLEAN NOT NULL, 
 	PRIMARY KEY (id)
 );
-INSERT INTO "hyperplane_jobs" VALUES('2c14f4db-fa37-4af9-91e0-4bd24fd79290','87ae4759-c2fa-432f-b78a-9c57dbe67889','pods','basic','in progress','',1.79544427943991065027e+09,1.79544427943991065027e+09,0.0,86400.0,86400.0,2,0,'{"name":"nightly","steps":[{"name":"count","kind":"bash","path":"count.sh","output_path":null,"kernel":null,"depends_on":[],"working_dir":null,"port":null,"chunks":null,"foreach":null,"max_parallel":null,"retries":null,"timeout":null,"resources":{"pool":null,"cores":null,"ram_gb":null,"gpus":0},"cluster":null,"env":{},"secrets":[],"output":null,"more_memory":null,"split":null,"argv":[]}],"requirements":null,"working_dir":null,"job_type":null,"root":"/fixture/place/project","warnings":[]}','{}','ada@laptop','/fixture/venv/bin/python','kubernetes','/fixture/place/pods/jobs/2c14f4db-fa37-4af9-91e0-4bd24fd79290','',NULL,'',0);
+INSERT INTO "hyperplane_jobs" VALUES('91524465-c25d-4b7c-995d-b1ec1755fb74','85f9d334-518d-4d87-82ca-92e914d5da32','pods','basic','in progress','',1.79544447521707487111e+09,1.79544447521707487111e+09,0.0,86400.0,86400.0,2,0,'{"name":"nightly","steps":[{"name":"count","kind":"bash","path":"count.sh","output_path":null,"kernel":null,"depends_on":[],"working_dir":null,"port":null,"chunks":null,"foreach":null,"max_parallel":null,"retries":null,"timeout":null,"resources":{"pool":null,"cores":null,"ram_gb":null,"gpus":0},"cluster":null,"env":{},"secrets":[],"output":null,"more_memory":null,"split":null,"argv":[]}],"requirements":null,"working_dir":null,"job_type":null,"root":"/fixture/place/project","warnings":[]}','{}','ada@laptop','/fixture/venv/bin/python','kubernetes','/fixture/place/pods/jobs/91524465-c25d-4b7c-995d-b1ec1755fb74','',NULL,'',0);
 CREATE INDEX ix_hyperplane_jobs_machine ON hyperplane_jobs (machine);
-CREATE INDEX ix_hyperplane_jobs_status ON hyperplane_jobs (status);
 CREATE INDEX ix_hyperplane_jobs_name ON hyperplane_jobs (name);
+CREATE INDEX ix_hyperplane_jobs_status ON hyperplane_jobs (status);
 COMMIT;
