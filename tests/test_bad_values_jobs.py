@@ -1,4 +1,4 @@
-"""Jobs and state machines with bad values: an error of this package soon, or a right answer."""
+"""Jobs and state machines with bad values: a prompt error of this package, or a correct result."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["good_files", "nothing_starts"]
 
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("name", JOBS)
-def test_bad_values_are_refused_in_our_words(name: str) -> None:
+def test_bad_values_raise_errors_of_this_package(name: str) -> None:
     check(name, JOBS[name], scaled(8, 1000))
