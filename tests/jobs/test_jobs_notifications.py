@@ -86,7 +86,7 @@ def test_nothing_is_sent_without_targets(server, environment):
 
 
 @pytest.mark.parametrize("target", ["mail:me", "slack:", "", "slack:#x"])
-def test_who_cannot_be_told_does_not_keep_the_others_from_it(target, server, environment, caplog):
+def test_a_failing_target_does_not_stop_the_others(target, server, environment, caplog):
     server.answers = [Answer(body='{"ok": false, "error": "no"}')] if target == "slack:#x" else []
     with caplog.at_level(logging.WARNING):
         told([target, "webhook"], failed(), "oh", environment)
