@@ -35,7 +35,7 @@ class CallSite(NamedTuple):
     registry: dict[Any, Any]
 
     @classmethod
-    def of(cls, frame: FrameType) -> CallSite:
+    def from_frame(cls, frame: FrameType) -> CallSite:
         """Return the line that a frame is executing."""
         names = frame.f_globals
         registry = names.setdefault("__warningregistry__", {})
@@ -70,7 +70,7 @@ def attribute_to_caller(
     @functools.wraps(function)
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
         check_names(kwargs, names, function.__name__)
-        site = CallSite.of(sys._getframe(1))
+        site = CallSite.from_frame(sys._getframe(1))
         coroutine: Any = _run_at_site(site, functools.partial(function, *args, **kwargs))
         coroutine.__qualname__ = coroutine.__name__ = function.__name__  # for "was never awaited"
         return cast("Coroutine[Any, Any, Result]", coroutine)

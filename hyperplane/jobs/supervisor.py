@@ -112,7 +112,9 @@ class Supervisor:
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
         if not is_retryable(error):
-            if self.only is not None:  # steps of other jobs continue for the next supervisor
+            if (
+                self.only is not None
+            ):  # else running steps continue, and the next supervisor reattaches
                 for scheduler in self._schedulers.values():
                     await scheduler.end_processes()
             raise error

@@ -86,7 +86,7 @@ def test_nothing_is_sent_without_targets(server, environment):
 
 
 @pytest.mark.parametrize("target", ["mail:me", "slack:", "", "slack:#x"])
-def test_a_failed_notification_does_not_prevent_the_others(target, server, environment, caplog):
+def test_a_failing_target_does_not_stop_the_others(target, server, environment, caplog):
     server.answers = [Answer(body='{"ok": false, "error": "no"}')] if target == "slack:#x" else []
     with caplog.at_level(logging.WARNING):
         told([target, "webhook"], failed(), "oh", environment)

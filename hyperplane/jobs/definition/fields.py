@@ -25,7 +25,7 @@ RESERVED_PREFIX = "HYPERPLANE_JOB_"
 
 #: Patterns shared with the JSON Schema for editors.
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-SECRET_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a form
+SECRET_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a pattern
 
 _CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 

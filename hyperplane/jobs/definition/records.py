@@ -103,7 +103,13 @@ class ValidatedRecord(BaseModel):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Create a record from the output of ``to_json``; raises RequestError for other text."""
+        """Create a record from the output of ``to_json``.
+
+        Raises
+        ------
+        RequestError
+            If the text is not JSON, or not such a record.
+        """
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""``python -m hyperplane.jobs.runners.item PROGRAM ...``: set a pod's item and run the program.
+"""``python -m hyperplane.jobs.runners.item PROGRAM ...``: set a pod's item, run the program.
 
 An indexed pod has only its index, so the command of a step with ``foreach`` begins with this
 module.
