@@ -44,6 +44,8 @@ def configuration(release: Release) -> Iterator[dict[str, Any]]:
 def test_each_key_of_the_configuration_means_the_same(configuration: dict[str, Any]) -> None:
     found = in_force()
     assert found["faults"] == []
+    for pool in configuration["pools"].values():
+        pool.pop("note", None)  # text for readers, which may change
     assert contains(found, configuration) == []
 
 

@@ -93,7 +93,7 @@ def test_all_faults_are_reported_together():
     ]
     assert "computed already" in str(error.value)
     assert "end the group-by" in str(error.value)
-    with pytest.raises(RequestError, match="nothing"):
+    with pytest.raises(RequestError, match="collections is not set"):
         explain()
 
 
