@@ -52,7 +52,7 @@ def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkey
 
 def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_path):
     path = _with_rows(tmp_path / "x.parquet", 2**31)
-    with pytest.raises(ReadError, match=r"footer declares 2147483648 rows, more than \d+ bytes can contain"):
+    with pytest.raises(ReadError, match=r"declares 2147483648 rows, more than \d+ bytes can"):
         dataframe.read(path)
 
 
@@ -64,7 +64,9 @@ def test_rows_that_are_not_there_are_an_error_and_not_left_out(tmp_path):
 def test_json_nested_deeper_than_arrow_goes_is_an_error_of_the_column(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a":' + "[" * 200 + "1" + "]" * 200 + "}\n")
-    with pytest.raises(DataError, match=r"column 'a': a type that Arrow does not support .*read_records"):
+    with pytest.raises(
+        DataError, match=r"column 'a': a type that Arrow does not support .*read_records"
+    ):
         dataframe.read(path)
 
 
