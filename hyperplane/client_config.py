@@ -28,7 +28,7 @@ def restore_config_after(client: Client, settings_key: str = "") -> None:
 
 def _restore_on_close(client: Client, settings_key: str = "") -> None:
     """Make a client restore the configuration that the oldest client saved when it closes."""
-    from distributed.client import _current_client
+    from hyperplane.dask_internals.clients import current_client
 
     # A bound method would be a reference cycle; a client is closed when its last reference goes.
     reference = weakref.ref(client)
@@ -39,21 +39,21 @@ def _restore_on_close(client: Client, settings_key: str = "") -> None:
         this = cast("Client", reference())
         # Within ``with client:`` Dask considers that client open and restores nothing. Clients
         # opened inside the block close in this context even after its end.
-        entered = _current_client.set(None)
+        entered = current_client.set(None)
         try:
             return await type(this)._close(this, fast=fast)
         finally:
-            _current_client.reset(entered)
+            current_client.reset(entered)
 
     vars(client)["_close"] = _close
 
 
 def _share_saved_config() -> None:
     """Share the configuration that the oldest open default client saved with all of them."""
-    from distributed.client import _global_clients
+    from hyperplane.dask_internals.clients import global_clients
 
     # The keys of this mapping number the clients in the order in which they opened.
-    numbered = sorted(_global_clients.items(), key=lambda item: item[0])
+    numbered = sorted(global_clients.items(), key=lambda item: item[0])
     opened = [client for _, client in numbered if hasattr(client, "_set_config")]
     for each in opened[1:]:
         each._set_config = opened[0]._set_config

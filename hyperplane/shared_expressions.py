@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from dask._expr import SingletonExpr
+from hyperplane.dask_internals.tasks import SingletonExpr
 
 #: Lookups that may fail because of the race; any later KeyError has another cause and is raised.
 _ATTEMPTS = 5

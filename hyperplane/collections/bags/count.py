@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-from dask._task_spec import List, Task, TaskRef
 from dask.bag import Bag
 from dask.base import tokenize
 from pyarrow import compute
@@ -25,6 +24,7 @@ from hyperplane.collections.bags.kernel import (
     read_columns,
 )
 from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
+from hyperplane.dask_internals.tasks import List, Task, TaskRef
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 

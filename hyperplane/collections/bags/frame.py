@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import dask.config
-from dask._task_spec import Task, TaskRef
 from dask.bag import Bag
 from dask.base import tokenize
 
@@ -23,6 +22,7 @@ from hyperplane.collections.bags.types import (
     parse_types,
 )
 from hyperplane.collections.flags import find_flag_faults
+from hyperplane.dask_internals.tasks import Task, TaskRef
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dask._task_spec import Task, TaskRef
 from dask.bag import Bag
 from dask.bag.core import reify
 from dask.base import tokenize
@@ -14,6 +13,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.records import ReadSettings
+from hyperplane.dask_internals.tasks import Task, TaskRef
 from hyperplane.errors import Fault
 
 

@@ -8,7 +8,6 @@ from numbers import Real
 from os import PathLike
 from typing import Any
 
-from dask._task_spec import Task, TaskRef
 from dask.bag import Bag
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
@@ -25,6 +24,7 @@ from hyperplane.collections.bags.records import (
     read_partition,
 )
 from hyperplane.collections.flags import is_one_of
+from hyperplane.dask_internals.tasks import Task, TaskRef
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import parse_bytes

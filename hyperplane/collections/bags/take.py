@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Any
 
-from dask._task_spec import Task, TaskRef, cull
 from dask.bag import Bag
 from dask.base import tokenize
 
 from hyperplane.collections.active_cluster import count_threads
 from hyperplane.collections.bags.graph import find_bag_faults, make_graph
 from hyperplane.collections.bags.scheduler import quick_scheduler
+from hyperplane.dask_internals.tasks import Task, TaskRef, cull
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number

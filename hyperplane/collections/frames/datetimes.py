@@ -10,8 +10,6 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from dask._collections import new_collection
-from dask.dataframe.dask_expr._expr import Assign
 
 from hyperplane.collections.flags import find_flag_faults, is_one_of
 from hyperplane.collections.frames import filter_pushdown
@@ -20,6 +18,7 @@ from hyperplane.collections.frames.convert import decode_categories
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.column_cast import cast_column
+from hyperplane.dask_internals.frames import Assign, new_collection
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 

@@ -13,19 +13,33 @@ import numpy as np
 import pandas as pd
 import polars as pl
 from dask.base import is_dask_collection
-from dask.dataframe.dask_expr import _expr as nodes
-from dask.dataframe.dask_expr.io.io import FromMap
 
 from hyperplane.collections.frames.sources.reader import PartitionReader
+from hyperplane.dask_internals.frames import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    And,
+    Filter,
+    FromMap,
+    Invert,
+    Isin,
+    IsNa,
+    NotNull,
+    Or,
+    Projection,
+)
 
 #: Maximum values of an ``isin`` of types whose values are compared one by one.
 _MAX_CONSTANTS = 100
 _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
-    nodes.GT: lambda a, b: a > b,
-    nodes.GE: lambda a, b: a >= b,
-    nodes.LT: lambda a, b: a < b,
-    nodes.LE: lambda a, b: a <= b,
-    nodes.EQ: lambda a, b: a == b,
+    GT: lambda a, b: a > b,
+    GE: lambda a, b: a >= b,
+    LT: lambda a, b: a < b,
+    LE: lambda a, b: a <= b,
+    EQ: lambda a, b: a == b,
 }
 
 
@@ -38,9 +52,9 @@ def extract_filters(expr: Any) -> tuple[Any, pl.Expr | None] | None:
     if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
         # Dask applies a selection of partitions (df.partitions[...]).
         return (expr, None) if expr.operand("_partitions") is None else None
-    if isinstance(expr, nodes.Projection) and isinstance(expr.operand("columns"), list):
+    if isinstance(expr, Projection) and isinstance(expr.operand("columns"), list):
         return extract_filters(expr.frame)
-    if isinstance(expr, nodes.Filter):
+    if isinstance(expr, Filter):
         below = extract_filters(expr.frame)
         if below is None:
             return None
@@ -57,21 +71,21 @@ def _translate_condition(expr: Any, root: Any) -> pl.Expr | None:
 
     NaN and null both count as missing, so it can be applied before NaN is replaced by null.
     """
-    if isinstance(expr, (nodes.And, nodes.Or)):
+    if isinstance(expr, (And, Or)):
         left, right = _translate_condition(expr.left, root), _translate_condition(expr.right, root)
         if left is None or right is None:
             return None
-        return left & right if isinstance(expr, nodes.And) else left | right
-    if isinstance(expr, nodes.Invert):
+        return left & right if isinstance(expr, And) else left | right
+    if isinstance(expr, Invert):
         inner = _translate_condition(expr.frame, root)
         return None if inner is None else ~inner
-    if isinstance(expr, (nodes.IsNa, nodes.NotNull)):
+    if isinstance(expr, (IsNa, NotNull)):
         column = _translate_column(expr.frame, root)
         if column is None:
             return None
         missing = _is_missing(column) if _is_float(expr.frame) else column.is_null()
-        return missing if isinstance(expr, nodes.IsNa) else ~missing
-    if isinstance(expr, nodes.Isin):
+        return missing if isinstance(expr, IsNa) else ~missing
+    if isinstance(expr, Isin):
         return _translate_isin(expr, root)
     compare = _COMPARISONS.get(type(expr))
     if compare is None:
@@ -80,7 +94,7 @@ def _translate_condition(expr: Any, root: Any) -> pl.Expr | None:
     if column is None or value is None:
         return None
     condition = compare(column, value)
-    if _is_float(expr.left) and isinstance(expr, (nodes.GT, nodes.GE)):
+    if _is_float(expr.left) and isinstance(expr, (GT, GE)):
         condition = condition & column.is_not_nan()  # for Polars NaN is the largest number
     return condition.fill_null(value=False)
 
@@ -144,7 +158,7 @@ def _get_isin_values(wrapped: Any) -> list[Any] | None:
 
 def _translate_column(expr: Any, root: Any) -> pl.Expr | None:
     """Translate an unchanged column of the same rows; None for other expressions."""
-    if not isinstance(expr, nodes.Projection) or not isinstance(expr.operand("columns"), str):
+    if not isinstance(expr, Projection) or not isinstance(expr.operand("columns"), str):
         return None
     below = extract_filters(expr.frame)
     if below is None or below[0]._name != root._name:

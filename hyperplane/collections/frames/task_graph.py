@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from dask._task_spec import List, Task, TaskRef
 from dask.delayed import Delayed
 
 from hyperplane.collections.active_cluster import (
@@ -15,6 +14,7 @@ from hyperplane.collections.active_cluster import (
     get_memory_per_thread,
 )
 from hyperplane.collections.frames.task_errors import run_task
+from hyperplane.dask_internals.tasks import List, Task, TaskRef
 
 #: Maximum tables that one task combines.
 FAN_IN = 16

@@ -5,10 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-from dask.dataframe.dask_expr import _expr, _indexing, _repartition, _shuffle
-from dask.dataframe.dask_expr.io import IO, FromPandas, ReadParquet
 
 from hyperplane.collections.frames.explain.sizes import SizeEstimator, get_pandas_frame
+from hyperplane.dask_internals.frames import (
+    IO,
+    Assign,
+    BaseSetIndexSortValues,
+    ClearDivisions,
+    DropnaFrame,
+    DropnaSeries,
+    Filter,
+    FromPandas,
+    Loc,
+    LocBase,
+    LocUnknown,
+    Partitions,
+    Projection,
+    ReadParquet,
+    Repartition,
+    ShuffleBase,
+)
 
 #: Minimum groups for which a result should have several partitions.
 MANY_GROUPS = 100_000
@@ -16,18 +32,18 @@ MANY_GROUPS = 100_000
 SAMPLED_ROWS = 200_000
 
 _VALUE_PRESERVING = (
-    _expr.Projection,
-    _expr.Filter,
-    _expr.DropnaFrame,
-    _expr.DropnaSeries,
-    _expr.ClearDivisions,
-    _expr.Partitions,
-    _indexing.LocBase,
-    _indexing.LocUnknown,
-    _indexing.Loc,
-    _repartition.Repartition,
-    _shuffle.ShuffleBase,
-    _shuffle.BaseSetIndexSortValues,
+    Projection,
+    Filter,
+    DropnaFrame,
+    DropnaSeries,
+    ClearDivisions,
+    Partitions,
+    LocBase,
+    LocUnknown,
+    Loc,
+    Repartition,
+    ShuffleBase,
+    BaseSetIndexSortValues,
 )
 
 
@@ -68,14 +84,14 @@ def _find_source_column(expr: Any, column: Any) -> tuple[Any, bool]:
     """Return the source of an unchanged column, or None, and whether rows were filtered."""
     filtered = False
     while not isinstance(expr, IO):
-        renewed = isinstance(expr, _expr.Assign) and column in expr.keys
-        unchanged = isinstance(expr, _expr.Assign) and not renewed
+        renewed = isinstance(expr, Assign) and column in expr.keys
+        unchanged = isinstance(expr, Assign) and not renewed
         if (
             not (unchanged or isinstance(expr, _VALUE_PRESERVING))
             or column not in expr.frame.columns
         ):
             return None, filtered
-        filtered = filtered or isinstance(expr, _expr.Filter | _indexing.LocBase | _expr.Partitions)
+        filtered = filtered or isinstance(expr, Filter | LocBase | Partitions)
         expr = expr.frame
     if isinstance(expr, ReadParquet) and expr.filters:
         filtered = True

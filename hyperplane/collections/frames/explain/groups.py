@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dask.dataframe.dask_expr import _groupby, _reductions
-from dask.dataframe.dask_expr._expr import Expr
-
 from hyperplane.collections.frames.explain.cardinality import describe_high_cardinality
 from hyperplane.collections.frames.explain.query_plan import (
     QueryPlan,
@@ -16,32 +13,49 @@ from hyperplane.collections.frames.explain.query_plan import (
     format_function,
 )
 from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.dask_internals.frames import (
+    DropDuplicates,
+    Expr,
+    GroupbyAggregation,
+    GroupByApply,
+    GroupByApplyConcatApply,
+    GroupByBase,
+    GroupByBFill,
+    GroupByFFill,
+    GroupByMedian,
+    GroupByNUnique,
+    GroupByReduction,
+    GroupByShift,
+    GroupByTransform,
+    Unique,
+    ValueCounts,
+)
 
 _METHOD_NAMES = {
-    _groupby.GroupByApply: "apply",
-    _groupby.GroupByTransform: "transform",
-    _groupby.GroupByBFill: "bfill",
-    _groupby.GroupByFFill: "ffill",
-    _groupby.GroupByShift: "shift",
-    _groupby.Median: "median",
+    GroupByApply: "apply",
+    GroupByTransform: "transform",
+    GroupByBFill: "bfill",
+    GroupByFFill: "ffill",
+    GroupByShift: "shift",
+    GroupByMedian: "median",
 }
 _ORDERED_METHODS = ("bfill", "ffill", "shift")
 _REDUCTIONS = (
-    _groupby.GroupByApplyConcatApply,
-    _groupby.GroupByReduction,
-    _reductions.Unique,
-    _reductions.ValueCounts,
+    GroupByApplyConcatApply,
+    GroupByReduction,
+    Unique,
+    ValueCounts,
 )
 
 
 def find_groupby_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
     """Yield ``groupby(...).apply`` and other methods that need all rows of a group together."""
     for node in plan.simplified_steps:
-        if isinstance(node, _groupby.GroupByApply) and is_shuffled_groupby(node):
+        if isinstance(node, GroupByApply) and is_shuffled_groupby(node):
             yield StepFinding(_make_shuffle_finding(plan, node), node)
-        elif isinstance(node, _groupby.GroupbyAggregation) and _is_holistic(node):
+        elif isinstance(node, GroupbyAggregation) and _is_holistic(node):
             yield StepFinding(_make_median_finding(plan, node), node)
-        elif isinstance(node, _groupby.NUnique) and node.frame.npartitions > 1:
+        elif isinstance(node, GroupByNUnique) and node.frame.npartitions > 1:
             yield StepFinding(_make_nunique_finding(plan, node), node)
 
 
@@ -121,7 +135,7 @@ def _make_shuffle_finding(plan: QueryPlan, node: Any) -> Finding:
 
 def _format_arguments(node: Any) -> str:
     """Return the function and its arguments as code."""
-    if type(node) in (_groupby.GroupByApply, _groupby.GroupByTransform):
+    if type(node) in (GroupByApply, GroupByTransform):
         function = node.operand("func")
         name = repr(function) if isinstance(function, str) else format_function(function)
         more = (", *args" * bool(node.operand("args")), ", **kwargs" * bool(node.operand("kwargs")))
@@ -190,7 +204,7 @@ def _list_group_columns(node: Any) -> list[Any]:
 
 
 def _is_groupby(node: Any) -> bool:
-    return isinstance(node, _groupby.GroupByBase)
+    return isinstance(node, GroupByBase)
 
 
 def _make_split_out_finding(plan: QueryPlan, node: Any, evidence: str) -> Finding:
@@ -215,7 +229,7 @@ def _format_split_out_call(node: Any) -> str:
         call = f"agg({node.arg!r}, " if "arg" in node._parameters else f"{name}("
         by = format_columns(_key_columns(node)[0])
         return f"df.groupby({by}, sort=False){_format_slice(node)}.{call}split_out=True)"
-    if isinstance(node, _reductions.DropDuplicates):
+    if isinstance(node, DropDuplicates):
         subset = f"subset={list(node.subset)!r}, " if node.subset else ""
         return f"df.drop_duplicates({subset}split_out=True)"
     call = "value_counts(sort=False, " if name == "valuecounts" else f"{name}("

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dask.dataframe.dask_expr._expr import MaybeAlignPartitions, OpAlignPartitions
-from dask.dataframe.dask_expr._merge import Merge
-from dask.dataframe.dask_expr._merge_asof import MergeAsof
-
 from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_columns
 from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.dask_internals.frames import (
+    MaybeAlignPartitions,
+    Merge,
+    MergeAsof,
+    OpAlignPartitions,
+)
 from hyperplane.units import plural
 
 #: Maximum bytes of a side for which a broadcast join is suggested.

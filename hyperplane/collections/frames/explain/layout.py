@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dask.dataframe.dask_expr._concat import Concat
-from dask.dataframe.dask_expr._repartition import Repartition
-from dask.dataframe.dask_expr.io import IO, ReadParquet
-
 from hyperplane.collections.frames.explain.lazy_steps import LazyRepartition
 from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_source
 from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.dask_internals.frames import IO, Concat, ReadParquet, Repartition
 from hyperplane.units import format_bytes
 
 #: Minimum partitions for which small partitions are reported.

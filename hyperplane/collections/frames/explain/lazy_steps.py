@@ -11,11 +11,24 @@ from __future__ import annotations
 from functools import cached_property, total_ordering
 from typing import Any
 
-from dask.dataframe.dask_expr import _merge, _repartition, _shuffle
-from dask.dataframe.dask_expr._expr import Expr
-from dask.dataframe.dask_expr.io import FromMap, FromMapProjectable, parquet
 from dask.tokenize import tokenize
 from dask.typing import no_default
+
+from hyperplane.dask_internals.frames import (
+    PARQUET_STATISTICS,
+    Expr,
+    FromMap,
+    FromMapProjectable,
+    JoinRecursive,
+    ReadParquetFSSpec,
+    ReadParquetPyarrowFS,
+    Repartition,
+    RepartitionFreq,
+    SetIndex,
+    SortValues,
+    divisions_cache,
+    extract_parquet_statistics,
+)
 
 Divisions = tuple[Any, ...]
 
@@ -55,11 +68,11 @@ class _LazySort:
         return tuple(seen[0]) if seen else None
 
 
-class LazySetIndex(_LazySort, _shuffle.SetIndex):
+class LazySetIndex(_LazySort, SetIndex):
     """``set_index`` that does not compute its divisions."""
 
-    _parameters = [*_shuffle.SetIndex._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
-    _defaults = {**_shuffle.SetIndex._defaults, "cached_divisions": None}  # noqa: RUF012
+    _parameters = [*SetIndex._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**SetIndex._defaults, "cached_divisions": None}  # noqa: RUF012
 
     def _divisions(self) -> Divisions:
         if self.user_divisions is not None:
@@ -75,11 +88,11 @@ class LazySetIndex(_LazySort, _shuffle.SetIndex):
         )
 
 
-class LazySortValues(_LazySort, _shuffle.SortValues):
+class LazySortValues(_LazySort, SortValues):
     """``sort_values`` that does not compute its number of partitions."""
 
-    _parameters = [*_shuffle.SortValues._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
-    _defaults = {**_shuffle.SortValues._defaults, "cached_divisions": None}  # noqa: RUF012
+    _parameters = [*SortValues._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**SortValues._defaults, "cached_divisions": None}  # noqa: RUF012
 
     def _divisions(self) -> Divisions:
         if self.frame.npartitions == 1:  # remains one partition, whatever npartitions is
@@ -87,7 +100,7 @@ class LazySortValues(_LazySort, _shuffle.SortValues):
         return self._get_cached_divisions() or (None,) * (self._npartitions_input + 1)
 
 
-class LazyRepartition(_repartition.Repartition):
+class LazyRepartition(Repartition):
     """``repartition`` that neither measures partitions nor lowers its dependencies."""
 
     def _divisions(self) -> Divisions:
@@ -96,10 +109,10 @@ class LazyRepartition(_repartition.Repartition):
             return (None,) * (count + 1)
         if self.operand("new_partitions") is None:
             return tuple(self.new_divisions)
-        return tuple(_repartition.Repartition(*self.operands)._lower().divisions)
+        return tuple(Repartition(*self.operands)._lower().divisions)
 
 
-class LazyRepartitionFreq(_repartition.RepartitionFreq):
+class LazyRepartitionFreq(RepartitionFreq):
     """``repartition(freq=...)`` of divisions that may be unknown."""
 
     def _divisions(self) -> Divisions:
@@ -109,14 +122,14 @@ class LazyRepartitionFreq(_repartition.RepartitionFreq):
         )
 
 
-class LazyReadParquet(parquet.ReadParquetFSSpec):
+class LazyReadParquet(ReadParquetFSSpec):
     """``read_parquet`` that does not read all footers for its length."""
 
     def _get_lengths(self) -> None:
         return None
 
 
-class LazyReadParquetArrow(parquet.ReadParquetPyarrowFS):
+class LazyReadParquetArrow(ReadParquetPyarrowFS):
     """``read_parquet(filesystem="arrow")`` that reads footers directly, not in Dask tasks."""
 
     def _get_lengths(self) -> None:
@@ -128,9 +141,9 @@ class LazyReadParquetArrow(parquet.ReadParquetPyarrowFS):
         fragments = self.fragments_unsorted if fragments is None else fragments
         for file, fragment in zip(files, fragments, strict=True):
             token = tokenize(file)
-            if token not in parquet._STATS_CACHE:
+            if token not in PARQUET_STATISTICS:
                 footer = fragment.metadata.to_dict()
-                parquet._STATS_CACHE[token] = parquet._extract_stats(footer)
+                PARQUET_STATISTICS[token] = extract_parquet_statistics(footer)
 
     @cached_property
     def _fusion_compression_factor(self) -> float:
@@ -138,10 +151,10 @@ class LazyReadParquetArrow(parquet.ReadParquetPyarrowFS):
 
 
 _LAZY_CLASSES = {
-    _repartition.Repartition: LazyRepartition,
-    _repartition.RepartitionFreq: LazyRepartitionFreq,
-    parquet.ReadParquetFSSpec: LazyReadParquet,
-    parquet.ReadParquetPyarrowFS: LazyReadParquetArrow,
+    Repartition: LazyRepartition,
+    RepartitionFreq: LazyRepartitionFreq,
+    ReadParquetFSSpec: LazyReadParquet,
+    ReadParquetPyarrowFS: LazyReadParquetArrow,
 }
 
 
@@ -171,11 +184,11 @@ def _replace_step(expr: Any, operands: list[Any]) -> Any:
     kind = type(expr)
     if kind in _LAZY_CLASSES:
         return _LAZY_CLASSES[kind](*operands)
-    if kind is _shuffle.SetIndex:
+    if kind is SetIndex:
         return _with_cached_divisions(LazySetIndex, expr, operands, expr.other._name)
-    if kind is _shuffle.SortValues:
+    if kind is SortValues:
         return _with_cached_divisions(LazySortValues, expr, operands, expr.frame[expr.by[0]]._name)
-    if kind is _merge.JoinRecursive:
+    if kind is JoinRecursive:
         return kind(*operands)._lower()
     if kind in (FromMap, FromMapProjectable) and expr.operand("user_meta") is no_default:
         # Without user_meta a projection would call the function to find its columns.
@@ -191,9 +204,9 @@ def _with_cached_divisions(kind: Any, expr: Any, operands: list[Any], column: st
     step = kind(*operands, None)
     ascending = expr._divisions_ascending if kind is LazySortValues else expr.ascending
     key = column, step._npartitions_input, ascending, 128e6, expr.upsample
-    if key not in _shuffle.divisions_lru:
+    if key not in divisions_cache:
         return step
-    divisions, lowest, highest, presorted = _shuffle.divisions_lru[key]
+    divisions, lowest, highest, presorted = divisions_cache[key]
     if kind is LazySortValues:
         divisions = [None] * len(divisions)
     elif presorted and len(lowest) == step._npartitions_input:

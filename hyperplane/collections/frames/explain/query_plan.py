@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask.dataframe.dask_expr.io import IO, FromMap, ReadParquet
-from dask.dataframe.dask_expr.io._delayed import FromDelayed
 from dask.utils import funcname
 
 from hyperplane.collections.active_cluster import get_memory_per_thread
@@ -15,6 +13,7 @@ from hyperplane.collections.frames.explain.lazy_steps import make_lazy
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.collections.frames.explain.sizes import SizeEstimator, StepSize
 from hyperplane.collections.frames.sources.reader import PartitionReader
+from hyperplane.dask_internals.frames import IO, FromDelayed, FromMap, ReadParquet
 from hyperplane.units import plural
 
 

@@ -7,12 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dask.dataframe.dask_expr._groupby import GroupByApply
-from dask.dataframe.dask_expr._merge import Merge
-from dask.dataframe.dask_expr._merge_asof import MergeAsof
-from dask.dataframe.dask_expr.io import IO, FromMap, FromMapProjectable, ReadParquet
-from dask.dataframe.dask_expr.io._delayed import FromDelayed
-
 from hyperplane.collections.frames.explain.groups import is_shuffled_groupby
 from hyperplane.collections.frames.explain.joins import list_shuffled_sides
 from hyperplane.collections.frames.explain.query_plan import (
@@ -24,6 +18,16 @@ from hyperplane.collections.frames.explain.query_plan import (
     walk_steps,
 )
 from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.dask_internals.frames import (
+    IO,
+    FromDelayed,
+    FromMap,
+    FromMapProjectable,
+    GroupByApply,
+    Merge,
+    MergeAsof,
+    ReadParquet,
+)
 from hyperplane.units import plural
 
 #: Minimum bytes of a Parquet source for which reading it repeatedly is reported.

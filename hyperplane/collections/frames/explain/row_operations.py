@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dask.dataframe.dask_expr._accessor import FunctionMap
-from dask.dataframe.dask_expr._expr import Apply
-from dask.dataframe.dask_expr._indexing import LocUnknown
-
 from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_function
 from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.dask_internals.frames import Apply, FunctionMap, LocUnknown
 
 
 def find_python_calls(plan: QueryPlan) -> Iterator[StepFinding]:

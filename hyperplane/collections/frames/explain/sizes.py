@@ -7,27 +7,41 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from dask.dataframe.dask_expr import _expr, _indexing, _reductions
-from dask.dataframe.dask_expr.io import FromMap, FromPandas, ReadParquet
 
 from hyperplane.collections.frames.explain.footers import DatasetFooters, read_footers
 from hyperplane.collections.frames.sources.reader import PartitionReader
+from hyperplane.dask_internals.frames import (
+    DropDuplicates,
+    DropDuplicatesBlockwise,
+    DropnaFrame,
+    DropnaSeries,
+    Filter,
+    FromMap,
+    FromPandas,
+    Loc,
+    LocBase,
+    LocUnknown,
+    Partitions,
+    Projection,
+    ReadParquet,
+    Sample,
+)
 from hyperplane.units import format_bytes
 
 #: Rows of a column of Python objects whose memory is measured.
 MEASURED_ROWS = 10_000
 
 _FEWER_ROWS = (
-    _expr.Filter,
-    _expr.DropnaFrame,
-    _expr.DropnaSeries,
-    _expr.DropDuplicatesBlockwise,
-    _expr.Partitions,
-    _expr.Sample,
-    _indexing.LocBase,
-    _indexing.LocUnknown,
-    _indexing.Loc,
-    _reductions.DropDuplicates,
+    Filter,
+    DropnaFrame,
+    DropnaSeries,
+    DropDuplicatesBlockwise,
+    Partitions,
+    Sample,
+    LocBase,
+    LocUnknown,
+    Loc,
+    DropDuplicates,
 )
 
 
@@ -85,7 +99,7 @@ class SizeEstimator:
         if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
             return _estimate_partitions(expr)
         below = expr.dependencies()
-        keeps = getattr(expr, "_is_length_preserving", False) or isinstance(expr, _expr.Projection)
+        keeps = getattr(expr, "_is_length_preserving", False) or isinstance(expr, Projection)
         fewer = isinstance(expr, _FEWER_ROWS)
         if not below or not (keeps or fewer):
             return None
