@@ -81,7 +81,7 @@ def _find_plan_conflict(first: object, num_workers: object) -> list[Fault]:
 
 
 def _argument_beside_plan(name: str, value: object) -> Fault:
-    return Fault(name, repr(value), "nothing beside a plan", "give it to plan_cluster")
+    return Fault(name, repr(value), "no arguments besides the plan", "pass it to plan_cluster")
 
 
 def find_arguments_beside_plan(

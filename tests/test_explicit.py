@@ -177,7 +177,7 @@ def test_beside_a_plan_only_what_differs_from_the_default_is_refused(machine, pl
     plan = hyperplane.plan_cluster(num_workers=1)
     assert _initialize(planned, plan, logging="quiet", nthreads=1) is plan
     for arguments in ({"num_workers": 2}, {"nthreads": 2}):
-        with pytest.raises(RequestError, match="nothing beside a plan"):
+        with pytest.raises(RequestError, match="no arguments besides the plan"):
             initialize_cluster(plan, **arguments)
     with pytest.raises(UnknownArgument, match=r"nthreds=2: .*did you mean nthreads\?"):
         initialize_cluster(plan, nthreds=2)
@@ -192,7 +192,7 @@ def test_a_call_whose_arguments_are_wrong_closes_no_cluster(machine, planned, mo
     for wrong in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
         with pytest.raises(RequestError, match="nothing was started"):
             initialize_cluster(replace=True, **wrong)
-    with pytest.raises(RequestError, match="nothing beside a plan"):
+    with pytest.raises(RequestError, match="no arguments besides the plan"):
         initialize_cluster(plan, replace=True, nthreads=2)
     assert closed == []
     _initialize(planned, plan, replace=True)

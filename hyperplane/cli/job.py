@@ -81,7 +81,7 @@ def run(
     machine_options = {"--input": given, "--task": task}
     machine = job_machine.is_machine(file)
     check(
-        Fault(option, "given", f"only for {'a pipeline' if machine else 'a state machine'}")
+        Fault(option, "", f"only for {'a pipeline' if machine else 'a state machine'}")
         for option, value in (pipeline_options if machine else machine_options).items()
         if value not in (None, "")
     )

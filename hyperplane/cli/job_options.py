@@ -118,9 +118,9 @@ def _parse_parameters(given: Sequence[str], faults: list[Fault]) -> dict[str, st
     for number, text in enumerate(given, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            faults.append(Fault("-p", f"number {number}", "KEY=VALUE"))
+            faults.append(Fault("-p", "", f"number {number} is not KEY=VALUE"))
         elif key in parameters:
-            faults.append(Fault("-p", f"{key} twice", "each once"))
+            faults.append(Fault("-p", "", f"{key} is given twice"))
         else:
             parameters[key] = value
     return parameters

@@ -83,7 +83,7 @@ def _parse_options(runner: str, given: Sequence[str], out: Path | None) -> dict[
         allowed = f"one of local, {', '.join(runners.RENDERERS)}"
         faults.append(Fault("--runner", repr(runner), allowed))
     elif runner == "local" and (given or out is not None):
-        faults.append(Fault("--option, --out", "given", "only with --runner slurm or kubernetes"))
+        faults.append(Fault("--option, --out", "", "only with --runner slurm or kubernetes"))
     options: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")

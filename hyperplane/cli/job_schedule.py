@@ -92,8 +92,8 @@ def _faults(
     if runner not in _RUNNERS:
         faults.append(Fault("--runner", repr(runner), f"one of {', '.join(_RUNNERS)}"))
     elif runner != "cron" and (install or remove or listed):
-        asked, advice = f"--runner {runner}", "use kubectl apply with the manifest"
-        faults.append(Fault("--install, --remove, --list", asked, "--runner cron", advice))
+        advice = "use kubectl apply with the manifest"
+        faults.append(Fault("--install, --remove, --list", "", "only with --runner cron", advice))
     if remove and name is None:
         faults.append(Fault("--name", "nothing", "the name of the schedule to remove"))
     if not (remove or listed):

@@ -59,9 +59,9 @@ def _options(given: Sequence[str]) -> dict[str, Any]:
     for number, text in enumerate(given, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
-            faults.append(Fault("--option", f"number {number}", "KEY=VALUE"))
+            faults.append(Fault("--option", "", f"number {number} is not KEY=VALUE"))
         elif key in options:
-            faults.append(Fault("--option", f"{key} twice", "each once"))
+            faults.append(Fault("--option", "", f"{key} is given twice"))
         options[key] = value
         with suppress(ValueError):
             options[key] = json.loads(value)

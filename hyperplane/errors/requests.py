@@ -16,7 +16,8 @@ class Fault:
     where : str
         Name of the argument, or path of the key.
     asked : str
-        The invalid value, as text.
+        The invalid value, as text; ``"nothing"`` for a missing value. Empty where the fault is not
+        one of a value: ``allowed`` then says what is wrong.
     allowed : str
         Description of valid values.
     advice : str
@@ -34,6 +35,8 @@ class Fault:
     def __str__(self) -> str:
         source = f"{self.source}: " if self.source else ""
         advice = f"; {self.advice}" if self.advice else ""
+        if not self.asked:
+            return f"{source}{self.where}: {self.allowed}{advice}"
         if self.asked == "nothing":
             return f"{source}{self.where} is not set; expected {self.allowed}{advice}"
         # "no such key" describes the fault itself, unlike all other texts.

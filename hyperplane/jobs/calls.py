@@ -9,6 +9,7 @@ from typing import Any
 import cloudpickle
 
 from hyperplane.errors import JobError
+from hyperplane.jobs.pickled_calls import OtherVersionError, unpickle
 from hyperplane.jobs.states import Job
 
 #: Module that the step runs with ``python -m``; stored in job definitions.
@@ -30,9 +31,11 @@ def is_function_job(job: Job) -> bool:
 def load_result(job: Job) -> Any:
     """Load what the function of a job returned."""
     try:
-        return cloudpickle.loads((job.place / _RESULT).read_bytes())
+        return unpickle((job.place / _RESULT).read_bytes())
     except FileNotFoundError:
         raise JobError(job.id, f"no result of the function in {job.place}") from None
+    except OtherVersionError as error:
+        raise JobError(job.id, f"the result cannot be read: {error}") from error
 
 
 def _write(path: Path, value: Any) -> None:
@@ -44,7 +47,7 @@ def _write(path: Path, value: Any) -> None:
 def _run_call() -> None:
     """Run the function of the job that this process is a step of."""
     folder = Path(os.environ["HYPERPLANE_JOB_FOLDER"])
-    function, arguments, named = cloudpickle.loads((folder / _CALL).read_bytes())
+    function, arguments, named = unpickle((folder / _CALL).read_bytes())
     _write(folder / _RESULT, function(*arguments, **named))
 
 

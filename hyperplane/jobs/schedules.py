@@ -160,7 +160,7 @@ def _run_crontab(argument: str, text: str | None = None) -> subprocess.Completed
         fault = Fault("crontab", "no such program", "a machine with cron", advice)
         raise RequestError([fault]) from None
     except subprocess.TimeoutExpired:
-        fault = Fault("crontab", "no response in 60 s", "a response", "try again")
+        fault = Fault("crontab", "", "did not answer within 60 s", "try again")
         raise RequestError([fault]) from None
 
 

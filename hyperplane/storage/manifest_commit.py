@@ -1,7 +1,7 @@
 """Commits on an object store: each creates the manifest with the next number.
 
 After that the parts are copied to the output's folder, where other programs look for them.
-Copying is not atomic: meanwhile :func:`~hyperplane.storage.load` reads the parts in the staging
+Copying is not atomic: meanwhile :func:`~hyperplane.load` reads the parts in the staging
 folder.
 """
 

@@ -106,7 +106,7 @@ def test_options_of_the_other_kind_are_refused(run: Run, folder: Path) -> None:
     answer = run("job", "run", "m.asl.json", "-p", "a=b", "--timeout", "5")
     assert answer.code == 2
     assert "2 faults" in answer.err
-    assert "--timeout = given" in answer.err
+    assert "--timeout: only for a pipeline" in answer.err
     (folder / "say.sh").write_text("true\n")
     answer = run("job", "run", "say.sh", "--task", "a=b:c", "--input", "{}")
     assert answer.code == 2

@@ -127,7 +127,14 @@ def test_all_errors_are_reported_together_and_nothing_is_stored(run: Run) -> Non
     )  # fmt: skip
     assert answer.code == 2
     assert answer.err.startswith("6 faults in the request, nothing was started:")
-    for part in ("number 1", "a twice", "--timeout = 'soon'", "max_retries", "name", "none.sh"):
+    for part in (
+        "number 1",
+        "a is given twice",
+        "--timeout = 'soon'",
+        "max_retries",
+        "name",
+        "none.sh",
+    ):
         assert part in answer.err
     assert "sEcret" not in answer.err
     assert len(open_store().find()) == before

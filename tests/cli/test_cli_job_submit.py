@@ -218,4 +218,4 @@ def test_options_of_a_runner(run: Run) -> None:
     answer = run("job", "submit", "say.sh", "--runner", "kubernetes")
     assert "set an image with hyperplane.engines.kubernetes.image" in answer.err
     answer = run("job", "run", "say.sh", "--runner-option", "image=x")
-    assert "no options for the runner local" in answer.err
+    assert "unknown option; the runner local has none" in answer.err

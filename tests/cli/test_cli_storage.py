@@ -97,4 +97,4 @@ def test_all_faults_of_the_options_at_once(run: Run) -> None:
     )
     assert "2 faults" in answer.err
     assert "number 1" in answer.err
-    assert "a twice" in answer.err
+    assert "a is given twice" in answer.err

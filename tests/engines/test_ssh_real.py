@@ -30,7 +30,7 @@ class TestContract(OneClusterContract):
 
     def check_terminate(self, cluster: Any, expected: float) -> None:
         assert {
-            worker._told["settings"]["distributed"]["worker"]["memory"]["terminate"]
+            worker._config["settings"]["distributed"]["worker"]["memory"]["terminate"]
             for worker in cluster.workers.values()
         } == {expected}
 

@@ -70,7 +70,9 @@ def select(
     chosen, more = parse_fields(fields)
     faults += find_bag_faults(bag)
     if where is None and fields is None:
-        faults.append(Fault("where and fields", "None", "at least one of them"))
+        faults.append(
+            Fault("where and fields", "", "neither is set", "pass where=, fields= or both")
+        )
     check([*faults, *more])
     source = get_bag_source(bag)
     if source and isinstance(condition, RecordFilter) and source.where is source.fields is None:

@@ -219,7 +219,11 @@ def _find_function_fault(dtype: Any, column: str, name: str, given: str) -> Faul
         return Fault(where, given, "one of " + ", ".join(STATES_OF_FUNCTION), advice)
     text = f"{name!r} of a column of type {dtype}"
     if name in NUMERIC_FUNCTIONS and not _accepts_numeric_function(dtype, name):
-        return Fault(where, text, "numbers and booleans" + (", durations" * (name == "sum")))
+        return Fault(
+            where,
+            text,
+            "numbers, booleans and durations" if name == "sum" else "numbers and booleans",
+        )
     if name in ("min", "max") and isinstance(dtype, pd.CategoricalDtype):
         return Fault(where, text, "types with an order", "convert it to text or codes first")
     return None

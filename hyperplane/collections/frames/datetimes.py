@@ -112,7 +112,7 @@ def to_datetime(
             faults.append(Fault("format", repr(form)[:80], allowed))
         elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True to get times of UTC"
-            faults.append(Fault("format", repr(format), "no %z or %Z without utc=True", advice))
+            faults.append(Fault("format", repr(format), "a format without %z and %Z", advice))
         if has_column(like, column):
             faults += _find_type_faults(like[column].dtype, column, format, unit)
     own = like[column].dtype

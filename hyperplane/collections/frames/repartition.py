@@ -80,7 +80,7 @@ def repartition(
         with faults.collect():
             check_index(df, "df")
         if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1):
-            faults.append(Fault("fraction", repr(fraction), "above 0 and up to 1"))
+            faults.append(Fault("fraction", repr(fraction), "a number above 0 and up to 1"))
         if partition_size is None:
             wanted = _choose_partition_size()
         else:

@@ -61,7 +61,7 @@ class GatewayEngine:
                 "(on the command line --engine-options address=https://...)"
             )
             allowed = "the address of a dask-gateway server"
-            faults.append(Fault(f"{_SECTION}.address", "none", allowed, advice))
+            faults.append(Fault(f"{_SECTION}.address", "nothing", allowed, advice))
         for name, kinds in (
             ("username", {"basic"}),
             ("password_variable", {"basic", "jupyterhub"}),

@@ -61,7 +61,7 @@ class KubernetesEngine:
                 "(on the command line --engine-options image=...)"
             )
             allowed = "an image with the Python version of this process"
-            found.append(Fault(where, "none", allowed, advice))
+            found.append(Fault(where, "nothing", allowed, advice))
         if request.name and len(request.name) > LONGEST_NAME:
             found.append(Fault("name", repr(request.name), f"at most {LONGEST_NAME} characters"))
         return found + _faults_of_arguments(request)

@@ -59,7 +59,7 @@ class SshEngine:
                 'set it, or give engine_options={"hosts": ["a", "b"]} '
                 "(on the command line --engine-options 'hosts=[a,b]')"
             )
-            return [Fault(where, "none", "a list of host names or addresses", advice)]
+            return [Fault(where, "nothing", "a list of host names or addresses", advice)]
         if request.num_workers > len(hosts):
             allowed = f"at most {len(hosts)}, the number of hyperplane.engines.ssh.hosts"
             asked = str(request.num_workers)

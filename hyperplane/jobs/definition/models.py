@@ -201,7 +201,7 @@ class Pipeline(ValidatedRecord):
             return []
         steps = values["steps"]
         if not steps:
-            return [Fault("steps", "none", "at least one step")]
+            return [Fault("steps", "nothing", "at least one step")]
         faults = dependency_faults(
             [step.name for step in steps], [step.depends_on for step in steps]
         )

@@ -79,10 +79,10 @@ def _memory_faults(values: Mapping[str, Any], given: Set[str], faulty: Set[str])
     resources = values.get("resources")
     sized = "resources" in faulty or getattr(resources, "ram_gb", None) is not None
     if not sized and "cluster" not in given:
-        allowed = "a step with resources.ram_gb or cluster, whose memory then grows"
-        yield Fault("more_memory", "a step without a stated memory", allowed)
+        wrong = "needs resources.ram_gb or cluster in the step, whose memory then grows"
+        yield Fault("more_memory", "", wrong)
     if values.get("retries") == 0:
-        yield Fault("more_memory", "a step with retries: 0", "a step with retries")
+        yield Fault("more_memory", "", "needs retries; the step has retries: 0")
 
 
 def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:

@@ -121,7 +121,10 @@ def create_renderer(name: str, **options: Any) -> Renderer:
     known = [field.name for field in dataclasses.fields(kind)]
     check(
         Fault(
-            one, "an option", f"an option of {name}: {', '.join(known)}", suggest_names(one, known)
+            one,
+            "",
+            f"unknown option of {name}; expected {', '.join(known)}",
+            suggest_names(one, known),
         )
         for one in options
         if one not in known

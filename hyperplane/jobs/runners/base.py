@@ -115,8 +115,8 @@ class SharedFilesystemMixin:
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Refuse all options."""
-        allowed = f"no options for the runner {cls.name}"
-        check(Fault(f"runner_options.{name}", "an option", allowed) for name in options)
+        wrong = f"unknown option; the runner {cls.name} has none"
+        check(Fault(f"runner_options.{name}", "", wrong) for name in options)
         return {}
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:

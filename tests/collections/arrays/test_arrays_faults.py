@@ -150,7 +150,7 @@ def test_indexes_that_differ_where_they_must_not(tmp_path):
     urls = [write(month(n), tmp_path / f"{n}.zarr") for n in range(2)]
     [fault] = faults(urls, join="exact")
     assert fault.where == "index 'time'"
-    assert urls[1] in fault.asked
+    assert urls[1] in fault.allowed
 
 
 def test_a_coordinate_that_only_some_have(tmp_path):

@@ -114,7 +114,7 @@ def test_all_faults_are_named_at_once():
     asked = [fault.where for fault in caught.value.faults]
     assert asked == ["df", "fraction", "partition_size", "data_size"]
     df = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=5)
-    with pytest.raises(RequestError, match="fraction = 'half': expected above 0 and up to 1"):
+    with pytest.raises(RequestError, match="fraction = 'half': expected a number above 0"):
         repartition(df, fraction="half", data_size=1000)
 
 

@@ -159,7 +159,7 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: Pipeline.from_steps("p", []), "steps = none: expected at least one step"),
+        (lambda: Pipeline.from_steps("p", []), "steps is not set; expected at least one step"),
         (lambda: Pipeline.from_steps("p", ["a"]), "steps[0] = str: expected a Step"),
         (lambda: Pipeline.from_steps("p", [command("a")], root="/gone"), "root = '/gone'"),
         (lambda: Pipeline.from_steps("p", [command("a")], requirements="\0"), "requirements = "),

@@ -118,7 +118,7 @@ def test_all_that_is_wrong_with_options_is_reported_at_once():
         "runner_options.imag", "runner_options.namespace", "runner_options.root"
     }  # fmt: skip
     assert "did you mean image?" in str(caught.value)
-    with pytest.raises(RequestError, match="no options for the runner slurm"):
+    with pytest.raises(RequestError, match="unknown option; the runner slurm has none"):
         runners.resolve_options("slurm", {"image": "x"})
 
 

@@ -168,7 +168,7 @@ def test_what_no_node_can_hold_ends_with_what_to_do():
     job = submitted(bash("a", "true", resources=large), runner="slurm", max_retries=2)
     assert job.wait(90) == FAILED
     assert "Slurm will not start job" in job.job.reason
-    assert "ask for fewer cores or less memory per node" in job.job.reason
+    assert "request fewer cores or less memory per node" in job.job.reason
     assert len(job.attempts) == 1
 
 

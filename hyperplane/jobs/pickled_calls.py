@@ -1,0 +1,71 @@
+"""Unpickle calls and results in job folders, also those that earlier versions have written."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+_ARRAYS = "hyperplane.collections.arrays"
+_SIZING = "hyperplane.sizing"
+_STORAGE = "hyperplane.storage"
+
+#: Module and name of a public object in version 0.1.0 -> its module and name now. Pickles name a
+#: function and the class of an object by them.
+RENAMED = {
+    (f"{_ARRAYS}.many", "open_zarr_many"): (f"{_ARRAYS}.open_many", "open_zarr_many"),
+    (f"{_ARRAYS}.proposing", "propose_chunks"): (f"{_ARRAYS}.propose_chunks", "propose_chunks"),
+    (f"{_ARRAYS}.rechunking", "rechunk"): (f"{_ARRAYS}.rechunk", "rechunk"),
+    ("hyperplane.jobs.decorating", "job"): ("hyperplane.jobs.decorator", "job"),
+    # Pickles contain the functions that ``@job`` makes by value, with what these use.
+    ("hyperplane.jobs.decorating", "_check_call"): (
+        "hyperplane.jobs.decorator",
+        "_check_arguments",
+    ),
+    ("hyperplane.jobs.decorating", "_source_of"): ("hyperplane.jobs.decorator", "_read_source"),
+    ("hyperplane.jobs.definition.reading", "read_pipeline"): (
+        "hyperplane.jobs.definition.pipeline_file",
+        "read_pipeline",
+    ),
+    (f"{_SIZING}.advise", "Answer"): (f"{_SIZING}.recommend", "SizingAnswer"),
+    (f"{_SIZING}.advise", "Comfort"): (f"{_SIZING}.recommend", "ComfortableSize"),
+    (f"{_SIZING}.advise", "Option"): (f"{_SIZING}.recommend", "PoolOption"),
+    (f"{_SIZING}.advise", "Question"): (f"{_SIZING}.recommend", "SizingQuestion"),
+    (f"{_SIZING}.measure", "Measured"): (f"{_SIZING}.measure", "DataSize"),
+    (f"{_STORAGE}.cleaning", "Cleaned"): (f"{_STORAGE}.cleanup", "CleanupReport"),
+    (f"{_STORAGE}.cleaning", "clean"): (f"{_STORAGE}.cleanup", "clean"),
+    (f"{_STORAGE}.shards", "missing_shards"): (f"{_STORAGE}.shard_saving", "missing_shards"),
+}
+
+
+class OtherVersionError(pickle.UnpicklingError):
+    """A pickle names an object that this version does not have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"it was written by another version of hyperplane and contains {name}, which this "
+            "version does not have; submit the job again"
+        )
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a global, by its present name if it was renamed."""
+        module, name = RENAMED.get((module, name), (module, name))
+        try:
+            return super().find_class(module, name)
+        except (ImportError, AttributeError) as error:
+            if module.partition(".")[0] == "hyperplane":
+                raise OtherVersionError(f"{module}.{name}") from error
+            raise
+
+
+def unpickle(data: bytes) -> Any:
+    """Return the object of a pickle in the user's own job folder.
+
+    Raises
+    ------
+    OtherVersionError
+        If it contains a lazy collection or another internal object of another version.
+    """
+    return _Unpickler(io.BytesIO(data)).load()

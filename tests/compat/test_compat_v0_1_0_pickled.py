@@ -1,0 +1,75 @@
+"""Pickles in the job folders of version 0.1.0 are loaded by this version, or refused clearly."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from release import DATA
+
+import hyperplane
+from hyperplane.errors import JobError
+from hyperplane.jobs import Pipeline, Step, calls, submitting
+from hyperplane.jobs.pickled_calls import RENAMED, OtherVersionError, unpickle
+
+PICKLED = DATA / "v0.1.0" / "place" / "pickled"
+
+
+def pickled(name: str) -> bytes:
+    return base64.decodebytes((PICKLED / f"{name}.pickle.b64").read_bytes())
+
+
+def test_advice_of_a_size_is_loaded():
+    advice = unpickle(pickled("advice"))
+    now = hyperplane.size_cluster("100GB", operation="groupby")
+    assert type(advice) is type(now)
+    assert advice.as_arguments() == now.as_arguments()
+    assert str(advice).splitlines()[0] == str(now).splitlines()[0]
+
+
+def test_a_report_of_a_cleanup_is_loaded():
+    report = unpickle(pickled("cleanup"))
+    assert type(report) is hyperplane.storage.CleanupReport
+    assert report.url.endswith("saved.parquet")
+
+
+def test_a_function_that_uses_renamed_functions_runs():
+    function, arguments, named = unpickle(pickled("call"))
+    assert function(*arguments, **named) == 42
+
+
+@pytest.mark.process
+def test_a_pending_call_of_a_function_runs(tmp_path):
+    (tmp_path / "call.pickle").write_bytes(pickled("call"))
+    environment = {**os.environ, "HYPERPLANE_JOB_FOLDER": str(tmp_path)}
+    subprocess.run([sys.executable, "-m", calls.PROGRAM], env=environment, check=True)
+    assert unpickle((tmp_path / "result.pickle").read_bytes()) == 42
+
+
+def test_a_lazy_collection_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(OtherVersionError, match=r"another version .* submit the job again"):
+        unpickle(pickled("collection"))
+    job = submitting.new_job(
+        Pipeline.from_steps("x", [Step(name="a", kind="command", argv=("x",))])
+    )
+    job = replace(job, folder=str(tmp_path))
+    Path(job.place).mkdir(exist_ok=True)
+    (job.place / "result.pickle").write_bytes(pickled("collection"))
+    with pytest.raises(JobError, match=r"the result cannot be read: .* submit the job again"):
+        calls.load_result(job)
+
+
+def test_errors_of_other_packages_stay_as_they_are():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        unpickle(b"cno_such_module\nname\n.")
+
+
+@pytest.mark.parametrize(("module", "name"), RENAMED.values())
+def test_renamed_objects_exist(module, name):
+    assert hasattr(importlib.import_module(module), name)
