@@ -205,6 +205,8 @@ def assign_windows(
     sizes = pd.Series(1, index=stamps).groupby(windows.grouper()).size()
     numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())[: bins.height]
     labels = pd.DatetimeIndex(sizes.index)
+    if labels.freq is not None:
+        labels.freq = windows.every  # which is in days where the grouper counts hours
     labels.name = windows.time
     return pl.DataFrame({BIN: bins.get_column(BIN), WINDOW: numbers}), labels
 

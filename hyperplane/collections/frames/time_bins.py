@@ -97,8 +97,12 @@ class TimeWindows:
     keeps_instants: bool = False
 
     def grouper(self) -> pd.Grouper:
-        """Return the grouper that makes the same windows in pandas."""
-        return pd.Grouper(freq=self.every, closed=self.closed, label=self.label)
+        """Return the grouper that makes the same windows in pandas, days as hours where equal."""
+        every, offset = self.every, _parse_offset(self.every)
+        if isinstance(offset, pd.offsets.Day) and not self.keeps_instants:
+            # pandas 3.0 adds a window without rows before the first day closed on the right.
+            every = f"{offset.n * DAY // _HOUR}h"
+        return pd.Grouper(freq=every, closed=self.closed, label=self.label)
 
 
 def parse_windows(
@@ -139,9 +143,6 @@ def parse_windows(
     zone = _get_zone(dtype)
     if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
         step = math.gcd(width, _get_midnight_step(zone))
-        if isinstance(offset, pd.offsets.Day):
-            # pandas 3.0 adds a window without rows before the first day closed on the right.
-            every = f"{width // _HOUR}h"
         return TimeWindows(time, every, closed, label, step, step == width, None, 0, width)
     fixed_offset = _get_fixed_offset(zone)
     exact = isinstance(offset, pd.offsets.Day) and offset.n == 1

@@ -80,10 +80,10 @@ class MappingEntries:
             place = f"{where}.{written}" if where else written
             if key not in known:
                 advice = collector.suggest(key, known)
-                collector.add_fault(line, place, "a key", "a known key", advice)
+                collector.add_fault(line, place, "", "unknown key", advice)
             elif key in self.nodes:
-                asked = f"repeated, first in line {self.lines[key]}"
-                collector.add_fault(line, place, asked, "each key once")
+                repeated = f"repeated; first in line {self.lines[key]}"
+                collector.add_fault(line, place, "", repeated)
             else:
                 if key != written:
                     collector.add_warning(line, f"the key {format_value(written)}; write {key}")

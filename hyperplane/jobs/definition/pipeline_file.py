@@ -203,8 +203,7 @@ def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntri
     for key, node in top.nodes.items():
         line = top.lines[key]
         if key in entries.nodes:
-            given = f"repeated, first in line {entries.lines[key]}"
-            collector.add_fault(line, key, given, "each key once")
+            collector.add_fault(line, key, "", f"repeated; first in line {entries.lines[key]}")
             continue
         entries.nodes[key], entries.lines[key] = node, line
         if inner is not None:
@@ -217,7 +216,8 @@ def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntri
 def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[TaskDraft]:
     tasks = entries.nodes.get("tasks")
     if not isinstance(tasks, YamlList) or not tasks.items:
-        given = "nothing" if tasks is None or isinstance(tasks, YamlList) else "not a list"
+        given = "not a list" if tasks is not None else "nothing"
+        given = "an empty list" if isinstance(tasks, YamlList) else given
         allowed = "a list with at least one task, each beginning with '- name:'"
         collector.add_fault(entries.line_of("tasks"), "tasks", given, allowed)
         return []

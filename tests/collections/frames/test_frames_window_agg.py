@@ -249,3 +249,13 @@ def test_times_of_arrow_types_give_an_index_of_times():
         want = truth.window_agg(frame, "time", "1D", {"v": "sum"})
         assert made.v.to_list() == want.v.to_list()
         assert made.index.to_list() == pd.DatetimeIndex(want.index).to_list()
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("every", ["1D", "2D", "24h", "15min", "W", "MS"])
+def test_the_index_has_the_frequency_of_the_call(every, zone):
+    times = pd.date_range("2024-03-28", periods=50, freq="5h", tz=zone)
+    df = cut(log(times), [20])
+    index = window_agg(df, "time", every, {"v": "sum"}).compute().index
+    assert index.freq == pd.tseries.frequencies.to_offset(every)
+    assert index.equals(pd.DatetimeIndex(index.to_list()))
