@@ -206,7 +206,9 @@ def assign_windows(
     numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())[: bins.height]
     labels = pd.DatetimeIndex(sizes.index)
     if labels.freq is not None:
-        labels.freq = windows.every  # which is in days where the grouper counts hours
+        # In days where the grouper counts hours.
+        every = pd.tseries.frequencies.to_offset(windows.every)
+        labels = pd.DatetimeIndex(labels, freq=every)
     labels.name = windows.time
     return pl.DataFrame({BIN: bins.get_column(BIN), WINDOW: numbers}), labels
 
