@@ -206,9 +206,9 @@ def assign_windows(
     numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())[: bins.height]
     labels = pd.DatetimeIndex(sizes.index)
     if labels.freq is not None:
-        # In days where the grouper counts hours.
+        # In days where the grouper counts hours; pandas-stubs lack the setter.
         every = pd.tseries.frequencies.to_offset(windows.every)
-        labels = pd.DatetimeIndex(labels, freq=every)
+        labels.freq = every  # type: ignore[misc]
     labels.name = windows.time
     return pl.DataFrame({BIN: bins.get_column(BIN), WINDOW: numbers}), labels
 
