@@ -67,8 +67,8 @@ oldest:
 	@PIP_CONSTRAINT=tests/oldest.txt $(MAKE) --no-print-directory VENV=.venv-oldest test-oldest
 
 test-oldest: $(STAMPS)/test
-	$(PYTEST) --quiet tests/collections tests/engines tests/storage tests/shards \
-	  tests/test_cluster.py tests/test_column_cast.py tests/test_dask_internals.py
+	$(PYTEST) --quiet tests/collections tests/formats tests/clusters tests/storage tests/shards \
+	  tests/test_cluster.py tests/core/test_column_cast.py tests/core/test_dask_internals.py
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
 # ONLY: names of tests, as for pytest -k; ONLY_KUBERNETES: for those of kubernetes.

@@ -33,9 +33,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hyperplane.engines import registry
-from hyperplane.engines.cuda import devices as cuda_devices
-from hyperplane.units import format_bytes, gb_to_bytes
+from hyperplane.clusters import registry
+from hyperplane.clusters.dask.cuda import devices as cuda_devices
+from hyperplane.core.units import format_bytes, gb_to_bytes
 
 #: Part of the benchmark -> required modules.
 NEEDS = {

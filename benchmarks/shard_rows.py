@@ -69,7 +69,7 @@ def run_once(how: str, path: str, shards: int) -> None:
 
 
 def main() -> None:
-    from hyperplane.units import parse_bytes
+    from hyperplane.core.units import parse_bytes
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", default="1GB")

@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from hyperplane import defaults as _defaults
-from hyperplane import frame_tokens as _frame_tokens
-from hyperplane import shared_expressions as _shared_expressions
+from hyperplane.core import config_defaults as _defaults
+from hyperplane.core import frame_tokens as _frame_tokens
+from hyperplane.core import shared_expressions as _shared_expressions
 
 if TYPE_CHECKING:
     from hyperplane import array, bag, dataframe, jobs, storage
+    from hyperplane.calculator.advice import SizingAdvice
+    from hyperplane.calculator.size_cluster import closest_pool, fit_workers, size_cluster
     from hyperplane.cluster import (
         get_cluster,
         initialize_cluster,
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
     from hyperplane.shards.identity import Shard, shard
     from hyperplane.shards.output import output_path
     from hyperplane.shards.rows import shard_rows
-    from hyperplane.sizing.advice import SizingAdvice
-    from hyperplane.sizing.calculator import closest_pool, fit_workers, size_cluster
     from hyperplane.spec.memory import MemoryPolicy
     from hyperplane.spec.plan import ClusterPlan
     from hyperplane.spec.pool import PoolSpec
@@ -140,8 +140,8 @@ _NAMES_BY_MODULE = {
     "hyperplane.shards.identity": ("Shard", "shard"),
     "hyperplane.shards.output": ("output_path",),
     "hyperplane.shards.rows": ("shard_rows",),
-    "hyperplane.sizing.advice": ("SizingAdvice",),
-    "hyperplane.sizing.calculator": ("closest_pool", "fit_workers", "size_cluster"),
+    "hyperplane.calculator.advice": ("SizingAdvice",),
+    "hyperplane.calculator.size_cluster": ("closest_pool", "fit_workers", "size_cluster"),
     "hyperplane.spec.memory": ("MemoryPolicy",),
     "hyperplane.spec.plan": ("ClusterPlan",),
     "hyperplane.spec.pool": ("PoolSpec",),

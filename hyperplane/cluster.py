@@ -8,8 +8,9 @@ from dataclasses import replace as replace_fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from hyperplane import announce, config
-from hyperplane.call_arguments import (
+from hyperplane import config
+from hyperplane.clusters import interrupts, registry, start_lines
+from hyperplane.clusters.call_arguments import (
     Advice,
     advised_arguments,
     check_flag,
@@ -18,18 +19,21 @@ from hyperplane.call_arguments import (
     merge_memory_policy,
     read_step_arguments,
 )
-from hyperplane.client_config import restore_config_after
-from hyperplane.compat import add_removed_methods
-from hyperplane.engines import interrupts, registry
-from hyperplane.engines.base import StartedCluster
-from hyperplane.errors import EngineUnavailable, Fault, check
-from hyperplane.planning import Planner
-from hyperplane.public_calls import check_call
+from hyperplane.clusters.dask.client_config import restore_config_after
+from hyperplane.clusters.dask.removed_methods import add_removed_methods
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.planning import Planner
+from hyperplane.clusters.started_clusters import (
+    close_previous_clusters,
+    current_location,
+    remember_cluster,
+)
+from hyperplane.core.errors import EngineUnavailable, Fault, check
+from hyperplane.core.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
-from hyperplane.started_clusters import close_previous_clusters, current_location, remember_cluster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -323,11 +327,11 @@ def initialize_cluster(
         closed = close_previous_clusters(location, None if name is OMITTED else name)
     plan: Any = num_workers if planner is None else planner.plan()
     began = time.monotonic()
-    announce.print_start_lines(plan, closed)
+    start_lines.print_start_lines(plan, closed)
     client, cluster = _complete(
         partial(start, plan),
         partial(remember_cluster, location, plan.name),
-        lambda started: announce.print_ready_lines(
+        lambda started: start_lines.print_ready_lines(
             plan, started.client.dashboard_link, time.monotonic() - began
         ),
     )
@@ -360,7 +364,7 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     if not isinstance(name, str) or not name:
         check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
     if engine is None:
-        from hyperplane.engines.attach import find_engine
+        from hyperplane.clusters.dask.attach import find_engine
 
         engine = find_engine(name)
     found = registry.load(engine)
@@ -380,12 +384,12 @@ def _check_not_forked() -> None:
 
 def _prepare(started: StartedCluster) -> None:
     """Apply to a client and cluster what all engines have in common."""
-    from hyperplane.engines import dask_notices
+    from hyperplane.clusters.dask import notices
     from hyperplane.guard import forks
 
     add_removed_methods(started.client)
     loop: Any = started.client.loop
-    dask_notices.drop_interrupted_waits(loop.asyncio_loop)
+    notices.drop_interrupted_waits(loop.asyncio_loop)
     forks.guard_forks(started.client, started.cluster)
 
 

@@ -16,19 +16,19 @@ from typing import Any, NamedTuple, TypeVar
 import dask.config
 from pydantic import BaseModel, ValidationError
 
-from hyperplane import defaults
 from hyperplane.config_memory import memory_policy
-from hyperplane.config_sources import (
+from hyperplane.core import config_defaults
+from hyperplane.core.config_sources import (
     SET_BY_VARIABLE,
     SET_FROM_PYTHON,
     get_nested,
     source_of,
     with_underscores,
 )
-from hyperplane.errors import ConfigError, Fault, RequestError, UnknownName, UnknownPool
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import ConfigError, Fault, RequestError, UnknownName, UnknownPool
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
 from hyperplane.sizing.rules import SizingRules
-from hyperplane.spec.faults import faults_from_validation, with_known_names
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
 from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
@@ -123,7 +123,7 @@ def _pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], list[Fau
             faults_found.append(_make_fault(path, content, "a mapping of the keys of a pool"))
             continue
         entry = entries.setdefault(canonical_pool_name(key), _PoolEntry(path, {}, {}))
-        shipped = get_nested(defaults.load_file(file), path.split("."))
+        shipped = get_nested(config_defaults.load_file(file), path.split("."))
         for field, value in with_underscores(content).items():
             if field == "name":
                 faults_found.append(_make_fault(f"{path}.{field}", value, "no such key"))
@@ -238,7 +238,11 @@ def check_sections() -> None:
 
 
 def _unknown_sections() -> list[Fault]:
-    known = {section for name in defaults.FILES for section in defaults.load_file(name)[_ROOT]}
+    known = {
+        section
+        for name in config_defaults.FILES
+        for section in config_defaults.load_file(name)[_ROOT]
+    }
     section = dask.config.get(_ROOT)
     return [
         _make_fault(

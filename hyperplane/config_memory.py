@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import dask.config
 
-from hyperplane import defaults
-from hyperplane.config_sources import MISSING, get_nested, source_of
-from hyperplane.errors import ConfigError, Fault
+from hyperplane.core import config_defaults
+from hyperplane.core.config_sources import MISSING, get_nested, source_of
+from hyperplane.core.errors import ConfigError, Fault
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 
 HYPERPLANE_SECTION, DASK_SECTION = "hyperplane.memory", "distributed.worker.memory"
@@ -89,7 +89,7 @@ def _threshold(name: str, value: object) -> _Threshold:
         return _Threshold(value, ours)
     if of_dask == _shipped_by_dask(theirs):
         return _Threshold(value, ours)
-    if source_of(ours).startswith(str(defaults.folder())):
+    if source_of(ours).startswith(str(config_defaults.folder())):
         return _Threshold(of_dask, theirs)
     return _Threshold(value, ours, overridden=theirs)
 

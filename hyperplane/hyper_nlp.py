@@ -1,6 +1,6 @@
 """Documented module of text helpers that this package does not provide."""
 
-from hyperplane.errors import UnsupportedModule
+from hyperplane.core.errors import UnsupportedModule
 
 raise UnsupportedModule(
     "hyperplane.hyper_nlp",

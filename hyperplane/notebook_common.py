@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.public_calls import check_call, stating_outcome
+from hyperplane.core.units import is_truth_value
 from hyperplane.jobs import job_summary, outputs, submitting
 from hyperplane.jobs.call_site import attribute_to_caller
 from hyperplane.jobs.submitting import Submitted
-from hyperplane.public_calls import check_call, stating_outcome
-from hyperplane.units import is_truth_value
 from hyperplane.utils import SlackHelper, is_jhub
 
 if TYPE_CHECKING:

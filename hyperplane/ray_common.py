@@ -1,6 +1,6 @@
 """Documented module of Ray clusters that this package does not provide."""
 
-from hyperplane.errors import UnsupportedModule
+from hyperplane.core.errors import UnsupportedModule
 
 raise UnsupportedModule(
     "hyperplane.ray_common",

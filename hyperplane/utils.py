@@ -9,9 +9,9 @@ from typing import Any
 
 import dask.config
 
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 from hyperplane.jobs import slack
-from hyperplane.public_calls import check_call
 
 __all__ = ["SlackHelper", "get_service_url", "is_jhub", "post_message", "post_table"]
 

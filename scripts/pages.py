@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import hyperplane
-from hyperplane.units import format_number
+from hyperplane.core.units import format_number
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 STATIC = DOCS / "_static"

@@ -32,7 +32,7 @@ from dask.base import is_dask_collection
 from dask.delayed import Delayed
 
 import hyperplane
-from hyperplane import planning
+from hyperplane.clusters import planning
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs import slack, supervisor_client
 

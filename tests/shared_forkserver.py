@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.engines import records
-from hyperplane.engines.local import forkserver
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.local import forkserver
 
 #: Environment variable of the Python processes that tests start.
 PRELOAD = "DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD"

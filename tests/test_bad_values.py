@@ -16,7 +16,8 @@ from bad_calls import ALL
 from bad_values import TEXTS, Call, check, fault_of, good_files, nothing_starts
 
 import hyperplane
-from hyperplane import notebook_common, units
+from hyperplane import notebook_common
+from hyperplane.core import units
 from hyperplane.errors import EngineError, JobFailed
 
 __all__ = ["good_files", "nothing_starts"]

@@ -12,7 +12,8 @@ import sys
 import dask.config
 import pytest
 
-from hyperplane import config, defaults
+from hyperplane import config
+from hyperplane.core import config_defaults
 from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
@@ -349,7 +350,7 @@ class TestFaults:
         with dask.config.set({"hyperplane.pools.pool_16_16.cores": 4}):
             [fault] = config.faults()
         assert fault.where == "hyperplane.pools.pool_16_16.allocatable_cores"
-        assert fault.source == str(defaults.folder() / "pools.yaml")
+        assert fault.source == str(config_defaults.folder() / "pools.yaml")
 
 
 GOOD_FILE = """

@@ -106,7 +106,7 @@ def test_an_argument_takes_precedence_and_is_noted(capsys: pytest.CaptureFixture
     assert partly.memory == MemoryPolicy(target=0.5, pause=0.9)
     assert plan.alerts == partly.alerts == (line,)
     assert same.alerts == ()
-    hyperplane.announce.print_start_lines(plan)
+    hyperplane.clusters.start_lines.print_start_lines(plan)
     assert capsys.readouterr().err == f"👉 Hyperplane: {line}\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 from sybil.document import Document
 
 import hyperplane
-from hyperplane.engines.registry import BUILT_IN
+from hyperplane.clusters.registry import BUILT_IN
 from scripts import pages
 from scripts.examples import PAGE_PARSERS
 

@@ -10,16 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane import call_arguments
 from hyperplane.cluster import initialize_cluster
-from hyperplane.engines.local.engine import LocalEngine
+from hyperplane.clusters import call_arguments
+from hyperplane.clusters.dask.local.engine import LocalEngine
+from hyperplane.core.units import gb_to_bytes
 from hyperplane.errors import DoesNotFit, RequestError, UnknownArgument
 from hyperplane.sizing.machine_fit import MIN_RAM, fit_machine
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import OMITTED, ClusterArguments, ClusterRequest
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import gb_to_bytes
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ClusterPlan]:
         plans.append(plan)
         raise NotStarted
 
-    monkeypatch.setattr("hyperplane.announce.print_start_lines", keep)
+    monkeypatch.setattr("hyperplane.clusters.start_lines.print_start_lines", keep)
     monkeypatch.setattr("hyperplane.cluster.start", keep)
     return plans
 

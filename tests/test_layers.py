@@ -82,8 +82,10 @@ class _Imports(ast.NodeVisitor):
             self._add(node.module, alias.name)
 
     def visit_Constant(self, node):
-        # Modules that are imported by name, such as "hyperplane.engines.local.engine:LocalEngine".
-        if isinstance(node.value, str) and re.fullmatch(r"hyperplane(\.\w+)+(:\w+)?", node.value):
+        # Modules that are imported by name, such as "hyperplane.cluster:start".
+        if isinstance(node.value, str) and re.fullmatch(
+            r"hyperplane(\.\w+){2,}(:\w+)?", node.value
+        ):
             module = node.value.partition(":")[0].removeprefix("hyperplane.")
             self.by_name |= {module} & set(FILES)
 
@@ -133,11 +135,11 @@ def test_a_module_imports_from_its_own_row_and_lower_ones_only():
 
 
 def _engine_imports():
-    return {name: _imports(FILES[name]) for name in FILES if name.startswith("engines.")}
+    return {name: _imports(FILES[name]) for name in FILES if name.startswith("clusters.dask.")}
 
 
 def test_an_engine_reads_no_configuration_and_chooses_no_size():
-    forbidden = {"config", "defaults", "planning", "cluster"}
+    forbidden = {"config", "config_memory", "clusters.planning", "cluster"}
     wrong = {
         (module, name)
         for module, found in _engine_imports().items()
@@ -150,12 +152,12 @@ def test_an_engine_reads_no_configuration_and_chooses_no_size():
 def test_an_engine_imports_no_other_engine():
     wrong = set()
     for module, found in _engine_imports().items():
-        if module.count(".") < 2:
+        if module.count(".") < 3:
             continue
-        own = module.split(".")[1]
+        own = module.split(".")[2]
         allowed = {own, "local"} if own == "cuda" else {own}
-        others = {name for name in found if name.count(".") > 1 and name.startswith("engines.")}
-        wrong |= {(module, name) for name in others if name.split(".")[1] not in allowed}
+        others = {n for n in found if n.count(".") > 2 and n.startswith("clusters.dask.")}
+        wrong |= {(module, name) for name in others if name.split(".")[2] not in allowed}
     assert wrong == set()
 
 
@@ -180,12 +182,12 @@ def test_the_check_sees_imports_in_functions_and_skips_those_for_types(tmp_path)
         "from typing import TYPE_CHECKING\n"
         "import hyperplane\n"
         "from hyperplane import config\n"
-        "HOME = 'hyperplane.engines.local.engine:LocalEngine'\n"
+        "HOME = 'hyperplane.spec.pool:PoolSpec'\n"
         "if TYPE_CHECKING:\n"
         "    from hyperplane.cluster import start\n"
         "else:\n"
-        "    from hyperplane.units import GB\n"
+        "    from hyperplane.core.units import GB\n"
         "def f():\n"
         "    from hyperplane.sizing.fit import fits\n"
     )
-    assert _imports(file) == {"__init__", "config", "engines.local.engine", "sizing.fit", "units"}
+    assert _imports(file) == {"__init__", "config", "spec.pool", "sizing.fit", "core.units"}

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import hyperplane
-from hyperplane import defaults
+from hyperplane.core import config_defaults
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling import build; print(getattr(build, sys.argv[1])(sys.argv[2]))"
@@ -41,7 +41,7 @@ def wheel(tmp_path_factory):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", defaults.FILES)
+@pytest.mark.parametrize("name", config_defaults.FILES)
 def test_the_wheel_holds_the_configuration(wheel, name):
     shipped = wheel.read(f"hyperplane/config_data/{name}")
     assert shipped == (ROOT / "config" / name).read_bytes()
@@ -49,7 +49,7 @@ def test_the_wheel_holds_the_configuration(wheel, name):
 
 
 def test_every_file_of_config_is_a_default():
-    assert {file.name for file in (ROOT / "config").glob("*.yaml")} == set(defaults.FILES)
+    assert {file.name for file in (ROOT / "config").glob("*.yaml")} == set(config_defaults.FILES)
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
@@ -102,7 +102,7 @@ def test_the_sdist_holds_what_a_wheel_is_built_from(tmp_path):
     with tarfile.open(built("sdist", tmp_path)) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "hyperplane/__init__.py"} <= names
-    assert {f"config/{name}" for name in defaults.FILES} <= names
+    assert {f"config/{name}" for name in config_defaults.FILES} <= names
 
 
 def test_the_version_is_the_newest_of_the_changelog():

@@ -16,8 +16,8 @@ from hyperplane.asl.clause_checks import (
 from hyperplane.asl.json_parser import MAX_DEPTH, JsonLocation
 from hyperplane.asl.json_values import copy_json_to_depth
 from hyperplane.asl.problems import Problem, ProblemCollector, format_value
-from hyperplane.errors import Fault
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault
+from hyperplane.core.public_calls import check_call
 
 LONGEST_NAME = 80
 

@@ -16,8 +16,8 @@ from typing import Any
 from hyperplane.asl.errors import BranchStopped, StateError
 from hyperplane.asl.execution_scope import ExecutionScope
 from hyperplane.asl.json_values import copy_json, parse_json
-from hyperplane.errors import Fault, RequestError
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.public_calls import check_call
 
 #: Seconds between SIGTERM and SIGKILL.
 GRACE = 2.0

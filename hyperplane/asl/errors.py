@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.errors import HyperplaneError
+from hyperplane.core.errors import HyperplaneError
 
 
 class MachineFailed(HyperplaneError, RuntimeError):

@@ -16,7 +16,7 @@ from hyperplane.asl.execution_scope import ExecutionScope, run_concurrently
 from hyperplane.asl.items import make_batches, read_items
 from hyperplane.asl.state_handlers import StateResult, next_state
 from hyperplane.asl.templates import fill_template
-from hyperplane.units import plural
+from hyperplane.core.units import plural
 
 EXCEEDED = "States.ExceedToleratedFailureThreshold"
 

@@ -16,11 +16,11 @@ from hyperplane.asl.execution import Execution, ExecutionFrame
 from hyperplane.asl.json_values import parse_json
 from hyperplane.asl.retry_catch import RUNTIME
 from hyperplane.asl.templates import fill_template
-from hyperplane.errors import Fault, StorageError, check
-from hyperplane.public_calls import check_call
-from hyperplane.stores.listing import resolve_location
-from hyperplane.stores.reachability import StoreUnreachable, monitor_request
-from hyperplane.stores.redaction import redact_url
+from hyperplane.core.errors import Fault, StorageError, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.objectstore.listing import resolve_location
+from hyperplane.objectstore.reachability import StoreUnreachable, monitor_request
+from hyperplane.objectstore.redaction import redact_url
 
 _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hyperplane.asl.fields import UNSUPPORTED_FIELDS, Fields
 from hyperplane.asl.json_parser import JsonLocation
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 
 #: Number of problems after which no similar names are searched, which takes time.
 _MAX_ADVISED = 100

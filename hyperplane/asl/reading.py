@@ -18,8 +18,8 @@ from hyperplane.asl.json_parser import (
 )
 from hyperplane.asl.json_values import copy_json_to_depth
 from hyperplane.asl.problems import Problem
-from hyperplane.errors import Fault, RequestError, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.public_calls import check_call
 
 #: Maximum size of a file in bytes.
 MAX_FILE_BYTES = 2**20

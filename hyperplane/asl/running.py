@@ -24,8 +24,8 @@ from hyperplane.asl.reading import Machine
 from hyperplane.asl.retry_catch import RUNTIME, RetryCounter, find_catcher
 from hyperplane.asl.task_registry import Task, TaskRegistry, find_run_faults, find_task_faults
 from hyperplane.asl.timestamps import format_timestamp
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 
 CANCELLED = "Cancelled"
 #: Seconds between checks of the caller's cancel event.

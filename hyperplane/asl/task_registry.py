@@ -9,7 +9,7 @@ from typing import Any
 from hyperplane.asl.commands import Command
 from hyperplane.asl.json_parser import JsonLocation
 from hyperplane.asl.problems import format_location
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 
 Task = Callable[[Any], Any] | Command
 

@@ -15,7 +15,7 @@ from hyperplane.cli.output import JSON_REQUESTED, exit_code, write_error
 from hyperplane.cli.plan import plan
 from hyperplane.cli.pools import pools
 from hyperplane.cli.size import size
-from hyperplane.errors import HyperplaneError
+from hyperplane.core.errors import HyperplaneError
 
 
 class CommandGroup(TyperGroup):

@@ -18,14 +18,15 @@ from packaging.requirements import Requirement
 
 import hyperplane
 from hyperplane import config
-from hyperplane.engines import machine, records, registry
-from hyperplane.engines.base import Engine
-from hyperplane.engines.private_folders import private_folder, record_folders, remove_empty
-from hyperplane.errors import ConfigError, HyperplaneError
-from hyperplane.folder_entries import find_in
+from hyperplane.clusters import records, registry
+from hyperplane.clusters.engine import Engine
+from hyperplane.core.errors import ConfigError, HyperplaneError
+from hyperplane.core.folder_entries import find_in
+from hyperplane.core.units import format_bytes, gb_to_bytes, plural
+from hyperplane.platforms.local import machine
+from hyperplane.platforms.local.private_folders import private_folder, record_folders, remove_empty
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
-from hyperplane.units import format_bytes, gb_to_bytes, plural
 
 #: ``off``: optional and not usable here; ``wrong``: prevents clusters from starting.
 State = Literal["ok", "off", "warning", "wrong"]

@@ -12,10 +12,10 @@ import hyperplane
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.cli.stop_signals import StopSignals
-from hyperplane.engines import records
-from hyperplane.errors import EngineError, Fault, RequestError
-from hyperplane.public_calls import stating_outcome
-from hyperplane.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
+from hyperplane.clusters import records
+from hyperplane.core.errors import EngineError, Fault, RequestError
+from hyperplane.core.public_calls import stating_outcome
+from hyperplane.core.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 
 if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster

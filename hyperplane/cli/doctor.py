@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hyperplane import config
 from hyperplane.cli.output import JsonOption, show, write_json
-from hyperplane.units import plural
+from hyperplane.core.units import plural
 
 if TYPE_CHECKING:
     from hyperplane.cli.checks import CheckResult

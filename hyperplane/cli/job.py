@@ -27,11 +27,11 @@ from hyperplane.cli.job_options import (
 from hyperplane.cli.job_screen import job_document, show_end
 from hyperplane.cli.options import parse_settings
 from hyperplane.cli.output import JsonOption, write_json
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs import submitting
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import OPEN, Job
-from hyperplane.public_calls import stating_outcome
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

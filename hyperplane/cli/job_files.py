@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.runners.base import Document
 
 #: Names and checksums of the files, in the format of sha256sum; kubectl ignores the name.

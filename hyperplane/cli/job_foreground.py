@@ -14,7 +14,7 @@ import typer
 
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
-from hyperplane.errors import HyperplaneError, JobStoreError
+from hyperplane.core.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancel_marker
 from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.runners import resolve_options

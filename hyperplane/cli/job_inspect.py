@@ -14,7 +14,7 @@ from rich.console import Console
 from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
-from hyperplane.errors import Fault, JobError, check
+from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.jobs import listing
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.job_progress import format_duration, to_plain_line

@@ -17,7 +17,7 @@ import typer
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
 from hyperplane.cli.stop_signals import StopSignals
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
 

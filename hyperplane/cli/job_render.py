@@ -21,7 +21,7 @@ from hyperplane.cli.job_options import (
     build_job,
 )
 from hyperplane.cli.output import JsonOption, write_json, write_rows
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
 from hyperplane.jobs import requirements, runners
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import cluster_variable, secret_variables, step_variables

@@ -13,10 +13,11 @@ import typer
 from hyperplane import config
 from hyperplane.cli.job_options import ParametersOption, build_job
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
-from hyperplane.errors import Fault, check
-from hyperplane.jobs import cron_job_manifest, schedules
+from hyperplane.core.errors import Fault, check
+from hyperplane.jobs import schedules
 from hyperplane.jobs.cron import parse_cron
 from hyperplane.jobs.environment import find_secrets
+from hyperplane.jobs.exporters import cron_job
 from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.schedules import Schedule
 from hyperplane.jobs.states import Job
@@ -162,7 +163,7 @@ def _print_manifest(
     inside = str(path.relative_to(root)) if path.is_relative_to(root) else str(file)
     argv = ["hyperplane", "job", "run", "--schedule", name, "--name", name]
     argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
-    text = cron_job_manifest.render_cron_job(
+    text = cron_job.render_cron_job(
         name, cron, [*argv, inside], image=image, folder=folder, overlap=not no_overlap
     )
     if as_json:

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from hyperplane import config
-from hyperplane.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.spec.request import ClusterRequest
 
 _MEMORY = "memory_"

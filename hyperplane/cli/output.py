@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hyperplane.errors import ConfigError, HyperplaneError, RequestError
+from hyperplane.core.errors import ConfigError, HyperplaneError, RequestError
 
 #: Key of the typer context for ``--json``, read where errors are written.
 JSON_REQUESTED = "hyperplane.cli.json"

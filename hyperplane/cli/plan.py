@@ -9,9 +9,9 @@ import typer
 import hyperplane
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
-from hyperplane.engines import registry
-from hyperplane.engines.base import SupportsRender
-from hyperplane.errors import Fault, RequestError
+from hyperplane.clusters import registry
+from hyperplane.clusters.engine import SupportsRender
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.spec.plan import ClusterPlan
 
 

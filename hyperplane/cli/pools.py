@@ -6,9 +6,9 @@ from rich.table import Table
 
 import hyperplane
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
+from hyperplane.core.units import format_number
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import format_number
 
 
 def pools(as_json: JsonOption = False) -> None:

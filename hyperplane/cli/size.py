@@ -9,9 +9,9 @@ import typer
 
 import hyperplane
 from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
-from hyperplane.errors import Fault, RequestError
-from hyperplane.optional import need
-from hyperplane.units import format_bytes, format_number
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.optional import need
+from hyperplane.core.units import format_bytes, format_number
 
 if TYPE_CHECKING:
     from hyperplane import SizingAdvice

@@ -12,7 +12,7 @@ import typer
 
 import hyperplane
 from hyperplane.cli.output import JsonOption, write_json
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
 
 app = typer.Typer(no_args_is_help=True, help="Maintain the destinations of saves.")
 

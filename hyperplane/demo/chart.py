@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hyperplane.core.optional import need
 from hyperplane.demo.job import LATE_MINUTES, Results
-from hyperplane.optional import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hyperplane.core.errors import HyperplaneError
+from hyperplane.core.units import plural
 from hyperplane.demo.job import Results
-from hyperplane.errors import HyperplaneError
-from hyperplane.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd

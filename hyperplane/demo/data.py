@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import psutil
 
-from hyperplane.errors import Fault, MissingPackage, RequestError
-from hyperplane.stores.listing import find_entries
+from hyperplane.core.errors import Fault, MissingPackage, RequestError
+from hyperplane.objectstore.listing import find_entries
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import hyperplane
+from hyperplane.core.errors import Fault, HyperplaneError, RequestError
 from hyperplane.demo import chart, check, data, job
-from hyperplane.errors import Fault, HyperplaneError, RequestError
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

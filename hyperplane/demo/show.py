@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hyperplane.core.units import format_bytes, plural
 from hyperplane.demo.job import LATE_MINUTES, TOP, Results
 from hyperplane.demo.run import Outcome, StepListener
-from hyperplane.units import format_bytes, plural
 
 if TYPE_CHECKING:
     from distributed import Client, Future

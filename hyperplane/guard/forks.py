@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import process
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hyperplane.errors import EngineError
+from hyperplane.core.errors import EngineError
 
 if TYPE_CHECKING:
     from distributed import Client

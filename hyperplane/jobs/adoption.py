@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperplane.engines.running_system import running_system
 from hyperplane.jobs import submission_snapshot, supervisor_client
 from hyperplane.jobs.processes import is_locked
 from hyperplane.jobs.states import Job
+from hyperplane.platforms.local.process_identity import running_system
 
 #: File in a job's folder that is locked while the job is submitted.
 _SUBMISSION_LOCK = "submission.lock"

@@ -6,7 +6,7 @@ import errno
 import time
 from collections.abc import Callable
 
-from hyperplane.errors import JobStoreError
+from hyperplane.core.errors import JobStoreError
 
 #: Seconds before the first retry, and maximum.
 FIRST_DELAY, MAX_DELAY = 0.5, 10.0

@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from hyperplane.errors import HyperplaneError
-from hyperplane.public_calls import check_names, warn_caller
+from hyperplane.core.errors import HyperplaneError
+from hyperplane.core.public_calls import check_names, warn_caller
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

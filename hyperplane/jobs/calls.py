@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from hyperplane.errors import JobError
+from hyperplane.core.errors import JobError
 from hyperplane.jobs.pickled_calls import OtherVersionError, unpickle
 from hyperplane.jobs.states import Job
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError, check
 
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _DAYS = {

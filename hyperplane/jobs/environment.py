@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Step

@@ -10,7 +10,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, cast
 
-from hyperplane.errors import (
+from hyperplane.core.errors import (
     Fault,
     JobCancelled,
     JobError,
@@ -19,13 +19,13 @@ from hyperplane.errors import (
     RequestError,
     check,
 )  # fmt: skip
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.units import in_seconds, is_truth_value, whole_number
 from hyperplane.jobs import calls, outputs, submitting
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
-from hyperplane.public_calls import check_call
-from hyperplane.tables import as_html, as_text
-from hyperplane.units import in_seconds, is_truth_value, whole_number
 
 #: Seconds between polls of a job.
 _POLL_SECONDS = 0.1

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hyperplane import config
-from hyperplane.errors import JobStoreError
+from hyperplane.core.errors import JobStoreError
+from hyperplane.core.optional import need
 from hyperplane.jobs.backoff import is_retryable
-from hyperplane.optional import need
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

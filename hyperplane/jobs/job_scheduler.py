@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
-from hyperplane.engines import machine
-from hyperplane.errors import JobStoreError
+from hyperplane.core.errors import JobStoreError
+from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import cancel_marker, notifications, submission_snapshot
 from hyperplane.jobs.backoff import is_disk_full
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.faults import INPUT
+from hyperplane.jobs.failure_kinds import INPUT
 from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import (
     CANCELLED,
@@ -33,7 +33,7 @@ from hyperplane.jobs.states import (
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.step_executor import StepExecutor
 from hyperplane.jobs.store import JobStore
-from hyperplane.units import parse_seconds
+from hyperplane.platforms.local import machine
 
 #: Maximum number of failed attempts named in the reason of a job.
 _MAX_REASONS = 3

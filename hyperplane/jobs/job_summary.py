@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.errors import Fault, JobError, RequestError, check
+from hyperplane.core.errors import Fault, JobError, RequestError, check
+from hyperplane.core.units import is_iterable
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import (
     CANCELLED,
@@ -20,7 +21,6 @@ from hyperplane.jobs.states import (
     Job,
 )  # fmt: skip
 from hyperplane.jobs.submitting import ensure_supervisor, to_job_id
-from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

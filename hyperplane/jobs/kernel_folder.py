@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 if __package__:
-    from hyperplane.engines.running_system import started
+    from hyperplane.platforms.local.process_identity import start_time
 else:  # a file in the folder of the program
-    from running_system import started  # type: ignore[import-not-found,no-redef]
+    from process_identity import start_time  # type: ignore[import-not-found,no-redef]
 
 #: Prefix of the names of kernel folders, and name of the file that the owner locks.
 _PREFIX, _LOCK = "hyperplane-kernel-", "lock"
@@ -58,7 +58,7 @@ class KernelFolder:
     def note_kernel(self, pid: int | None) -> None:
         """Register a kernel, whose processes are then ended together with this process."""
         if pid is not None:
-            os.write(self._cleaner, f"{pid} {started(pid)}\n".encode())
+            os.write(self._cleaner, f"{pid} {start_time(pid)}\n".encode())
 
     def write_output(self, text: str) -> None:
         """Write the executed notebook atomically: another run may be writing it."""
@@ -127,7 +127,7 @@ def _clean_up_after_parent(reader: int, folder: Path, draft: Path) -> None:
 def _end_group(pid: int, began: str) -> None:
     """End the process group of a kernel with SIGTERM, and with SIGKILL after a grace period."""
     # A process with this number but another start time belongs to another program.
-    if started(pid) not in ("", began):
+    if start_time(pid) not in ("", began):
         return
     deadline = time.monotonic() + _GRACE_SECONDS
     with contextlib.suppress(ProcessLookupError, PermissionError):

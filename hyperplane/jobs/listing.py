@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import (
@@ -19,7 +20,6 @@ from hyperplane.jobs.states import (
     Job,
 )  # fmt: skip
 from hyperplane.jobs.submitting import ensure_supervisor
-from hyperplane.public_calls import check_call
 
 #: Largest integer that all databases accept.
 _MAX_LIMIT = 2**31 - 1

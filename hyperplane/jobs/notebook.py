@@ -22,7 +22,7 @@ if __name__ == "__main__":
     # Modules in this folder must not be importable from the notebook.
     _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
     # The files are in this folder, as in a pod, or in those of the package.
-    sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engines")]
+    sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "platforms" / "local")]
     from cell_errors import describe_error, name_cell  # type: ignore[import-not-found]
     from kernel_folder import KernelFolder, open_kernel_folder  # type: ignore[import-not-found]
 

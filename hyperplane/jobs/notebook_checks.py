@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import format_value, suggest_names
 from hyperplane.jobs.notebook import DEFAULT_KERNEL, notebook_language

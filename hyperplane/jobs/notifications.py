@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 
-from hyperplane.errors import Fault, HyperplaneError, RequestError
+from hyperplane.core.errors import Fault, HyperplaneError, RequestError
 from hyperplane.jobs import slack
 from hyperplane.jobs.states import Job
 

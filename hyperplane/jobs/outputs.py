@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import Fault, JobError, check
+from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.submitting import Submitted, to_job_id
 

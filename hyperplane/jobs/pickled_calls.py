@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 _ARRAYS = "hyperplane.collections.arrays"
+_CALCULATOR = "hyperplane.calculator"
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
 
@@ -31,7 +32,12 @@ RENAMED = {
     (f"{_SIZING}.advise", "Comfort"): (f"{_SIZING}.recommend", "ComfortableSize"),
     (f"{_SIZING}.advise", "Option"): (f"{_SIZING}.recommend", "PoolOption"),
     (f"{_SIZING}.advise", "Question"): (f"{_SIZING}.recommend", "SizingQuestion"),
-    (f"{_SIZING}.measure", "Measured"): (f"{_SIZING}.measure", "DataSize"),
+    (f"{_SIZING}.advice", "SizingAdvice"): (f"{_CALCULATOR}.advice", "SizingAdvice"),
+    (f"{_SIZING}.calculator", "closest_pool"): (f"{_CALCULATOR}.size_cluster", "closest_pool"),
+    (f"{_SIZING}.calculator", "fit_workers"): (f"{_CALCULATOR}.size_cluster", "fit_workers"),
+    (f"{_SIZING}.calculator", "size_cluster"): (f"{_CALCULATOR}.size_cluster", "size_cluster"),
+    (f"{_SIZING}.measure", "DataSize"): (f"{_CALCULATOR}.measure", "DataSize"),
+    (f"{_SIZING}.measure", "Measured"): (f"{_CALCULATOR}.measure", "DataSize"),
     (f"{_STORAGE}.cleaning", "Cleaned"): (f"{_STORAGE}.cleanup", "CleanupReport"),
     (f"{_STORAGE}.cleaning", "clean"): (f"{_STORAGE}.cleanup", "clean"),
     (f"{_STORAGE}.shards", "missing_shards"): (f"{_STORAGE}.shard_saving", "missing_shards"),

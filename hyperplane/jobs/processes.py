@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hyperplane.engines.running_system import running_system, started
+from hyperplane.platforms.local.process_identity import running_system, start_time
 
 #: Seconds between polls of a process that is not a child.
 _POLL_SECONDS = 0.1
@@ -177,7 +177,7 @@ class LocalProcess:
         if system != running_system():
             return None  # the number belongs to another process namespace
         # A process with this number but another start time is unrelated.
-        return int(pid) if started(int(pid)) in ("", began) else None
+        return int(pid) if start_time(int(pid)) in ("", began) else None
 
     def _is_alive(self) -> bool:
         """Whether the wrapper holds its lock."""

@@ -6,7 +6,7 @@ import hashlib
 import platform
 from pathlib import Path
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.home import jobs_folder
 

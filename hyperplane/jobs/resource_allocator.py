@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hyperplane import config
-from hyperplane.engines import machine
 from hyperplane.jobs.definition.models import Step
+from hyperplane.platforms.local import machine
 
 #: Folder of device files; in a container only the GPUs that it may use are there.
 _DEVICE_FOLDER = Path("/dev")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hyperplane.errors import HyperplaneError
+from hyperplane.core.errors import HyperplaneError
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
@@ -57,8 +57,8 @@ def find_saved_shards(step: Step, job: Job, store: JobStore) -> SavedShards:
 
 def _read_output_state(url: str) -> tuple[Manifest | None, set[int]]:
     """Return the published manifest, and the shard counts of saves in progress."""
+    from hyperplane.objectstore.target import resolve_target
     from hyperplane.storage.commit_selection import commit_protocol_for
-    from hyperplane.storage.target import resolve_target
 
     target = resolve_target(url, {})
     commits = commit_protocol_for(target)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.home import jobs_folder
 
 #: Maximum length of a line that every cron accepts.

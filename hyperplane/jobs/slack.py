@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import dask.config
 import tenacity
 
-from hyperplane.errors import Fault, HyperplaneError, check
-from hyperplane.public_calls import warn_caller
+from hyperplane.core.errors import Fault, HyperplaneError, check
+from hyperplane.core.public_calls import warn_caller
 
 #: Timeout of a request in seconds, and maximum requested delay before a retry.
 TIMEOUT = 10.0

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
 from hyperplane.jobs.backoff import Backoff, is_disk_full
 from hyperplane.jobs.definition.models import Step
@@ -21,7 +22,7 @@ from hyperplane.jobs.environment import (
     step_variables,
     without_other_secrets,
 )  # fmt: skip
-from hyperplane.jobs.faults import (
+from hyperplane.jobs.failure_kinds import (
     INPUT,
     MEMORY,
     TRANSIENT,
@@ -51,7 +52,6 @@ from hyperplane.jobs.step_command import (
 )
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submission_snapshot import SubmissionSnapshot
-from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
 #: Missing folder, missing permission, too many or too long arguments; other errors may be

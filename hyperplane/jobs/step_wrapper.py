@@ -15,10 +15,10 @@ import sys
 import time
 
 if __name__ == "__main__":  # without the package, whose import takes longer than this program
-    sys.path.append(f"{os.path.dirname(os.path.dirname(__file__))}/engines")  # noqa: PTH120
-    from running_system import running_system, started  # type: ignore[import-not-found]
+    sys.path.append(f"{os.path.dirname(os.path.dirname(__file__))}/platforms/local")  # noqa: PTH120
+    from process_identity import running_system, start_time  # type: ignore[import-not-found]
 else:
-    from hyperplane.engines.running_system import running_system, started
+    from hyperplane.platforms.local.process_identity import running_system, start_time
 
 #: Signals reset to their defaults for the program: Python, or the parent, may ignore them.
 _DEFAULT_SIGNALS = ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGTERM")
@@ -206,7 +206,7 @@ def _reserve_files(prefix: str, received: list[int]) -> bool:
     while not received:
         try:
             _write_atomically(
-                f"{prefix}.pid", f"{os.getpid()} {started(os.getpid())} {running_system()}"
+                f"{prefix}.pid", f"{os.getpid()} {start_time(os.getpid())} {running_system()}"
             )
             with open(f"{prefix}.exit.draft", "w") as draft:  # noqa: PTH123
                 draft.write(" " * _EXIT_CODE_BYTES)

@@ -17,7 +17,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from hyperplane.errors import Fault, JobError, RequestError
+from hyperplane.core.errors import Fault, JobError, RequestError
 from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
 from hyperplane.jobs.store_errors import first_line, is_file_error, store_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from hyperplane.errors import JobStoreError
+from hyperplane.core.errors import JobStoreError
 
 #: SQLite result codes, with the message to look for before Python 3.11, which adds the codes.
 _FULL = (13, "database or disk is full")

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
-from hyperplane.engines.running_system import running_system
-from hyperplane.errors import JobError, UnknownPool
+from hyperplane.core.errors import JobError, UnknownPool
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Resources, Step
 from hyperplane.jobs.environment import without_other_secrets
+from hyperplane.platforms.local.process_identity import running_system
 
 if TYPE_CHECKING:
     from hyperplane.jobs.states import Job
@@ -128,9 +128,8 @@ def save_snapshot(
 def read_running_system(job: Job) -> str:
     """Return the running system whose supervisor runs a job; empty if unknown.
 
-    It identifies a boot and a process namespace, as
-    :func:`hyperplane.engines.running_system.running_system` returns it: two containers may share a
-    host name, which is part of a machine's name.
+    It identifies a boot and a process namespace, as ``process_identity.running_system`` returns
+    it: two containers may share a host name, which is part of a machine's name.
     """
     try:
         return str(json.loads(Path(job.folder, _FILE_NAME).read_text())["system"])

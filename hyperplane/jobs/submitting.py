@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
-from hyperplane.errors import Fault, HyperplaneError, JobError, RequestError, check
+from hyperplane.core.errors import Fault, HyperplaneError, JobError, RequestError, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import in_seconds
 from hyperplane.jobs import (
     call_site,
     cancel_marker,
@@ -38,8 +40,6 @@ from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.submission_snapshot import load_snapshot as kept_of
 from hyperplane.jobs.submission_snapshot import save_snapshot
-from hyperplane.public_calls import check_call
-from hyperplane.units import in_seconds
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

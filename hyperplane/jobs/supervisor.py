@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane import config
-from hyperplane.engines import job_clusters, records
-from hyperplane.errors import HyperplaneError, JobStoreError
+from hyperplane.clusters import job_clusters, records
+from hyperplane.core.errors import HyperplaneError, JobStoreError
+from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
 from hyperplane.jobs.adoption import can_adopt
 from hyperplane.jobs.backoff import Backoff, is_disk_full, is_retryable
@@ -31,7 +32,6 @@ from hyperplane.jobs.states import FAILED, OPEN, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import capture_environment
-from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
 #: Seconds between polls of the store, for changes without a notification.

@@ -19,10 +19,10 @@ from typing import IO
 
 import dask.config
 
-from hyperplane.engines.running_system import running_system
-from hyperplane.errors import JobError
+from hyperplane.core.errors import JobError
 from hyperplane.jobs.home import jobs_folder, store_url, this_machine
 from hyperplane.jobs.step_command import SubmissionEnvironment
+from hyperplane.platforms.local.process_identity import running_system
 
 #: Variable with the Dask configuration of the parent process.
 INHERITED_CONFIG = "DASK_INTERNAL_INHERIT_CONFIG"
@@ -87,8 +87,8 @@ def _read_last_line(log: Path) -> str:
 def supervisor_pid(system: str | None = None) -> int | None:
     """Return the process number of the running supervisor; None if there is none.
 
-    ``system`` is the running system of the supervisor, as
-    :func:`hyperplane.engines.running_system.running_system` returns it; by default this one.
+    ``system`` is the running system of the supervisor, as ``process_identity.running_system``
+    returns it; by default this one.
     """
     file = _supervisor_file(".lock", system)
     try:

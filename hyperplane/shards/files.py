@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 from hyperplane.shards.identity import Shard, resolve_shard, row_range
 from hyperplane.shards.listing_snapshot import list_files, read_or_create_snapshot
 

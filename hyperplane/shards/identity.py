@@ -6,8 +6,8 @@ import operator
 import os
 from typing import Any, NamedTuple
 
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 from hyperplane.shards import runner_environment
 from hyperplane.shards.runner_environment import ArrayTask, EnvironmentValue
 

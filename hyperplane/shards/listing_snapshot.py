@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.storage.target import resolve_target
-from hyperplane.stores import listing
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.objectstore import listing
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import resolve_target
 
 #: A file's address and its size in bytes.
 ListedFile = tuple[str, int]

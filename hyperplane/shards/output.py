@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.objectstore.templates import fill_template
 from hyperplane.shards.identity import resolve_shard
-from hyperplane.stores.templates import fill_template
 
 
 @check_call

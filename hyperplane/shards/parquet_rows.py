@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition, RowGroupRange
+from hyperplane.formats.parquet.partition import ParquetPartition, RowGroupRange
 from hyperplane.shards.identity import Shard, row_range
 
 

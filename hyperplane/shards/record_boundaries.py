@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.byte_ranges import ByteRange
+from hyperplane.formats.byte_ranges import ByteRange
 
 #: Bytes that are read and decoded at a time.
 PIECE_BYTES = 1 << 25

@@ -9,19 +9,19 @@ from typing import Any, Literal, cast
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.read import plan_table
-from hyperplane.collections.frames.sources import formats
-from hyperplane.collections.frames.sources.byte_ranges import ByteRangePartition
-from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition
-from hyperplane.collections.frames.sources.partition_sizes import WHOLE_FILES
-from hyperplane.collections.frames.sources.reader import translate_read_errors
-from hyperplane.collections.frames.sources.request import ReadRequest
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats import suffixes
+from hyperplane.formats.byte_ranges import ByteRangePartition
+from hyperplane.formats.pandas_frames.convert import column_to_pandas
+from hyperplane.formats.parquet.partition import ParquetPartition
+from hyperplane.formats.partition_sizes import WHOLE_FILES
+from hyperplane.formats.reader import translate_read_errors
+from hyperplane.formats.request import ReadRequest
+from hyperplane.objectstore import listing
 from hyperplane.shards import parquet_rows, text_rows
 from hyperplane.shards.identity import resolve_shard
-from hyperplane.stores import listing
 
 
 @check_call
@@ -101,7 +101,7 @@ def shard_rows(
     share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
     files = listing.find_files(url, storage_options)
-    kind = formats.format_of(files, format, url)
+    kind = suffixes.format_of(files, format, url)
     if kind == "avro":
         advice = "divide whole files with shard_files"
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])

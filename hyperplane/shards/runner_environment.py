@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 
 INDEX, COUNT = "HYPERPLANE_SHARD_INDEX", "HYPERPLANE_SHARD_COUNT"
 _SLURM = "SLURM_ARRAY_TASK_"

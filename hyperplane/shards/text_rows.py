@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hyperplane.collections.frames.sources import samples
-from hyperplane.collections.frames.sources.byte_ranges import ByteRange, ByteRangePartition
-from hyperplane.collections.frames.sources.csv_decoder import CsvDecoder
-from hyperplane.collections.frames.sources.reader import translate_read_errors
-from hyperplane.errors import Fault, ReadError, RequestError
-from hyperplane.shards import csv_quoting
+from hyperplane.core.errors import Fault, ReadError, RequestError
+from hyperplane.formats import samples
+from hyperplane.formats.byte_ranges import ByteRange, ByteRangePartition
+from hyperplane.formats.csv import record_starts
+from hyperplane.formats.csv.decoder import CsvDecoder
+from hyperplane.formats.reader import translate_read_errors
 from hyperplane.shards.identity import Shard
 from hyperplane.shards.record_boundaries import RecordSpan
 
@@ -51,7 +51,7 @@ def select_spans(
     )
     if last < first:
         # One of the two is not a record boundary but a line end within quotes.
-        raise ReadError(spans[last.number].file.url, csv_quoting.CONTRADICTION)
+        raise ReadError(spans[last.number].file.url, record_starts.CONTRADICTION)
     selected: list[ByteRange] = []
     for number in range(first.number, min(last.number + 1, len(spans))):
         span = spans[number]
@@ -99,8 +99,8 @@ def _find_record_start(span: ByteRange, target: int, multiline: bool | None) -> 
     if multiline:
         return next(samples.find_record_starts(span.file, span.start, [target]), span.file.size)
     form = span.decoder.csv_format
-    return csv_quoting.find_record_start(
-        span.file, target, csv_quoting.RecordLayout(len(form.names), form.separator)
+    return record_starts.find_record_start(
+        span.file, target, record_starts.RecordLayout(len(form.names), form.separator)
     )
 
 

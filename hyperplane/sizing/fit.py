@@ -19,10 +19,8 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any, cast
 
-from hyperplane.errors import DoesNotFit, Fault, RequestError
-from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import (
+from hyperplane.core.errors import DoesNotFit, Fault, RequestError
+from hyperplane.core.units import (
     GB,
     format_bytes,
     format_number,
@@ -30,6 +28,8 @@ from hyperplane.units import (
     plural,
     whole_number,
 )
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.worker import WorkerSpec
 
 #: Largest accepted number of processes, threads or GB.
 _MAXIMUM = 10**12

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from hyperplane.errors import DoesNotFit
+from hyperplane.core.errors import DoesNotFit
+from hyperplane.core.units import bytes_to_gb, format_bytes, plural
 from hyperplane.sizing.fit import SINGLE_PROCESS_CORES, balanced_layout
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import bytes_to_gb, format_bytes, plural
 
 #: Least memory of a worker process: an idle one uses 130 to 160 MB (measured).
 MIN_RAM = 200_000_000

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import bytes_to_gb, format_bytes, format_number, gb_to_bytes, plural
 from hyperplane.sizing.fit import propose_worker, smallest_pool
 from hyperplane.sizing.rules import SizingRules, Weight
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import bytes_to_gb, format_bytes, format_number, gb_to_bytes, plural
 
 Basis = Literal["allocatable", "nominal"]
 Tasks = Literal["light", "heavy"]

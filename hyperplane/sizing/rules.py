@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.spec.pool import canonical_pool_name
 
 Weight = Literal["light", "medium", "heavy"]

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from hyperplane.errors import Fault, RequestError
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.public_calls import check_call
 
 Threshold = float | Literal[False]
 

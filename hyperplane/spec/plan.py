@@ -6,14 +6,14 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.units import bytes_to_gb, format_bytes, parse_seconds, plural
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
 from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.tables import as_html, as_text
-from hyperplane.units import bytes_to_gb, format_bytes, parse_seconds, plural
 
 
 @dataclass(frozen=True, repr=False)

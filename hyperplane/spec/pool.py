@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from hyperplane.spec.faults import CheckedModel
-from hyperplane.units import format_number, gb_to_bytes, is_truth_value
+from hyperplane.core.pydantic_faults import CheckedModel
+from hyperplane.core.units import format_number, gb_to_bytes, is_truth_value
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

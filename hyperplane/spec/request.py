@@ -16,13 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from hyperplane.errors import Fault, RequestError
-from hyperplane.public_calls import nearest, unknown_name
-from hyperplane.spec.faults import CheckedModel, NestedFaults
-from hyperplane.spec.memory import MemoryPolicy, policy_faults
-from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import (
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.public_calls import nearest, unknown_name
+from hyperplane.core.pydantic_faults import CheckedModel, NestedFaults
+from hyperplane.core.units import (
     bytes_to_gb,
     format_number,
     is_truth_value,
@@ -30,6 +27,9 @@ from hyperplane.units import (
     parse_seconds,
     whole_number,
 )
+from hyperplane.spec.memory import MemoryPolicy, policy_faults
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.worker import WorkerSpec
 
 MAX_PORT = 65_535
 #: Value of an argument that the caller left out.

@@ -15,9 +15,9 @@ from pydantic import (
     field_validator,
 )
 
-from hyperplane.errors import Fault, RequestError
-from hyperplane.tables import as_html, as_text
-from hyperplane.units import plural
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.units import plural
 
 #: The profile without settings, which keeps Dask's defaults; it always exists.
 AS_DASK = "dask"

@@ -6,9 +6,9 @@ import numbers
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError, check
-from hyperplane.public_calls import check_call
-from hyperplane.units import GB, bytes_to_gb, format_number, gb_to_bytes, plural
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import GB, bytes_to_gb, format_number, gb_to_bytes, plural
 
 #: Limit for processes, threads, bytes, cores and GPUs.
 _LARGEST = 2**60

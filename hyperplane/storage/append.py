@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from hyperplane.errors import Fault, OutputConflict, check
+from hyperplane.core.errors import Fault, OutputConflict, check
 from hyperplane.storage.commit_protocol import FOREIGN
 from hyperplane.storage.formats import PART_SUFFIXES
 from hyperplane.storage.manifest import Manifest, ManifestEntry

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from hyperplane.errors import Fault, ReadError, RequestError, StorageError
-from hyperplane.optional import need
+from hyperplane.core.errors import Fault, ReadError, RequestError, StorageError
+from hyperplane.core.optional import need
+from hyperplane.objectstore.redaction import describe_error
 from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState, conflict_error
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
@@ -16,7 +17,6 @@ from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
-from hyperplane.stores.redaction import describe_error
 
 #: Exceptions that Zarr and xarray raise for invalid metadata.
 _METADATA_ERRORS = (AttributeError, KeyError, TypeError, ValueError)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from hyperplane.engines.running_system import running_system
+from hyperplane.platforms.local.process_identity import running_system
 
 _NAME = re.compile(r"attempt-(.+)-([0-9]+)-([0-9a-f]{12})(?:\.old)?")
 #: Prefix of the label of an attempt.

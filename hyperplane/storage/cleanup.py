@@ -12,15 +12,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import format_bytes, parse_seconds, plural
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target, check_options, read_only_faults, resolve_target
 from hyperplane.storage.attempts import is_attempt, is_local_attempt, is_running
 from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.shard_saving import UNNAMED_RUN
-from hyperplane.storage.target import Target, check_options, read_only_faults, resolve_target
-from hyperplane.units import format_bytes, parse_seconds, plural
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
 _SHARDS = re.compile(r"shards-[0-9]+-(.+)")

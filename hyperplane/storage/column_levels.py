@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from hyperplane.public_calls import warn_caller
+from hyperplane.core.public_calls import warn_caller
 
 
 def flatten_columns(obj: Any) -> Any:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from hyperplane.errors import OutputConflict
+from hyperplane.core.errors import OutputConflict
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.storage.target import Target
 
 #: Format and kind, in manifests, of files that another program wrote.
 FOREIGN = "foreign"

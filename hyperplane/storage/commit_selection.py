@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target
 from hyperplane.storage.commit_protocol import CommitProtocol
 from hyperplane.storage.manifest_commit import ManifestCommit
-from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.rename_commit import RenameCommit
-from hyperplane.storage.target import Target
 
 
 def commit_protocol_for(target: Target) -> CommitProtocol:

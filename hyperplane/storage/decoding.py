@@ -8,11 +8,11 @@ import math
 import zipfile
 from typing import Any
 
-from hyperplane.optional import need
-from hyperplane.storage.avro import read_avro
+from hyperplane.core.optional import need
+from hyperplane.core.units import format_bytes
+from hyperplane.formats.avro.encoder import read_avro
 from hyperplane.storage.part_frames import to_frame
 from hyperplane.storage.untyped_text import parse_csv, parse_json_lines
-from hyperplane.units import format_bytes
 
 
 def decode(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
@@ -80,7 +80,7 @@ def _decode_table(data: bytes, format: str) -> Any:  # noqa: A002
         try:
             table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
         except pa.ArrowMemoryError as error:
-            from hyperplane.collections.frames.sources.footers import MAX_ROWS_PER_BYTE
+            from hyperplane.formats.parquet.footers import MAX_ROWS_PER_BYTE
 
             rows = parquet.read_metadata(io.BytesIO(data)).num_rows
             if rows < MAX_ROWS_PER_BYTE * len(data):

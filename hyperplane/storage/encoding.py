@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hyperplane.errors import DataError
-from hyperplane.optional import need
-from hyperplane.storage.avro import write_avro
+from hyperplane.core.errors import DataError
+from hyperplane.core.optional import need
+from hyperplane.formats.avro.encoder import write_avro
 from hyperplane.storage.object_columns import find_mixed_kinds
 from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.record_tables import build_table

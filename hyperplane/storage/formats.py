@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError
 
 #: Format by suffix.
 SUFFIXES = {

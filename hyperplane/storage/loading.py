@@ -18,9 +18,7 @@ from dask.dataframe.utils import clear_known_categories
 from dask.delayed import delayed
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import hive_partitions
-from hyperplane.collections.frames.sources.footers import READER_THREADS
-from hyperplane.errors import (
+from hyperplane.core.errors import (
     DataError,
     Fault,
     HyperplaneError,
@@ -28,19 +26,21 @@ from hyperplane.errors import (
     RequestError,
     StorageError,
 )
-from hyperplane.public_calls import check_call
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats import hive_partitions
+from hyperplane.formats.parquet.footers import READER_THREADS
+from hyperplane.objectstore.redaction import describe_error
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target, check_options, resolve_target
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commit_protocol import FOREIGN
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.decoding import decode
 from hyperplane.storage.formats import PART_FORMATS, SUFFIXES
 from hyperplane.storage.manifest import Manifest
-from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.part_files import FrameReader, PartFile, read_records
 from hyperplane.storage.part_schemas import deserialize_schema, unify_schemas
 from hyperplane.storage.request import target_suffix
-from hyperplane.storage.target import Target, check_options, resolve_target
-from hyperplane.stores.redaction import describe_error
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 #: Reads of the published state before the output counts as missing or incomplete.

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from fsspec.asyn import AsyncFileSystem
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.multipart_upload import BLOCK_BYTES, MultipartUpload, hash_file
+from hyperplane.objectstore.retrying import translate_errors
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.multipart_upload import BLOCK_BYTES, MultipartUpload, hash_file
 from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.progress import show_progress
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.retrying import translate_errors
 from hyperplane.storage.single_file import BytesContent, FileContent, exists_error, save_content
-from hyperplane.stores.locations import Store
 
 
 def save_path(path: Path, request: SaveRequest) -> SaveResult:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Set
 from dataclasses import replace
 
-from hyperplane.errors import StorageError
+from hyperplane.core.errors import StorageError
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target
 from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.storage.target import Target
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.json")
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 
 _OBJECTS = "numbers, text, or times instead of Python objects"
 

@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import parquet
 
-from hyperplane.collections.frames.sources.footers import count_leaves
-from hyperplane.collections.frames.sources.hive_partitions import PartitionKeys
-from hyperplane.errors import ReadError
-from hyperplane.storage.avro import read_avro
+from hyperplane.core.errors import ReadError
+from hyperplane.formats.avro.encoder import read_avro
+from hyperplane.formats.hive_partitions import PartitionKeys
+from hyperplane.formats.parquet.footers import count_leaves
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.redaction import describe_error
+from hyperplane.objectstore.retrying import call_with_retries, is_transient
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import ManifestEntry
-from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.part_frames import to_frame
 from hyperplane.storage.part_schemas import convert_frame, deserialize_schema
-from hyperplane.storage.retrying import call_with_retries, is_transient
-from hyperplane.storage.target import Target
 from hyperplane.storage.text_tables import from_csv, from_json_lines
-from hyperplane.stores.locations import Store
-from hyperplane.stores.redaction import describe_error
 
 REPLACED = "is gone: another process has replaced it; load it again"
 T = TypeVar("T")

@@ -12,7 +12,9 @@ from typing import Any
 
 from dask.tokenize import tokenize
 
-from hyperplane.errors import OutputExists, StorageError
+from hyperplane.core.errors import OutputExists, StorageError
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.store_files import ObjectStore
 from hyperplane.storage.append import find_appended_parts, record_append
 from hyperplane.storage.attempts import running_attempt
 from hyperplane.storage.commit_protocol import CommitProtocol
@@ -20,13 +22,11 @@ from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.encoding import ENCODERS, EncodedFile, encode_records
 from hyperplane.storage.formats import PART_SUFFIXES
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.text_formats import name_part_in_errors
-from hyperplane.stores.locations import Store
 
 #: Seconds until a listing must show written files; some stores are eventually consistent.
 LISTING_TIMEOUT = 60.0

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hyperplane.column_cast import cast_column
-from hyperplane.errors import ReadError
+from hyperplane.core.column_cast import cast_column
+from hyperplane.core.errors import ReadError
 from hyperplane.storage.part_frames import empty_frame
 from hyperplane.storage.text_columns import value_type
 from hyperplane.storage.text_formats import shorten

@@ -11,7 +11,7 @@ from dask import threaded
 from dask.base import get_scheduler
 from dask.callbacks import Callback
 
-from hyperplane.collections.active_cluster import get_active_client
+from hyperplane.core.active_cluster import get_active_client
 
 #: Seconds before the bar appears.
 BAR_DELAY = 2.0

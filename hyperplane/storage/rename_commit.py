@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperplane.folder_entries import find_in
+from hyperplane.core.folder_entries import find_in
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target
 from hyperplane.storage.attempts import running_attempt
 from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest, hash_names
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.storage.target import Target
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _AT_FDCWD = -100

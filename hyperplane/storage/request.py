@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeGuard, get_args
 
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.objectstore.target import Target, location_faults
 from hyperplane.storage.formats import FILE_FORMATS, PART_FORMATS, SUFFIXES, detect_kind
 from hyperplane.storage.object_checks import object_faults
-from hyperplane.storage.target import Target, location_faults
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Mode = Literal["error", "overwrite", "append", "skip"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyperplane.tables import as_html, as_text
-from hyperplane.units import format_bytes, plural
+from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.units import format_bytes, plural
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,16 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from hyperplane.errors import check
-from hyperplane.parquet_index import check_index
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import check
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.parquet.pandas_index import check_index
+from hyperplane.objectstore.target import (
+    check_options,
+    check_partition_options,
+    has_field,
+    resolve_target,
+)
+from hyperplane.objectstore.templates import fill_template
 from hyperplane.storage.arrays import save_array
 from hyperplane.storage.column_levels import flatten_columns
 from hyperplane.storage.local_files import save_path
@@ -19,13 +26,6 @@ from hyperplane.storage.request import Mode, is_shard, parse_request
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shard_saving import save_shard
 from hyperplane.storage.single_file import save_file
-from hyperplane.storage.target import (
-    check_options,
-    check_partition_options,
-    has_field,
-    resolve_target,
-)
-from hyperplane.stores.templates import fill_template
 
 
 @check_call(outcome="nothing was saved")

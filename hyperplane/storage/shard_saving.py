@@ -8,8 +8,9 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, OutputConflict, RequestError, StorageError, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.objectstore.target import check_options, read_only_faults, resolve_target
 from hyperplane.storage.commit_protocol import CommitProtocol, conflict_error
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
@@ -17,7 +18,6 @@ from hyperplane.storage.part_saving import check_writable, verify_listing, write
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
-from hyperplane.storage.target import check_options, read_only_faults, resolve_target
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
 #: Key of the columns in the details of a shard's manifest.

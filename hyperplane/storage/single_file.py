@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hyperplane.errors import OutputExists
+from hyperplane.core.errors import OutputExists
+from hyperplane.objectstore.store_files import ObjectStore
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.encoding import encode
-from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 

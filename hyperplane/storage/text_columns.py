@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hyperplane.errors import DataError
+from hyperplane.core.errors import DataError
 
 #: Type of text columns, without a limit of 2 GiB.
 TEXT = pa.large_string()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.errors import DataError, Fault, RequestError, WrongType, check
+from hyperplane.core.errors import DataError, Fault, RequestError, WrongType, check
 
 _JSON = "text, numbers, True, False, None, lists, and dicts with text as keys"
 _ADVICE = {

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, json
 
-from hyperplane.errors import DataError
+from hyperplane.core.errors import DataError
 from hyperplane.storage.text_columns import (
     TEXT,
     format_column,
@@ -135,7 +135,7 @@ def to_json_lines(table: pa.Table) -> bytes:
     >>> to_json_lines(pa.table({"n": [1, None], "s": ["", None]}))
     b'{"n":1,"s":""}\n{"n":null,"s":null}\n'
     """
-    from hyperplane.collections.frames.arrow_tables import as_polars
+    from hyperplane.formats.pandas_frames.arrow_tables import as_polars
 
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
-from hyperplane.errors import DataError
+from hyperplane.core.errors import DataError
 
 _MINUTE = dt.timedelta(minutes=1)
 

@@ -26,12 +26,12 @@ from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore, StorePath
 
 from hyperplane.collections.frames import task_graph
-from hyperplane.errors import Fault, OutputExists, RequestError
-from hyperplane.optional import need
+from hyperplane.core.errors import Fault, OutputExists, RequestError
+from hyperplane.core.optional import need
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.redaction import describe_error
+from hyperplane.objectstore.store_files import ObjectStore
 from hyperplane.storage.manifest import ManifestEntry
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.stores.locations import Store
-from hyperplane.stores.redaction import describe_error
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: Names by which xarray restores an array without a usable name from a data set.

@@ -13,11 +13,11 @@ from typing import Any
 from zarr.abc import store as abc
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from hyperplane.errors import ReadError
+from hyperplane.core.errors import ReadError
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import ManifestEntry
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.storage.target import Target
-from hyperplane.stores.locations import Store
 
 _GONE = "is gone: it was replaced or removed since it was loaded; load it again"
 _CHANGED = (

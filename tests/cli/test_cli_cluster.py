@@ -15,7 +15,7 @@ from held_clusters import START, ended_well
 from terminal import Begin, Run
 
 import hyperplane
-from hyperplane.engines import records
+from hyperplane.clusters import records
 from hyperplane.errors import EngineError
 
 

@@ -15,9 +15,10 @@ from terminal import Answer, Run
 
 import hyperplane
 from hyperplane.cli import checks
-from hyperplane.engines import machine, records, registry
-from hyperplane.engines.base import Availability
-from hyperplane.engines.local.engine import LocalEngine
+from hyperplane.clusters import records, registry
+from hyperplane.clusters.dask.local.engine import LocalEngine
+from hyperplane.clusters.engine import Availability
+from hyperplane.platforms.local import machine
 
 
 class AbsentEngine(LocalEngine):
@@ -217,8 +218,8 @@ def test_an_unconfigured_engine_is_off_with_the_setting_to_set(run: Run) -> None
         return dict(finding(run("doctor", "--json"), "engine ssh"))
 
     assert of_ssh()["state"] == "off"
-    assert "hyperplane.engines.ssh.hosts is not set" in of_ssh()["text"]
-    with dask.config.set({"hyperplane.engines.ssh.hosts": ["a"]}):
+    assert "hyperplane.platforms.ssh.hosts is not set" in of_ssh()["text"]
+    with dask.config.set({"hyperplane.platforms.ssh.hosts": ["a"]}):
         assert of_ssh()["state"] == "ok"
     with dask.config.set({"hyperplane.engines.ssh.port": "x"}):  # reported as a configuration fault
         assert of_ssh()["state"] == "ok"

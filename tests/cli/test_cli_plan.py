@@ -10,8 +10,9 @@ from terminal import Run
 
 import hyperplane
 from hyperplane.cli.options import OPTIONS
-from hyperplane.engines import machine, registry
-from hyperplane.engines.local.engine import LocalEngine
+from hyperplane.clusters import registry
+from hyperplane.clusters.dask.local.engine import LocalEngine
+from hyperplane.platforms.local import machine
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 

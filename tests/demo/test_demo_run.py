@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 import hyperplane
 from hyperplane.cli import app
+from hyperplane.clusters import records
 from hyperplane.demo import data, job
 from hyperplane.demo.run import Outcome, run
-from hyperplane.engines import records
 
 pytestmark = pytest.mark.usefixtures("usual_preload")
 FLIGHTS = 336_776

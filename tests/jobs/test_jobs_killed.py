@@ -27,11 +27,11 @@ from job_cases import (
 )
 from scale import scaled
 
-from hyperplane.engines.running_system import running_system, started
 from hyperplane.jobs import JobHandle, supervisor_client
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
+from hyperplane.platforms.local.process_identity import running_system, start_time
 
 pytestmark = pytest.mark.process
 
@@ -276,7 +276,7 @@ def test_a_process_that_has_its_number_elsewhere_is_not_signalled(tmp_path):
     command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        told = f"{stranger.pid} {started(stranger.pid)}"
+        told = f"{stranger.pid} {start_time(stranger.pid)}"
         for system, reached in ((running_system(), True), ("another-boot-4026531836", False)):
             command.file(".pid").write_text(f"{told} {system}")
             assert LocalProcess(command)._signal_group(0) is reached

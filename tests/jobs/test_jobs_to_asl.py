@@ -13,7 +13,7 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Resources, Step
-from hyperplane.jobs.to_asl import BATCH
+from hyperplane.jobs.exporters.asl import BATCH
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ from scale import scaled
 
 import hyperplane
 from hyperplane import RequestError, shard_rows
-from hyperplane.collections.frames.sources import samples
 from hyperplane.errors import ReadError
-from hyperplane.shards import csv_quoting, record_boundaries
+from hyperplane.formats import samples
+from hyperplane.formats.csv import record_starts
+from hyperplane.shards import record_boundaries
 
 VALUES = {
     "whole": st.integers(-(2**62), 2**62),
@@ -75,7 +76,7 @@ def test_shares_of_any_file_are_what_pandas_reads(
     text = text if last else text.rstrip("\r\n")
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_quoting, "READ_BYTES", step)
+        patch.setattr(record_starts, "READ_BYTES", step)
         patch.setattr(record_boundaries, "PIECE_BYTES", piece)
         found = whole(path, n)
     assert found.dtypes.equals(shard_rows(path, 1, 0).dtypes)
@@ -133,7 +134,7 @@ def test_only_the_own_bytes_are_read(monkeypatch):
         one, nbytes, ranges = read_of(lambda idx=idx: shard_rows("tally://big.csv", 8, idx))
         found.append(one)
         # The share, the samples, and two searches for a record.
-        assert nbytes < len(text) / 8 + 14_000 + 2 * 2 * csv_quoting.READ_BYTES
+        assert nbytes < len(text) / 8 + 14_000 + 2 * 2 * record_starts.READ_BYTES
         assert max(stop - start for start, stop in ranges) < len(text) / 8 + 1000
     same(pd.concat(found, ignore_index=True), frame)
 
@@ -194,8 +195,8 @@ def test_one_packed_file_cannot_be_shared(tmp_path):
 
 
 def test_a_wrong_cut_is_an_error_and_counting_all_quotes_is_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_quoting, "READ_BYTES", 64)
-    monkeypatch.setattr(csv_quoting, "MAX_LOOKAHEAD", 256)
+    monkeypatch.setattr(record_starts, "READ_BYTES", 64)
+    monkeypatch.setattr(record_starts, "MAX_LOOKAHEAD", 256)
     path = tmp_path / "nested.csv"
     inner = "7,8\n" * 2000  # a value that looks like rows, longer than the lookahead
     pd.DataFrame({"a": [1, 2, 3], "b": ["x", inner, "y"]}).to_csv(path, index=False)

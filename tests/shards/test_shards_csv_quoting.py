@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.sources import samples
-from hyperplane.shards import csv_quoting
-from hyperplane.shards.csv_quoting import RecordLayout, find_record_start
-from hyperplane.stores import listing
+from hyperplane.formats import samples
+from hyperplane.formats.csv import record_starts
+from hyperplane.formats.csv.record_starts import RecordLayout, find_record_start
+from hyperplane.objectstore import listing
 
 VALUES = st.text(alphabet='ab,\n"\r', max_size=6)
 
@@ -76,7 +76,7 @@ def test_every_cut_is_the_next_true_beginning(
     [file] = listing.find_files(path)
     true = starts(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_quoting, "READ_BYTES", step)
+        patch.setattr(record_starts, "READ_BYTES", step)
         for target in range(1, len(text)):
             after = unquoted(text, target)
             expected = min(start for start in true if start > after or start == len(text))
@@ -118,7 +118,7 @@ def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_fact
     ],
 )
 def test_one_run_of_quotes_tells_the_side(text, within):
-    found = csv_quoting.infer_quote_state(text, False, RecordLayout(3, ","))
+    found = record_starts.infer_quote_state(text, False, RecordLayout(3, ","))
     assert (found.in_quotes if found else None) is within
 
 
@@ -132,8 +132,8 @@ def test_a_quote_in_a_value_without_quotes_is_text(keep):
 
 
 def test_where_no_quote_tells_the_shape_of_lines_does(keep, monkeypatch):
-    monkeypatch.setattr(csv_quoting, "READ_BYTES", 16)
-    monkeypatch.setattr(csv_quoting, "MAX_LOOKAHEAD", 64)
+    monkeypatch.setattr(record_starts, "READ_BYTES", 16)
+    monkeypatch.setattr(record_starts, "MAX_LOOKAHEAD", 64)
     rows = b"1,2\n" * 500
     assert find_record_start(keep(rows), 42, RecordLayout(2, ",")) == 44
     poem = b'1,"' + b"a line\n" * 300 + b'"\n2,b\n'
@@ -153,4 +153,4 @@ def test_few_bytes_are_read_where_there_are_no_quotes(keep, monkeypatch):
 
     monkeypatch.setattr(type(file), "read_range", counted)
     assert find_record_start(file, 10_000_001, RecordLayout(2, ",")) == 10_000_004
-    assert sum(read) <= csv_quoting.MAX_LOOKAHEAD
+    assert sum(read) <= record_starts.MAX_LOOKAHEAD

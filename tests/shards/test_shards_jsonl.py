@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane import shard_rows
-from hyperplane.collections.frames.sources import samples
+from hyperplane.formats import samples
 
 RECORD = st.fixed_dictionaries(
     {"n": st.integers(-9, 9), "s": st.text(max_size=6), "x": st.floats(-1, 1, allow_nan=False)},

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 import hyperplane
+from hyperplane.core.units import gb_to_bytes
 from hyperplane.errors import DoesNotFit, RequestError, UnknownPool
 from hyperplane.sizing.fit import (
     balanced_layout,
@@ -21,7 +22,6 @@ from hyperplane.sizing.machine_fit import MIN_RAM, fit_machine
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import gb_to_bytes
 
 # Pool -> processes, threads, MB of each process.
 LAYOUTS = {

@@ -3,10 +3,13 @@
 import pytest
 import yaml
 
-from hyperplane import config, defaults
+from hyperplane import config
+from hyperplane.core import config_defaults
 from hyperplane.errors import RequestError
 
-SHIPPED = yaml.safe_load((defaults.folder() / "sizing.yaml").read_text())["hyperplane"]["sizing"]
+SHIPPED = yaml.safe_load((config_defaults.folder() / "sizing.yaml").read_text())["hyperplane"][
+    "sizing"
+]
 OPERATIONS = SHIPPED["operations"]
 
 

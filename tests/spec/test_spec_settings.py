@@ -6,13 +6,13 @@ import pytest
 from dask.utils import parse_timedelta
 from pydantic import ValidationError
 
+from hyperplane.core.pydantic_faults import faults_from_validation
+from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.models import Step
-from hyperplane.spec.faults import faults_from_validation
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
 from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.slurm import seconds_of
-from hyperplane.units import parse_seconds
 
 
 def test_an_engine_may_add_its_own_and_has_the_common_ones():

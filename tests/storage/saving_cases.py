@@ -7,8 +7,8 @@ import fsspec
 import numpy as np
 import pandas as pd
 
+from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.target import resolve_target
 
 #: For ``pytest.fixture(params=PLACES)(places)``.
 PLACES = ["disk", "memory"]

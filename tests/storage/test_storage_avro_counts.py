@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import dataframe
-from hyperplane.collections.frames.sources import avro_counts, avro_schema
-from hyperplane.collections.frames.sources.avro_counts import RecordCountCheck, WrongRecordCount
 from hyperplane.errors import ReadError
+from hyperplane.formats.avro import counts as avro_counts
+from hyperplane.formats.avro import schema as avro_schema
+from hyperplane.formats.avro.counts import RecordCountCheck, WrongRecordCount
 
 MARK = b"S" * 16
 LAYOUT = {

@@ -11,11 +11,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import hyperplane
 from hyperplane.errors import StorageError
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage import shard_saving
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.storage.target import resolve_target
 
 URL = "memory://moments/out"
 

@@ -11,9 +11,9 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import StorageError
-from hyperplane.storage import retrying
+from hyperplane.objectstore import retrying
+from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.target import resolve_target
 
 
 @pytest.fixture(autouse=True)

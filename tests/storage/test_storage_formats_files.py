@@ -22,8 +22,8 @@ from numpy.lib import format as npy
 
 import hyperplane
 from hyperplane.errors import ReadError
-from hyperplane.storage.object_store import ObjectStore
-from hyperplane.stores.locations import Store
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.store_files import ObjectStore
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
+from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.target import resolve_target
 
 pytestmark = [
     pytest.mark.service,

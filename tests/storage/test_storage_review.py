@@ -17,13 +17,13 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
+from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage import missing_shards
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
-from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.part_saving import staging_folder
 from hyperplane.storage.rename_commit import RenameCommit
-from hyperplane.storage.target import resolve_target
 
 
 @pytest.fixture(autouse=True)

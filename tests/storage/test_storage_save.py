@@ -12,8 +12,8 @@ from saving_cases import PLACES, flights, in_this_thread, parts_of, places
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists
+from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.target import resolve_target
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 base = pytest.fixture(params=PLACES)(places)

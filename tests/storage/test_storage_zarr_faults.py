@@ -17,7 +17,7 @@ import xarray as xr
 
 import hyperplane
 from hyperplane.errors import StorageError
-from hyperplane.storage import retrying
+from hyperplane.objectstore import retrying
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
-from hyperplane.collections.flags import find_flag_faults, is_one_of
-from hyperplane.errors import Fault, RequestError, check
-from hyperplane.public_calls import unknown_name
-from hyperplane.stores import listing
-from hyperplane.stores.reachability import StoreUnreachable
-from hyperplane.stores.redaction import describe_error, describe_url
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.flags import find_flag_faults, is_one_of
+from hyperplane.core.public_calls import unknown_name
+from hyperplane.objectstore import listing
+from hyperplane.objectstore.reachability import StoreUnreachable
+from hyperplane.objectstore.redaction import describe_error, describe_url
 
 if TYPE_CHECKING:
     from hyperplane.collections.arrays.zarr_stores import CachingStore

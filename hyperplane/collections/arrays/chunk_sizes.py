@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hyperplane.units import parse_bytes
+from hyperplane.core.units import parse_bytes
 
 #: Small stores share one chunk, up to this many bytes and this many stores.
 MAX_JOINT_CHUNK = parse_bytes("32MB")

@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError
 
 #: Exceptions that xarray raises for data sets that it cannot combine.
 COMBINE_ERRORS = (ValueError, KeyError, TypeError, IndexError)

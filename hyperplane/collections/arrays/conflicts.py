@@ -17,8 +17,8 @@ from dask.base import compute
 from hyperplane.collections.arrays.combine_errors import are_attrs_equal
 from hyperplane.collections.arrays.open_stores import READER_THREADS
 from hyperplane.collections.arrays.stored_variable import StoredVariable
-from hyperplane.errors import Fault, RequestError
-from hyperplane.units import parse_bytes
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import parse_bytes
 
 #: Up to this many bytes are compared in the client, with one thread per store.
 MAX_LOCAL_COMPARE = parse_bytes("64MB")

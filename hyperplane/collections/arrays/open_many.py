@@ -10,9 +10,9 @@ from hyperplane.collections.arrays.arguments import (
     list_store_urls,
     make_stores,
 )
-from hyperplane.errors import check
-from hyperplane.optional import need
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import check
+from hyperplane.core.optional import need
+from hyperplane.core.public_calls import check_call
 
 if TYPE_CHECKING:
     import xarray as xr

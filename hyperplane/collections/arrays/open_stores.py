@@ -15,10 +15,10 @@ import zarr
 from hyperplane.collections.arrays.arguments import suggest_similar_store
 from hyperplane.collections.arrays.stored_variable import StoredVariable
 from hyperplane.collections.arrays.zarr_stores import CachingStore
-from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.listing import resolve_location
-from hyperplane.stores.reachability import monitor_request, probe_store
-from hyperplane.stores.redaction import redact_text, redact_url
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.objectstore.listing import resolve_location
+from hyperplane.objectstore.reachability import monitor_request, probe_store
+from hyperplane.objectstore.redaction import redact_text, redact_url
 
 #: Maximum number of concurrent reads.
 READER_THREADS = 32

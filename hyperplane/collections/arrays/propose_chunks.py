@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hyperplane.collections.arrays.chunk_sizes import choose_chunk_sizes
-from hyperplane.errors import Fault, RequestError, check
-from hyperplane.public_calls import check_call
-from hyperplane.units import format_bytes, parse_bytes, whole_number
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import format_bytes, parse_bytes, whole_number
 
 _ARRAYS = "an array of NumPy, Dask, Zarr or xarray, or a shape together with dtype="
 

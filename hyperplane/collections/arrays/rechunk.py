@@ -11,9 +11,9 @@ from hyperplane.collections.arrays.rechunk_steps import (
     count_largest_chunk,
     plan_rechunk_steps,
 )
-from hyperplane.errors import Fault, RequestError
-from hyperplane.public_calls import check_call
-from hyperplane.units import format_bytes, whole_number
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import format_bytes, whole_number
 
 
 @check_call

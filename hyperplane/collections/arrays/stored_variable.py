@@ -9,8 +9,8 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from hyperplane.errors import HyperplaneError
-from hyperplane.stores.redaction import describe_error
+from hyperplane.core.errors import HyperplaneError
+from hyperplane.objectstore.redaction import describe_error
 
 
 class StoredVariable:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.listing import find_entries, is_glob
-from hyperplane.stores.redaction import describe_url
-from hyperplane.units import is_iterable
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import is_iterable
+from hyperplane.objectstore.listing import find_entries, is_glob
+from hyperplane.objectstore.redaction import describe_url
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
 

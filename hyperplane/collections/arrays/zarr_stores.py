@@ -16,8 +16,8 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from hyperplane.errors import HyperplaneError
-from hyperplane.stores.reachability import monitor_open
+from hyperplane.core.errors import HyperplaneError
+from hyperplane.objectstore.reachability import monitor_open
 
 #: Why a memory:// store cannot be read by workers.
 MEMORY_STORE_ERROR = (

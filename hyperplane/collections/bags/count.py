@@ -24,9 +24,9 @@ from hyperplane.collections.bags.kernel import (
     read_columns,
 )
 from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
-from hyperplane.dask_internals.tasks import List, Task, TaskRef
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 
 #: Number of partial counts that one task merges.
 SPLIT_EVERY = 8

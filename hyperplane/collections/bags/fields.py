@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.errors import Fault
-from hyperplane.units import is_iterable
+from hyperplane.core.errors import Fault
+from hyperplane.core.units import is_iterable
 
 #: Value of a field that a record does not have, as opposed to None for null.
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()

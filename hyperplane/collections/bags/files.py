@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hyperplane.collections.active_cluster import count_threads
-from hyperplane.errors import Fault, RequestError
-from hyperplane.stores import listing
-from hyperplane.stores.file_names import detect_format
-from hyperplane.stores.locations import File
+from hyperplane.core.active_cluster import count_threads
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.objectstore import listing
+from hyperplane.objectstore.file_names import detect_format
+from hyperplane.objectstore.locations import File
 
 #: Default maximum and minimum bytes of text in a partition.
 MAX_PARTITION, MIN_PARTITION = 64_000_000, 8_000_000
@@ -88,7 +88,7 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
 
     Examples
     --------
-    >>> from hyperplane.stores.locations import Store
+    >>> from hyperplane.objectstore.locations import Store
     >>> here = Store("file", "file:///", {})
     >>> small = [File(here, f"{i}.txt", 1000, "") for i in range(500)]
     >>> [len(part) for part in split_into_partitions(small, 50_000_000)]

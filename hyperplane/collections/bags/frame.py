@@ -21,11 +21,11 @@ from hyperplane.collections.bags.types import (
     infer_type,
     parse_types,
 )
-from hyperplane.collections.flags import find_flag_faults
-from hyperplane.dask_internals.tasks import Task, TaskRef
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
-from hyperplane.units import whole_number
+from hyperplane.core.dask_internals.tasks import Task, TaskRef
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.flags import find_flag_faults
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import whole_number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.records import ReadSettings
-from hyperplane.dask_internals.tasks import Task, TaskRef
-from hyperplane.errors import Fault
+from hyperplane.core.dask_internals.tasks import Task, TaskRef
+from hyperplane.core.errors import Fault
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from hyperplane.collections.bags.files import TextByteRange
-from hyperplane.errors import ReadError
-from hyperplane.stores.file_names import DAMAGE_ERRORS, decompress
-from hyperplane.stores.redaction import describe_error, redact_url
+from hyperplane.core.errors import ReadError
+from hyperplane.objectstore.file_names import DAMAGE_ERRORS, decompress
+from hyperplane.objectstore.redaction import describe_error, redact_url
 
 #: Bytes that are read and parsed at once; small, because some readers stop early.
 STEP = 1 << 20

@@ -23,11 +23,11 @@ from hyperplane.collections.bags.records import (
     parse_lines,
     read_partition,
 )
-from hyperplane.collections.flags import is_one_of
-from hyperplane.dask_internals.tasks import Task, TaskRef
-from hyperplane.errors import Fault, RequestError, check
-from hyperplane.public_calls import check_call
-from hyperplane.units import parse_bytes
+from hyperplane.core.dask_internals.tasks import Task, TaskRef
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.flags import is_one_of
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import parse_bytes
 
 
 @check_call

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from hyperplane.collections.bags.files import BagPartition, TextByteRange
 from hyperplane.collections.bags.lines import find_line_number, read_chunks
 from hyperplane.collections.bags.messages import describe_files, shorten
-from hyperplane.errors import BadLines, BadLinesWarning
-from hyperplane.units import plural
+from hyperplane.core.errors import BadLines, BadLinesWarning
+from hyperplane.core.units import plural
 
 #: Bad lines that are always allowed, if they are at most half of the partition.
 MIN_ALLOWED = 10

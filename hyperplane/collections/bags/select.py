@@ -23,8 +23,8 @@ from hyperplane.collections.bags.graph import (
 )
 from hyperplane.collections.bags.kernel import read_matching
 from hyperplane.collections.bags.records import ReadSettings, read_partition
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 
 
 @check_call

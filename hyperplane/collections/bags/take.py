@@ -11,13 +11,13 @@ from typing import Any
 from dask.bag import Bag
 from dask.base import tokenize
 
-from hyperplane.collections.active_cluster import count_threads
 from hyperplane.collections.bags.graph import find_bag_faults, make_graph
 from hyperplane.collections.bags.scheduler import quick_scheduler
-from hyperplane.dask_internals.tasks import Task, TaskRef, cull
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
-from hyperplane.units import whole_number
+from hyperplane.core.active_cluster import count_threads
+from hyperplane.core.dask_internals.tasks import Task, TaskRef, cull
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import whole_number
 
 
 @check_call

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from hyperplane.collections.bags.messages import shorten
-from hyperplane.errors import Fault, WrongType
+from hyperplane.core.errors import Fault, WrongType
 
 UTC = "datetime64[us, UTC]"
 _ARROW: dict[str, pa.DataType] = {

@@ -20,8 +20,8 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.arguments import make_unknown_column_fault
-from hyperplane.collections.frames.column_names import escape
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.formats.pandas_frames.column_names import escape
 
 #: Function -> kinds of the states that it needs.
 STATES_OF_FUNCTION: dict[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError, check
 
 #: Maximum partitions of a result: an exchange has this many tasks per input partition.
 MAX_PARTITIONS = 10_000

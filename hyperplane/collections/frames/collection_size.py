@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hyperplane.collections.active_cluster import get_active_client
 from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.explain.sizes import SizeEstimator
-from hyperplane.dask_internals.frames import Blockwise, FromMap, FromPandas, ReadParquet
+from hyperplane.core.active_cluster import get_active_client
+from hyperplane.core.dask_internals.frames import Blockwise, FromMap, FromPandas, ReadParquet
 
 #: Partitions that are computed if the size is not known otherwise.
 SAMPLED_PARTITIONS = 3

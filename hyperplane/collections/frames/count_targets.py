@@ -11,10 +11,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
-from hyperplane.collections.frames.column_names import escape, unescape
-from hyperplane.collections.frames.convert import column_to_pandas, from_pandas, is_stored_as_codes
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.errors import DataError, Fault
+from hyperplane.core.errors import DataError, Fault
+from hyperplane.formats.pandas_frames.column_names import escape, unescape
+from hyperplane.formats.pandas_frames.convert import (
+    column_to_pandas,
+    from_pandas,
+    is_stored_as_codes,
+)
 
 Values = Sequence[Any]
 

@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.flags import find_flag_faults, is_one_of
 from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import collect_faults, find_column_faults, has_column
-from hyperplane.collections.frames.convert import decode_categories
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.task_errors import run_in_partition
-from hyperplane.column_cast import cast_column
-from hyperplane.dask_internals.frames import Assign, new_collection
-from hyperplane.errors import DataError, Fault
-from hyperplane.public_calls import check_call
+from hyperplane.core.column_cast import cast_column
+from hyperplane.core.dask_internals.frames import Assign, new_collection
+from hyperplane.core.errors import DataError, Fault
+from hyperplane.core.flags import find_flag_faults, is_one_of
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.pandas_frames.convert import decode_categories
 
 _UNITS = ("s", "ms", "us", "ns")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

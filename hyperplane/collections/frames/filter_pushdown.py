@@ -14,8 +14,7 @@ import pandas as pd
 import polars as pl
 from dask.base import is_dask_collection
 
-from hyperplane.collections.frames.sources.reader import PartitionReader
-from hyperplane.dask_internals.frames import (
+from hyperplane.core.dask_internals.frames import (
     EQ,
     GE,
     GT,
@@ -31,6 +30,7 @@ from hyperplane.dask_internals.frames import (
     Or,
     Projection,
 )
+from hyperplane.formats.reader import PartitionReader
 
 #: Maximum values of an ``isin`` of types whose values are compared one by one.
 _MAX_CONSTANTS = 100

@@ -15,13 +15,13 @@ from dask.delayed import Delayed
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, OutputColumn
-from hyperplane.collections.frames.column_names import has_escaped, unescape_columns
-from hyperplane.collections.frames.convert import allow_missing, column_to_pandas
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.states import finalize_state
 from hyperplane.collections.frames.task_graph import make_tasks
 from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, TimeWindows
-from hyperplane.errors import DataError
+from hyperplane.core.errors import DataError
+from hyperplane.formats.pandas_frames.column_names import has_escaped, unescape_columns
+from hyperplane.formats.pandas_frames.convert import allow_missing, column_to_pandas
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.grouping import Grouping

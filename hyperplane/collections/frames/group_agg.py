@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 from dask.tokenize import tokenize
 
-from hyperplane.collections.flags import find_flag_faults
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.aggregates import AggSpec, parse_agg
 from hyperplane.collections.frames.arguments import (
@@ -23,8 +22,9 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
 from hyperplane.collections.frames.source_collection import Frame, as_collection
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.flags import find_flag_faults
+from hyperplane.core.public_calls import check_call
 
 
 @check_call

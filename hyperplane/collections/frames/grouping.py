@@ -14,12 +14,6 @@ from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.aggregates import NUMERIC_FUNCTIONS, Aggregation
-from hyperplane.collections.frames.column_names import (
-    escape,
-    escape_all,
-    escape_columns,
-    unescape,
-)
 from hyperplane.collections.frames.finalize import (
     build_collection,
     build_empty_result,
@@ -30,7 +24,13 @@ from hyperplane.collections.frames.shared_windows import TimeRange, find_overlap
 from hyperplane.collections.frames.source_collection import open_partition, select_source
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import BIN, ROW_NUMBER, TimeWindows
-from hyperplane.errors import DataError
+from hyperplane.core.errors import DataError
+from hyperplane.formats.pandas_frames.column_names import (
+    escape,
+    escape_all,
+    escape_columns,
+    unescape,
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -21,13 +20,14 @@ from hyperplane.collections.frames.arguments import (
     find_key_faults,
     list_names,
 )
-from hyperplane.collections.frames.column_names import escape
-from hyperplane.collections.frames.partitions import Bounds, ScannablePartition
 from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
 from hyperplane.collections.frames.source_collection import Frame, as_collection
-from hyperplane.collections.frames.sources.reader import make_collection
-from hyperplane.errors import Fault, RequestError, check
-from hyperplane.public_calls import check_call, warn_caller
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.flags import is_one_of
+from hyperplane.core.public_calls import check_call, warn_caller
+from hyperplane.formats.pandas_frames.column_names import escape
+from hyperplane.formats.partitions import Bounds, ScannablePartition
+from hyperplane.formats.reader import make_collection
 
 How = Literal["inner", "left"]
 #: Maximum bytes of a right side that every task reads in addition to its own rows.

@@ -6,29 +6,25 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from hyperplane.collections.flags import is_one_of
-from hyperplane.collections.frames.sources import (
-    avro_plan,
-    csv_plan,
-    formats,
-    jsonl_plan,
-    parquet_plan,
-    partition_sizes,
-    types,
-)
-from hyperplane.collections.frames.sources.arguments import find_urls_faults
-from hyperplane.collections.frames.sources.reader import make_collection
-from hyperplane.collections.frames.sources.request import OnError, ReadPlan, ReadRequest
-from hyperplane.collections.frames.sources.text_plan import TextOptions
-from hyperplane.errors import Fault, check
-from hyperplane.public_calls import check_call
-from hyperplane.stores import listing
-from hyperplane.stores.locations import File
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.flags import is_one_of
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats import partition_sizes, suffixes, types
+from hyperplane.formats.arguments import find_urls_faults
+from hyperplane.formats.avro import plan as avro_plan
+from hyperplane.formats.csv import plan as csv_plan
+from hyperplane.formats.jsonl import plan as jsonl_plan
+from hyperplane.formats.parquet import plan as parquet_plan
+from hyperplane.formats.reader import make_collection
+from hyperplane.formats.request import OnError, ReadPlan, ReadRequest
+from hyperplane.formats.text_plan import TextOptions
+from hyperplane.objectstore import listing
+from hyperplane.objectstore.locations import File
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-    from hyperplane.collections.frames.sources.schemas import SchemaMode
+    from hyperplane.formats.schemas import SchemaMode
 
 #: Format -> the arguments for text files that it supports.
 _TEXT_ARGUMENTS = {
@@ -145,7 +141,7 @@ def read(
     faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find_files(urls, storage_options)
-    kind = formats.format_of(files, format, urls)
+    kind = suffixes.format_of(files, format, urls)
     one_file_each = partition_size is None
     request = ReadRequest(columns, filters, size, schema, decimals, on_error, one_file_each)
     table = plan_table(

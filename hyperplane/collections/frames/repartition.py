@@ -8,18 +8,18 @@ from typing import Any
 
 import dask.dataframe as dd
 
-from hyperplane.collections.active_cluster import count_threads, get_memory_per_thread
 from hyperplane.collections.frames.arguments import collect_faults
 from hyperplane.collections.frames.collection_size import (
     estimate_size_before_filters,
     estimate_size_from_sample,
     measure_persisted_size,
 )
-from hyperplane.collections.frames.sources.partition_sizes import parse_partition_size
-from hyperplane.errors import Fault
-from hyperplane.parquet_index import check_index
-from hyperplane.public_calls import check_call
-from hyperplane.units import format_bytes, whole_number
+from hyperplane.core.active_cluster import count_threads, get_memory_per_thread
+from hyperplane.core.errors import Fault
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import format_bytes, whole_number
+from hyperplane.formats.parquet.pandas_index import check_index
+from hyperplane.formats.partition_sizes import parse_partition_size
 
 #: A task needs several times its partition: for the data as read, as pandas and as result.
 _SHARE_OF_THREAD = 0.1

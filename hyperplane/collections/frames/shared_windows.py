@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hyperplane.collections.frames.partitions import ScannablePartition
 from hyperplane.collections.frames.time_bins import TimeWindows
+from hyperplane.formats.partitions import ScannablePartition
 
 #: First and last time, in microseconds since 1970 in UTC.
 TimeRange = tuple[int, int]

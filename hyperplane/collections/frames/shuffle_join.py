@@ -18,18 +18,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.column_names import escape_all, escape_columns
-from hyperplane.collections.frames.convert import (
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.task_errors import run_in_partition, run_task
+from hyperplane.core.column_cast import cast_column
+from hyperplane.core.errors import DataError
+from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
+from hyperplane.formats.pandas_frames.convert import (
     decode_categories,
     from_pandas,
     is_stored_as_codes,
     needs_declared_dtype,
 )
-from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.lossless_dtypes import nullable_dtype
-from hyperplane.collections.frames.task_errors import run_in_partition, run_task
-from hyperplane.column_cast import cast_column
-from hyperplane.errors import DataError
+from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype
 
 #: Column with the number of the partition in which a row is joined.
 _BUCKET = "__bucket__"

@@ -12,7 +12,6 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
-from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -21,8 +20,6 @@ from hyperplane.collections.frames.arguments import (
     has_column,
     list_names,
 )
-from hyperplane.collections.frames.column_names import escape_all, escape_columns
-from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import ordering
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
@@ -33,8 +30,11 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
-from hyperplane.errors import Fault
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault
+from hyperplane.core.flags import is_one_of
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
+from hyperplane.formats.pandas_frames.convert import to_pandas
 
 
 @dataclass(frozen=True)

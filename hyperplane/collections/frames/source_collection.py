@@ -16,14 +16,14 @@ from dask.tokenize import tokenize
 from polars import selectors
 
 from hyperplane.collections.frames import filter_pushdown
-from hyperplane.collections.frames.column_names import unescape
-from hyperplane.collections.frames.convert import from_pandas
-from hyperplane.collections.frames.partitions import ScannablePartition
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.partition_sizes import DEFAULT_PARTITION_SIZE
-from hyperplane.column_cast import cast_column
-from hyperplane.errors import DataError, Fault, RequestError
-from hyperplane.parquet_index import check_index
+from hyperplane.core.column_cast import cast_column
+from hyperplane.core.errors import DataError, Fault, RequestError
+from hyperplane.formats.pandas_frames.column_names import unescape
+from hyperplane.formats.pandas_frames.convert import from_pandas
+from hyperplane.formats.parquet.pandas_index import check_index
+from hyperplane.formats.partition_sizes import DEFAULT_PARTITION_SIZE
+from hyperplane.formats.partitions import ScannablePartition
 
 Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 

@@ -11,11 +11,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.column_names import unescape
-from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
-from hyperplane.collections.frames.sources.reader import translate_read_errors
-from hyperplane.errors import DataError, HyperplaneError
+from hyperplane.core.errors import DataError, HyperplaneError
+from hyperplane.formats.pandas_frames.column_names import unescape
+from hyperplane.formats.pandas_frames.convert import from_pandas
+from hyperplane.formats.reader import translate_read_errors
 
 T = TypeVar("T")
 

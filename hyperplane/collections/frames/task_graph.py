@@ -8,13 +8,13 @@ from typing import Any
 
 from dask.delayed import Delayed
 
-from hyperplane.collections.active_cluster import (
+from hyperplane.collections.frames.task_errors import run_task
+from hyperplane.core.active_cluster import (
     count_processes,
     count_threads,
     get_memory_per_thread,
 )
-from hyperplane.collections.frames.task_errors import run_task
-from hyperplane.dask_internals.tasks import List, Task, TaskRef
+from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
 
 #: Maximum tables that one task combines.
 FAN_IN = 16

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames.arguments import has_column
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.flags import is_one_of
 
 Side = Literal["left", "right"]
 DAY = 86_400 * 10**9

@@ -7,7 +7,7 @@ from typing import Any
 import dask.dataframe as dd
 
 from hyperplane.collections.frames.arguments import has_column
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
 
 #: Name of the time column if the index has no name.
 DEFAULT_NAME = "time"

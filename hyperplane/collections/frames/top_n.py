@@ -13,7 +13,6 @@ import polars as pl
 import pyarrow as pa
 from dask.tokenize import tokenize
 
-from hyperplane.collections.flags import find_flag_faults
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -24,8 +23,6 @@ from hyperplane.collections.frames.arguments import (
     has_column,
     list_names,
 )
-from hyperplane.collections.frames.column_names import escape, escape_all, escape_columns
-from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
@@ -36,8 +33,11 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
-from hyperplane.errors import Fault
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault
+from hyperplane.core.flags import find_flag_faults
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns
+from hyperplane.formats.pandas_frames.convert import to_pandas
 
 
 @dataclass(frozen=True)

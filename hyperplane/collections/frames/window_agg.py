@@ -18,7 +18,7 @@ from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.time_bins import ROW_NUMBER, Side, parse_windows
 from hyperplane.collections.frames.time_column import ensure_time_column
-from hyperplane.public_calls import check_call
+from hyperplane.core.public_calls import check_call
 
 
 @check_call

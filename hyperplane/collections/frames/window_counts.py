@@ -23,13 +23,6 @@ from hyperplane.collections.frames.arguments import (
     has_column,
     list_names,
 )
-from hyperplane.collections.frames.column_names import (
-    escape,
-    escape_all,
-    escape_columns,
-    unescape,
-    unescape_columns,
-)
 from hyperplane.collections.frames.count_targets import CountTarget, Values, make_count_targets
 from hyperplane.collections.frames.finalize import (
     assign_windows,
@@ -41,7 +34,6 @@ from hyperplane.collections.frames.finalize import (
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
-from hyperplane.collections.frames.object_columns import has_integers_and_floats
 from hyperplane.collections.frames.source_collection import (
     Frame,
     as_collection,
@@ -51,8 +43,16 @@ from hyperplane.collections.frames.source_collection import (
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import BIN, Side, TimeWindows, parse_windows
 from hyperplane.collections.frames.time_column import ensure_time_column
-from hyperplane.errors import DataError, Fault
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import DataError, Fault
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.pandas_frames.column_names import (
+    escape,
+    escape_all,
+    escape_columns,
+    unescape,
+    unescape_columns,
+)
+from hyperplane.formats.pandas_frames.object_columns import has_integers_and_floats
 
 #: Kinds of numbers whose equal values would have different column names: x_1, x_1.0, x_True.
 _NUMBER_KINDS: dict[str, Callable[[pl.DataType], bool]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
 from hyperplane.jobs.definition.lenient_yaml import normalize_key
 from hyperplane.jobs.definition.wording import format_value, suggest_names
 from hyperplane.jobs.definition.yaml_text import YamlList, YamlMapping, YamlNode

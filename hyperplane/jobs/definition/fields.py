@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from hyperplane.core.units import is_truth_value
 from hyperplane.jobs.definition import credentials
 from hyperplane.spec.request import Whole
-from hyperplane.units import is_truth_value
 
 MAX_NAME_LENGTH = 128
 MAX_CHUNKS = 100_000

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from functools import partial
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.yaml_text import YamlError, YamlNode, read_tree, to_python
 
 # A quote of either side, one of them curly, from where a key or value begins to where it ends.

@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 from hyperplane.jobs.definition import fields
 from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_path
 from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
 from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
 from hyperplane.jobs.definition.rules import resources_faults, step_faults
 from hyperplane.jobs.definition.wording import format_path
-from hyperplane.public_calls import check_call
 from hyperplane.spec.request import Gigabytes, Seconds
 
 Kind = Literal["notebook", "python", "javascript", "bash", "command"]
@@ -303,7 +303,7 @@ class Pipeline(ValidatedRecord):
         RequestError
             With everything that Batch does not support.
         """
-        from hyperplane.jobs.to_asl import to_asl  # rarely used
+        from hyperplane.jobs.exporters.asl import to_asl  # rarely used
 
         return to_asl(self, parameters)
 

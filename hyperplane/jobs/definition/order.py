@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.wording import suggest_names
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
 from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_file, is_path
 from hyperplane.jobs.definition.lenient_yaml import read_lenient
@@ -26,7 +27,6 @@ from hyperplane.jobs.definition.yaml_text import (
     YamlScalar,
     to_python,
 )
-from hyperplane.public_calls import check_call
 
 #: Suffixes of files that are a pipeline of one step, with the kind of step.
 SCRIPT_KINDS = {".sh": "bash", ".py": "python", ".ipynb": "notebook"}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hyperplane.errors import Fault, RequestError, UnknownArgument, check
+from hyperplane.core.errors import Fault, RequestError, UnknownArgument, check
+from hyperplane.core.public_calls import may_be_secret
+from hyperplane.core.pydantic_faults import faults_from_validation
 from hyperplane.jobs.definition.wording import suggest_names
-from hyperplane.public_calls import may_be_secret
-from hyperplane.spec.faults import faults_from_validation
 
 if TYPE_CHECKING:
     from typing import Self

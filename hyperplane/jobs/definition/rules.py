@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.spec.request import ClusterArguments, read_request
 

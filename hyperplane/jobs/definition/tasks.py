@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.definition.records import validate_record

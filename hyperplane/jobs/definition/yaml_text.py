@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from hyperplane.errors import Fault
+from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.wording import format_value
 
 MAX_FILE_BYTES = 2**20

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.definition.wording import format_value, suggest_names
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 #: Classes of runners by name.
 RUNNERS = {
     "local": "hyperplane.jobs.runners.local:LocalRunner",
-    "slurm": "hyperplane.jobs.runners.slurm_runner:SlurmRunner",
-    "kubernetes": "hyperplane.jobs.runners.kubernetes_runner:KubernetesRunner",
+    "slurm": "hyperplane.jobs.runners.slurm.runner:SlurmRunner",
+    "kubernetes": "hyperplane.jobs.runners.kubernetes.runner:KubernetesRunner",
 }
 #: Classes of renderers, whose output runs a job without this package, by name.
 RENDERERS = {
-    "slurm": "hyperplane.jobs.runners.slurm_renderer:SlurmRenderer",
-    "kubernetes": "hyperplane.jobs.runners.kubernetes_renderer:KubernetesRenderer",
+    "slurm": "hyperplane.jobs.exporters.slurm:SlurmRenderer",
+    "kubernetes": "hyperplane.jobs.exporters.kubernetes:KubernetesRenderer",
 }
 
 
@@ -166,7 +166,7 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     >>> "#SBATCH --array=0-9%4" in documents[0].text
     True
     """
-    from hyperplane.jobs.runners.rendering import encoding_faults
+    from hyperplane.jobs.exporters.rendering import encoding_faults
 
     renderer = create_renderer(name, **options)
     check([*renderer.find_unsupported(job.pipeline), *encoding_faults(job)])

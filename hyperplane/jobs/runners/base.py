@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from hyperplane.errors import Fault, check
+from hyperplane.core.errors import Fault, check
 from hyperplane.jobs import notebook_checks
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.processes import AttemptCommand

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hyperplane.errors import RequestError
-from hyperplane.spec.faults import faults_from_validation, with_known_names
-from hyperplane.units import as_dask_writes, parse_seconds
+from hyperplane.core.errors import RequestError
+from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
+from hyperplane.core.units import as_dask_writes, parse_seconds
 
 if TYPE_CHECKING:
     from typing import Self

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from hyperplane.core.units import gb_to_bytes
 from hyperplane.spec.settings.base import StartupSettings
-from hyperplane.units import gb_to_bytes
 
 
 def _limit(value: float | str | None) -> float | str | None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from hyperplane.core.units import in_seconds, parse_bytes
 from hyperplane.spec.settings.base import Duration
-from hyperplane.units import in_seconds, parse_bytes
 
 #: A shorter log could only contain the note about omitted lines.
 _SHORTEST_LOG = 4096

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from hyperplane.core.units import parse_bytes
 from hyperplane.spec.settings.base import RemoteSettings
-from hyperplane.units import parse_bytes
 
 _CPU = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?|[0-9]{1,9}m")
 

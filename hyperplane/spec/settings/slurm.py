@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from hyperplane.core.units import parse_seconds
 from hyperplane.spec.settings.base import Duration, NotNegative, RemoteSettings
-from hyperplane.units import parse_seconds
 
 #: Options of sbatch that the plan sets. sbatch also accepts unambiguous prefixes of long options.
 _OF_THE_PLAN = (

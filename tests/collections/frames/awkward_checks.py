@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from awkward_frames import Truth, normal
 
-from hyperplane.collections.frames.object_columns import has_integers_and_floats
 from hyperplane.errors import HyperplaneError
+from hyperplane.formats.pandas_frames.object_columns import has_integers_and_floats
 
 #: Functions whose last digits depend on the order of rows.
 INEXACT = {"sum", "mean", "std", "var", "median"}

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.convert import column_to_pandas, from_pandas, to_pandas
 from hyperplane.errors import DataError
+from hyperplane.formats.pandas_frames.convert import column_to_pandas, from_pandas, to_pandas
 
 
 @settings(QUICK, max_examples=scaled(30, 150))

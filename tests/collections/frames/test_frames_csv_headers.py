@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane.collections.frames.sources.csv_inference import deduplicate_names
 from hyperplane.dataframe import read
+from hyperplane.formats.csv.inference import deduplicate_names
 
 NAMES = ["a", "a.1", "a.2", "a.1.1", "", "Unnamed: 1", "Unnamed: 2", "Unnamed: 1.1"]
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.column_names import escape_columns
 from hyperplane.collections.frames.source_collection import open_partition, select_source
 from hyperplane.dataframe import drop_duplicates, group_agg
+from hyperplane.formats.pandas_frames.column_names import escape_columns
 
 COMPARE = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
 #: Kinds that Parquet preserves, with constants to compare with.

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from scale import scaled
 
 import hyperplane
-from hyperplane.collections.frames.sources import avro_decoder, partition_sizes
 from hyperplane.errors import HyperplaneError
+from hyperplane.formats import partition_sizes
+from hyperplane.formats.avro import decoder
 
 QUICK = settings(
     deadline=None,
@@ -164,7 +165,7 @@ def test_avro(tmp_path_factory, case, codec, size):
         names += [name for name in kinds if name not in names]
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
         patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-        patch.setattr(avro_decoder, "STEP", 64)
+        patch.setattr(decoder, "STEP", 64)
         try:
             found = hyperplane.dataframe.read(folder, schema="union", partition_size=size)
             made = found.compute()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scale import scaled
 
 import hyperplane
-from hyperplane.collections.frames.sources import partition_sizes, samples
 from hyperplane.errors import HyperplaneError
+from hyperplane.formats import partition_sizes, samples
 
 QUICK = settings(
     deadline=None,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.lossless_dtypes import nullable_dtype
 from hyperplane.dataframe import join
+from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype
 
 
 @dataclass

@@ -13,9 +13,9 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.sources import json_decoder
-from hyperplane.collections.frames.sources.json_uniform import uniform_frame
 from hyperplane.dataframe import read
+from hyperplane.formats.jsonl import decoder
+from hyperplane.formats.jsonl.uniform import uniform_frame
 
 KINDS = {
     "n": pl.Int64(),
@@ -158,12 +158,12 @@ def test_names_that_polars_takes_for_patterns(tmp_path, name):
 
 
 def test_nulls_are_counted_over_the_ends_of_pieces(monkeypatch):
-    from hyperplane.collections.frames.sources import json_uniform
+    from hyperplane.formats.jsonl import uniform
 
     data = b'{"long name":1,"m":null}\n{"long name":null,"m":null}\n' * 20
     kinds = {"long name": pl.Int64(), "m": pl.Float64()}
     for step in range(1, 60):
-        monkeypatch.setattr(json_uniform, "_STEP", step)
+        monkeypatch.setattr(uniform, "_STEP", step)
         frame = uniform_frame(data, kinds)
         assert frame.null_count().row(0) == (20, 40)
 
@@ -180,10 +180,10 @@ def plain(tmp_path):
 
 def test_plain_lines_are_parsed_by_polars(plain, monkeypatch):
     file, rows = plain
-    monkeypatch.setattr(json_decoder, "uniform_frame", lambda *_: None)
+    monkeypatch.setattr(decoder, "uniform_frame", lambda *_: None)
     expected = read(file).compute()
     monkeypatch.undo()
-    monkeypatch.delattr(json_decoder.arrow_json, "read_json")
+    monkeypatch.delattr(decoder.arrow_json, "read_json")
     found = read(file).compute()
     assert found.equals(expected)
     assert found.n.tolist() == [row["n"] for row in rows]
@@ -195,10 +195,10 @@ def test_other_lines_are_not_parsed_twice(plain, monkeypatch):
     del rows[3]["x"]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     parsed = []
-    monkeypatch.setattr(json_decoder, "uniform_frame", lambda data, kinds: parsed.append(len(data)))
+    monkeypatch.setattr(decoder, "uniform_frame", lambda data, kinds: parsed.append(len(data)))
     assert read(file).x.isna().sum().compute() == 1
     assert len(read(file).compute()) == len(rows)
-    assert max(parsed, default=0) < 2 * json_decoder.PIECE < file.stat().st_size
+    assert max(parsed, default=0) < 2 * decoder.PIECE < file.stat().st_size
 
 
 def test_float_of_many_digits_beside_uniform_records(tmp_path):

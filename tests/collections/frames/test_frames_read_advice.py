@@ -10,8 +10,8 @@ import pytest
 from hyperplane.collections.frames.join import join
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sort import sort_values
-from hyperplane.collections.frames.sources import time_formats
 from hyperplane.errors import ReadError, RequestError
+from hyperplane.formats import time_formats
 
 SIZES = ["S", "M", "L", "XL"]
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import partition_sizes, samples
 from hyperplane.demo.data import _find_archive
 from hyperplane.errors import ReadError, RequestError
+from hyperplane.formats import partition_sizes, samples
 
 VALUES = {
     "whole": st.integers(-(2**62), 2**62),

@@ -11,8 +11,9 @@ import pytest
 
 import hyperplane
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import json_decoder, json_types, partition_sizes, samples
 from hyperplane.errors import ReadError, RequestError
+from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats.jsonl import decoder, types
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +128,7 @@ def test_durations_of_avro_are_no_numbers(tmp_path, unit):
 def test_lines_that_are_objects_only_together_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(samples, "HEAD", 200)
     monkeypatch.setattr(samples, "EXCERPT", 0)
-    between = json.dumps(json_decoder.SEPARATOR)
+    between = json.dumps(decoder.SEPARATOR)
     for late in ('{"a": ["x"\n"y"]}\n{"a": "z"}, {"a": 1}', f'{{"a": 1}},{between},{{"a": 2}}'):
         (tmp_path / "a.jsonl").write_text('{"a": "b"}\n' * 100 + late + "\n")
         with pytest.raises(ReadError, match=r"line 101 of the file is not JSON"):
@@ -142,11 +143,11 @@ def test_large_floats_and_mixed_values_are_not_decoded_line_by_line(tmp_path, mo
     (tmp_path / "mixed.jsonl").write_text("".join(f'{{"v": {one}}}\n' for one in mixed * 1_000))
     frames = [read(tmp_path / f"{name}.jsonl") for name in ("floats", "mixed")]
     calls = []
-    monkeypatch.setattr(json_decoder, "parse_object", lambda *_: calls.append(1))
+    monkeypatch.setattr(decoder, "parse_object", lambda *_: calls.append(1))
     assert frames[0].v.compute().to_list() == values * 1_000
     found = frames[1].v.compute().astype(object)
     assert found.where(found.notna(), None).to_list() == [
-        None if one == "null" else json_types.to_text(json.loads(one)) for one in mixed * 1_000
+        None if one == "null" else types.to_text(json.loads(one)) for one in mixed * 1_000
     ]
     assert not calls
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import csv_quotes, json_decoder, partition_sizes, samples
 from hyperplane.errors import ReadError
+from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats.csv import quotes
+from hyperplane.formats.jsonl import decoder
 
 LARGE = 2**63 + 5
 
@@ -97,16 +99,16 @@ def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypat
     block=st.integers(1, 9),
 )
 def test_what_a_writer_quotes_is_sound(monkeypatch, rows, block):
-    monkeypatch.setattr(csv_quotes, "BLOCK", block)
+    monkeypatch.setattr(quotes, "BLOCK", block)
     text = pd.DataFrame(rows, columns=["a", "b"]).to_csv(index=False).encode()
-    assert csv_quotes.is_sound(text, b",")
-    assert csv_quotes.find_unclosed_quote(text, b",") is None
+    assert quotes.is_sound(text, b",")
+    assert quotes.find_unclosed_quote(text, b",") is None
     ends = {text.find(b"\n") + 1} | {
         len(pd.DataFrame(rows[:n], columns=["a", "b"]).to_csv(index=False).encode())
         for n in range(len(rows) + 1)
     }
     for stop in range(len(text) + 1):
-        assert csv_quotes.find_last_line_end(text[:stop], b",") == max(
+        assert quotes.find_last_line_end(text[:stop], b",") == max(
             [e for e in ends if e <= stop], default=0
         )
 
@@ -199,16 +201,16 @@ def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
     line = '{"id": 1}\n'
     (tmp_path / "a.jsonl").write_text(line * 200_000 + '{"id": "x"}\n' + line * 100_000)
     frame = read(tmp_path / "a.jsonl")
-    monkeypatch.setattr(json_decoder, "json", SimpleNamespace(loads=loads, dumps=json.dumps))
+    monkeypatch.setattr(decoder, "json", SimpleNamespace(loads=loads, dumps=json.dumps))
     with pytest.raises(ReadError, match=r"holds 'x'.*line 200001 of"):
         frame.compute()
     lines = b"".join(decoded).count(b"id")  # one by one, or many at once
-    assert 0 < lines <= json_decoder.PIECE // len(line) + 2
+    assert 0 < lines <= decoder.PIECE // len(line) + 2
 
 
 def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
     # Pieces that pyarrow parses and pieces that it rejects have the same columns.
-    monkeypatch.setattr(json_decoder, "PIECE", 300)
+    monkeypatch.setattr(decoder, "PIECE", 300)
     values = [0.5 + i for i in range(400)]
     values[200], values[201] = 2**60, None
     lines = [json.dumps({"x": x, "l": [x, 1.5], "o": {"x": x}}) for x in values]

@@ -13,9 +13,9 @@ import pytest
 from pyarrow import parquet
 
 import hyperplane
-from hyperplane.collections.frames.sources import hive_partitions
 from hyperplane.dataframe import group_agg, read, sort_values, value_counts
 from hyperplane.errors import RequestError
+from hyperplane.formats import hive_partitions
 
 
 @pytest.fixture(autouse=True)

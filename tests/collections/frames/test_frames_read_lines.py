@@ -9,9 +9,9 @@ import dask
 import pytest
 
 import hyperplane
-from hyperplane.collections.frames.sources import partition_sizes, samples, text_errors
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError
+from hyperplane.formats import partition_sizes, samples, text_errors
 
 ROWS = 4_000
 

@@ -19,9 +19,9 @@ from pyarrow import parquet
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import partition_sizes
-from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.errors import RequestError
+from hyperplane.formats import partition_sizes
+from hyperplane.formats.reader import PartitionReader
 
 TEXT = st.text(alphabet="aé中😀 ,\"'\n", max_size=5)
 INSTANT = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))

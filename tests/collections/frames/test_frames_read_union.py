@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import hyperplane
-from hyperplane.collections.frames.sources import samples
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError
+from hyperplane.formats import samples
 
 ODD = 2**53 + 1
 

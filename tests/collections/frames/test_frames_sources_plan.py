@@ -13,21 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane.collections import active_cluster
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import (
-    csv_quotes,
-    hive_partitions,
-    partition_sizes,
-    samples,
-    time_formats,
-    types,
-)
+from hyperplane.core import active_cluster
 from hyperplane.errors import Fault, SkippedFile
-from hyperplane.stores.file_names import suffix_of
-from hyperplane.stores.listing import natural_sort_key
-from hyperplane.stores.locations import File, Store
-from hyperplane.stores.redaction import redact_url
+from hyperplane.formats import hive_partitions, partition_sizes, samples, time_formats, types
+from hyperplane.formats.csv import quotes
+from hyperplane.objectstore.file_names import suffix_of
+from hyperplane.objectstore.listing import natural_sort_key
+from hyperplane.objectstore.locations import File, Store
+from hyperplane.objectstore.redaction import redact_url
 
 
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))
@@ -103,7 +97,7 @@ def test_whole_records_and_lines_within_quotes():
         (b'5" long\n"b\nc"\n"d\n', b'5" long\n"b\nc"\n'),
         (b'5" long\n"b\nc"d\ne', b'5" long\n"b\nc"d\n'),
     ):
-        assert text[: csv_quotes.find_last_line_end(text, b",")] == whole
+        assert text[: quotes.find_last_line_end(text, b",")] == whole
     assert samples.has_multiline_values(b'a\n"b\nc"\n')
     assert not samples.has_multiline_values(b'a,"b ""c"""\nd\n')
 

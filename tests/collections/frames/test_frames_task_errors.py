@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from hyperplane import dataframe
-from hyperplane.collections.frames.column_names import escape
 from hyperplane.collections.frames.task_errors import run_task
 from hyperplane.errors import DataError, HyperplaneError
+from hyperplane.formats.pandas_frames.column_names import escape
 
 SECONDS = dt.timezone(dt.timedelta(hours=5, minutes=45, seconds=30))
 TIMES = pd.date_range("2024-01-01", periods=4, tz=SECONDS)

@@ -14,8 +14,8 @@ from frame_strategies import cut
 
 from hyperplane import dataframe as hp
 from hyperplane.collections.frames import task_graph
-from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.errors import DataError, ReadError, RequestError
+from hyperplane.formats.reader import PartitionReader
 
 LIKE = pd.DataFrame(
     {

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.dataframe import to_datetime
 from hyperplane.errors import DataError, RequestError
+from hyperplane.formats.reader import PartitionReader
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,10 @@ import pytest
 from pyarrow import parquet
 
 import hyperplane
-from hyperplane.collections.frames.arrow_tables import as_polars
-from hyperplane.collections.frames.sources import schemas
 from hyperplane.dataframe import drop_duplicates, group_agg, join, read, sort_values
 from hyperplane.errors import DataError, RequestError
+from hyperplane.formats import schemas
+from hyperplane.formats.pandas_frames.arrow_tables import as_polars
 
 #: Written by DuckDB 2.0: one column of UUIDs, the second value missing.
 OF_DUCKDB = base64.b64decode(

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, typical
 
-from hyperplane.engines.kubernetes.pods import verbatim
-from hyperplane.jobs import Resources, Step, kubernetes_manifest
+from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETER_PREFIX, PARAMETERS, step_variables
-from hyperplane.jobs.faults import classify_failure
-from hyperplane.jobs.runners import item, kubernetes_renderer, render
+from hyperplane.jobs.exporters import kubernetes, kubernetes_manifest
+from hyperplane.jobs.failure_kinds import classify_failure
+from hyperplane.jobs.runners import item, render
 from hyperplane.jobs.states import WorkUnit
+from hyperplane.platforms.kubernetes.pods import verbatim
 
 IMAGE = "registry.example/flights:1"
 LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -94,15 +95,13 @@ def test_hostile_words_and_values_arrive_unchanged():
     argv, known = started(manifests(job)[0])
     assert argv == ["program", *HOSTILE]
     expected = step_variables(job, step, WorkUnit("x"), 1)
-    expected["HYPERPLANE_JOB_FOLDER"] = kubernetes_renderer.FOLDER
+    expected["HYPERPLANE_JOB_FOLDER"] = kubernetes.FOLDER
     assert known == expected
 
 
 def test_chunks_see_what_they_see_on_this_machine():
     step = command("x", "program", chunks=12, cluster={"nprocs": 1})
-    job = made(
-        step, parameters={"chunk_id": "no", "a": "$(b) $"}, folder=kubernetes_renderer.FOLDER
-    )
+    job = made(step, parameters={"chunk_id": "no", "a": "$(b) $"}, folder=kubernetes.FOLDER)
     _, known = started(manifests(job)[0], 11)
     expected = step_variables(job, step, WorkUnit("x", 11, 12), 1)
     assert json.loads(known.pop(PARAMETERS)) == json.loads(expected.pop(PARAMETERS))
@@ -115,7 +114,7 @@ def test_a_pod_gives_its_program_the_item(tmp_path):
     items = tuple(text for text in HOSTILE if text)
     see = "import json, os, sys; json.dump([dict(os.environ), sys.argv[1:]], open('seen', 'w'))"
     step = command("x", "python", "-c", see, "$(ITEM)", "it's", foreach=items)
-    job = made(step, parameters={"item": "no", "a": "b"}, folder=kubernetes_renderer.FOLDER)
+    job = made(step, parameters={"item": "no", "a": "b"}, folder=kubernetes.FOLDER)
     manifest = manifests(job)[0]
     for index in (0, 5, len(items) - 1):
         argv, known = started(manifest, index)
@@ -260,5 +259,5 @@ def test_paths_are_those_of_the_image():
     assert container(found[0])["workingDir"] == "/srv/$x/a"
     begin = ["python", "-m", "hyperplane.jobs.notebook", "/srv/$x/n.ipynb"]
     assert started(found[1], 2)[0] == [*begin, "/srv/$x/out-2.ipynb"]
-    assert started(found[2])[0][-1] == f"{kubernetes_renderer.FOLDER}/steps/002-m/n.ipynb"
+    assert started(found[2])[0][-1] == f"{kubernetes.FOLDER}/steps/002-m/n.ipynb"
     assert container(manifests(job)[0])["command"][1] == "/data/flights/a/b.py"

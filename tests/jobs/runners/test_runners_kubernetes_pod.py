@@ -11,11 +11,11 @@ import zlib
 import pytest
 
 from hyperplane.errors import EngineError
-from hyperplane.jobs.faults import MEMORY, classify_failure
+from hyperplane.jobs.failure_kinds import MEMORY, classify_failure
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes_attempt import attempt_job_name
-from hyperplane.jobs.runners.kubernetes_pod import PodProcess
-from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot
+from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name
+from hyperplane.jobs.runners.kubernetes.pod import PodProcess
+from hyperplane.jobs.runners.kubernetes.watcher import JobSnapshot
 
 
 # Recorded states of pods.
@@ -146,7 +146,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     said = f'secret "{name}" not found'
     waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
-    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes_pod.STUCK_DEFAULT", -1.0)
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod.STUCK_DEFAULT", -1.0)
     process, snapshot = attempt(tmp_path, waits)
     assert not asyncio.run(process._is_finished())
     process._created = None  # created by another supervisor, which was killed

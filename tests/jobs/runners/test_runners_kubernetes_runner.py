@@ -18,16 +18,16 @@ from runner_cases import command, made
 
 from hyperplane.errors import RequestError, StartFailed
 from hyperplane.jobs import Resources, Step, calls, runners
-from hyperplane.jobs.kubernetes_manifest import dump_yaml
+from hyperplane.jobs.exporters.kubernetes_manifest import dump_yaml
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes_attempt import (
+from hyperplane.jobs.runners.kubernetes.attempt import (
     StagedFile,
     attempt_job_name,
     build_job,
     build_secret,
 )
-from hyperplane.jobs.runners.kubernetes_runner import KubernetesRunner
-from hyperplane.jobs.runners.kubernetes_watcher import _is_retryable, run_within
+from hyperplane.jobs.runners.kubernetes.runner import KubernetesRunner
+from hyperplane.jobs.runners.kubernetes.watcher import _is_retryable, run_within
 from hyperplane.spec.settings import KubernetesJobSettings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"

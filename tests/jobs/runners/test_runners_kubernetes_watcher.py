@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hyperplane.engines.kubernetes.api import ObjectNotFound
 from hyperplane.errors import EngineError, StartFailed
-from hyperplane.jobs.runners import kubernetes_watcher
-from hyperplane.jobs.runners.kubernetes_watcher import JobWatcher
+from hyperplane.jobs.runners.kubernetes import watcher as kubernetes_watcher
+from hyperplane.jobs.runners.kubernetes.watcher import JobWatcher
+from hyperplane.platforms.kubernetes.api import ObjectNotFound
 from hyperplane.spec.settings import KubernetesJobSettings
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "n"}}

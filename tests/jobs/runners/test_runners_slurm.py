@@ -14,8 +14,8 @@ from scale import scaled
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETERS, step_variables
+from hyperplane.jobs.exporters.shell import quote_word
 from hyperplane.jobs.runners import render
-from hyperplane.jobs.runners.shell import quote_word
 from hyperplane.jobs.states import WorkUnit
 
 pytestmark = pytest.mark.process

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from hyperplane.jobs import Step
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import slurm_task
-from hyperplane.jobs.runners.request_batcher import RequestBatcher
-from hyperplane.jobs.runners.slurm_array import (
+from hyperplane.jobs.runners.slurm.array import (
     array_command,
     array_key,
     shared_variables,
     task_index,
     write_tasks,
 )
-from hyperplane.jobs.runners.slurm_job_id import SlurmJobId, prepare_id_file
+from hyperplane.jobs.runners.slurm.job_id import SlurmJobId, prepare_id_file
+from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 
 STEP = Step(name="a", kind="command", argv=("true",), chunks=9, secrets=("the/token",))
 TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=9)

@@ -19,7 +19,7 @@ from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, until  # 
 
 from hyperplane.jobs import JobHandle
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.slurm_runner import SlurmRunner
+from hyperplane.jobs.runners.slurm.runner import SlurmRunner
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

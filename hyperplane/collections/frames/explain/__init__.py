@@ -32,9 +32,9 @@ from hyperplane.collections.frames.explain.row_operations import (
     find_unknown_division_lookups,
 )
 from hyperplane.collections.frames.explain.sorts import find_sorts
-from hyperplane.errors import Fault, check
-from hyperplane.parquet_index import check_index
-from hyperplane.public_calls import check_call
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.parquet.pandas_index import check_index
 
 __all__ = ["Explanation", "Finding", "explain"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from hyperplane.collections.frames.explain.sizes import SizeEstimator, get_pandas_frame
-from hyperplane.dask_internals.frames import (
+from hyperplane.core.dask_internals.frames import (
     IO,
     Assign,
     BaseSetIndexSortValues,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.sizing.footers import OFFSET
-from hyperplane.sizing.footers import value_width as width
+from hyperplane.formats.parquet.footer_size import OFFSET
+from hyperplane.formats.parquet.footer_size import value_width as width
 
 #: Maximum footers that are read, evenly spaced over the files.
 SAMPLED_FOOTERS = 32

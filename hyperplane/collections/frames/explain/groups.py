@@ -13,7 +13,7 @@ from hyperplane.collections.frames.explain.query_plan import (
     format_function,
 )
 from hyperplane.collections.frames.explain.report import Finding
-from hyperplane.dask_internals.frames import (
+from hyperplane.core.dask_internals.frames import (
     DropDuplicates,
     Expr,
     GroupbyAggregation,

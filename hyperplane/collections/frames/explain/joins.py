@@ -7,13 +7,13 @@ from typing import Any
 
 from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_columns
 from hyperplane.collections.frames.explain.report import Finding
-from hyperplane.dask_internals.frames import (
+from hyperplane.core.dask_internals.frames import (
     MaybeAlignPartitions,
     Merge,
     MergeAsof,
     OpAlignPartitions,
 )
-from hyperplane.units import plural
+from hyperplane.core.units import plural
 
 #: Maximum bytes of a side for which a broadcast join is suggested.
 SMALL_SIDE = 100_000_000

@@ -8,8 +8,8 @@ from typing import Any
 from hyperplane.collections.frames.explain.lazy_steps import LazyRepartition
 from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_source
 from hyperplane.collections.frames.explain.report import Finding
-from hyperplane.dask_internals.frames import IO, Concat, ReadParquet, Repartition
-from hyperplane.units import format_bytes
+from hyperplane.core.dask_internals.frames import IO, Concat, ReadParquet, Repartition
+from hyperplane.core.units import format_bytes
 
 #: Minimum partitions for which small partitions are reported.
 MANY_PARTITIONS = 500

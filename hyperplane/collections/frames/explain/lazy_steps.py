@@ -14,7 +14,7 @@ from typing import Any
 from dask.tokenize import tokenize
 from dask.typing import no_default
 
-from hyperplane.dask_internals.frames import (
+from hyperplane.core.dask_internals.frames import (
     PARQUET_STATISTICS,
     Expr,
     FromMap,

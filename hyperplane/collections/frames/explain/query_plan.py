@@ -8,13 +8,13 @@ from typing import Any
 
 from dask.utils import funcname
 
-from hyperplane.collections.active_cluster import get_memory_per_thread
 from hyperplane.collections.frames.explain.lazy_steps import make_lazy
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.collections.frames.explain.sizes import SizeEstimator, StepSize
-from hyperplane.collections.frames.sources.reader import PartitionReader
-from hyperplane.dask_internals.frames import IO, FromDelayed, FromMap, ReadParquet
-from hyperplane.units import plural
+from hyperplane.core.active_cluster import get_memory_per_thread
+from hyperplane.core.dask_internals.frames import IO, FromDelayed, FromMap, ReadParquet
+from hyperplane.core.units import plural
+from hyperplane.formats.reader import PartitionReader
 
 
 @dataclass

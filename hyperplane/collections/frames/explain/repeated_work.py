@@ -18,7 +18,7 @@ from hyperplane.collections.frames.explain.query_plan import (
     walk_steps,
 )
 from hyperplane.collections.frames.explain.report import Finding
-from hyperplane.dask_internals.frames import (
+from hyperplane.core.dask_internals.frames import (
     IO,
     FromDelayed,
     FromMap,
@@ -28,7 +28,7 @@ from hyperplane.dask_internals.frames import (
     MergeAsof,
     ReadParquet,
 )
-from hyperplane.units import plural
+from hyperplane.core.units import plural
 
 #: Minimum bytes of a Parquet source for which reading it repeatedly is reported.
 LARGE_SOURCE = 1_000_000_000

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hyperplane.tables import as_html, as_text
-from hyperplane.units import plural
+from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.units import plural
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_function
 from hyperplane.collections.frames.explain.report import Finding
-from hyperplane.dask_internals.frames import Apply, FunctionMap, LocUnknown
+from hyperplane.core.dask_internals.frames import Apply, FunctionMap, LocUnknown
 
 
 def find_python_calls(plan: QueryPlan) -> Iterator[StepFinding]:

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from hyperplane.collections.frames.explain.footers import DatasetFooters, read_footers
-from hyperplane.collections.frames.sources.reader import PartitionReader
-from hyperplane.dask_internals.frames import (
+from hyperplane.core.dask_internals.frames import (
     DropDuplicates,
     DropDuplicatesBlockwise,
     DropnaFrame,
@@ -26,7 +25,8 @@ from hyperplane.dask_internals.frames import (
     ReadParquet,
     Sample,
 )
-from hyperplane.units import format_bytes
+from hyperplane.core.units import format_bytes
+from hyperplane.formats.reader import PartitionReader
 
 #: Rows of a column of Python objects whose memory is measured.
 MEASURED_ROWS = 10_000

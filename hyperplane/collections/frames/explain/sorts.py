@@ -8,7 +8,7 @@ from typing import Any
 from hyperplane.collections.frames.explain.lazy_steps import LazySetIndex, LazySortValues
 from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFinding, format_columns
 from hyperplane.collections.frames.explain.report import Finding
-from hyperplane.dask_internals.frames import Expr, ShuffleBase
+from hyperplane.core.dask_internals.frames import Expr, ShuffleBase
 
 _MOVES = "every row moves to the partition of its value"
 _SAMPLING_STEP = "a first pass computes {column} of all rows to choose the partitions, then "

@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from hyperplane.collections.frames.column_names import unescape
-from hyperplane.collections.frames.lossless_dtypes import MAX_EXACT_FLOAT
-from hyperplane.errors import DataError
+from hyperplane.core.errors import DataError
+from hyperplane.formats.pandas_frames.column_names import unescape
+from hyperplane.formats.pandas_frames.lossless_dtypes import MAX_EXACT_FLOAT
 
 _UNITS = ("ms", "us", "ns")
 _ADVICE = "convert all partitions to one type, for example with astype('str')"

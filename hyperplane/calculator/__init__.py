@@ -1,0 +1,1 @@
+"""The sizing calculator: how much data, which pool, how many nodes."""

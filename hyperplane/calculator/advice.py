@@ -1,0 +1,180 @@
+"""Result of the sizing calculator: prints, plots, converts to JSON and starts a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hyperplane.calculator import explain
+from hyperplane.calculator.measure import DataSize
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.units import bytes_to_gb
+from hyperplane.sizing.recommend import PoolOption, SizingAnswer, SizingQuestion
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.worker import WorkerSpec
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy.cluster import Cluster
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, repr=False)
+class SizingAdvice:
+    """Recommended size of a cluster, with reasons.
+
+    Nodes and memory are those of one cluster. If the data is split into pieces (``pieces > 1``),
+    that is the cluster for one piece, and each piece is a separate job.
+
+    Parameters
+    ----------
+    question : SizingQuestion
+        Input of the calculator.
+    found : SizingAnswer
+        Result of the sizing rules.
+    measured : DataSize
+        Size of the data and how it was determined.
+    """
+
+    question: SizingQuestion
+    found: SizingAnswer
+    measured: DataSize
+
+    @property
+    def data_gb(self) -> float:
+        """Size of the uncompressed data of all pieces, in GB."""
+        return bytes_to_gb(self.measured.size)
+
+    @property
+    def memory_gb(self) -> float:
+        """Memory that one cluster needs, in GB."""
+        return bytes_to_gb(self.found.memory)
+
+    @property
+    def given_gb(self) -> float:
+        """Memory that the workers of one cluster have, in GB."""
+        return bytes_to_gb(self.found.option.total_ram)
+
+    @property
+    def pool(self) -> PoolSpec:
+        """Type of node to use."""
+        return self.found.option.pool
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes that one cluster needs."""
+        return self.found.option.nodes
+
+    @property
+    def worker(self) -> WorkerSpec:
+        """Layout of worker processes on each node."""
+        return self.found.option.worker
+
+    @property
+    def pieces(self) -> int:
+        """Number of jobs into which the data should be split; 1 means no split."""
+        return self.found.pieces
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Reasons for the choices, one line each."""
+        return self.found.reasons
+
+    @property
+    def comfortable(self) -> int:
+        """Number of nodes that also satisfies the published rules of thumb on spare memory."""
+        return self.found.comfortable.nodes
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings, one line each, that start with the name of the rule."""
+        return self.found.warnings
+
+    @property
+    def alternatives(self) -> tuple[PoolOption, ...]:
+        """The same cluster with other pools: nodes and totals."""
+        return self.found.alternatives
+
+    @property
+    def cost_per_hour(self) -> float | None:
+        """Price of one cluster for an hour; None if the pool has no price."""
+        return self.found.option.cost_per_hour
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the advice as arguments of ``initialize_cluster``."""
+        # A PoolSpec of the caller may be missing in the configuration, so pass the object.
+        pool = self.question.pool or self.pool.name
+        return {"num_workers": self.nodes, "pool": pool, **self.worker.to_dict()}
+
+    @check_call(outcome="nothing was started")
+    def start(self, **options: Any) -> tuple[Client, Cluster]:
+        """Start the cluster for one piece.
+
+        Parameters
+        ----------
+        **options
+            Arguments of ``initialize_cluster``, which override the recommended ones.
+
+        Returns
+        -------
+        client : distributed.Client
+        cluster : distributed.deploy.cluster.Cluster
+        """
+        from hyperplane.cluster import initialize_cluster
+
+        return initialize_cluster(self, **options)
+
+    @check_call
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the memory of each pool's cluster and the memory needed.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingPackage
+            When matplotlib is not installed (extra ``plot``).
+        """
+        from hyperplane.calculator.picture import draw
+
+        return draw(self, ax)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the rows of the printed advice: labels and texts."""
+        return explain.rows(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the advice as values that JSON can represent."""
+        return {
+            "data_gb": self.data_gb,
+            "measured": self.measured.how,
+            "operation": self.question.operation,
+            "weight": self.found.weight,
+            "multiplier": self.found.multiplier,
+            "tasks": self.question.tasks,
+            "basis": self.question.basis,
+            "memory_gb": self.memory_gb,
+            "given_gb": self.given_gb,
+            "pieces": self.pieces,
+            **self.found.option.to_dict(),
+            "comfortable_nodes": self.comfortable,
+            "reasons": list(self.reasons),
+            "warnings": list(self.warnings),
+            "alternatives": [other.to_dict() for other in self.alternatives],
+        }
+
+    def __str__(self) -> str:
+        return as_text(self.rows())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self.rows())

@@ -1,0 +1,179 @@
+"""Size of data given as a quantity, as files or as a collection."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, cast
+
+from hyperplane.calculator import data_files
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import format_bytes, gb_to_bytes, parse_bytes
+from hyperplane.formats.parquet.pandas_index import check_index
+
+#: Number of partitions of a Dask dataframe that are computed to estimate its size.
+SAMPLED_PARTITIONS = 3
+#: Limit of sizes in GB: an exabyte.
+LARGEST_GB = 10**9
+
+_ALLOWED = (
+    "a size such as '100GB', a number of GB, (bytes, 'B'), a path, glob or URL of Parquet, CSV, "
+    "JSON or Zarr data or a list of these, or a Dask, pandas, NumPy or xarray collection"
+)
+
+
+@dataclass(frozen=True)
+class DataSize:
+    """Bytes of uncompressed data, and a text on how they were determined."""
+
+    size: int
+    how: str
+
+
+def measure(data: Any) -> DataSize:
+    """Determine the size of data.
+
+    ``data`` is ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL,
+    or a list of these; or a Dask, pandas, NumPy or xarray collection. A RequestError is raised for
+    other values, negative sizes and unreadable files.
+
+    Examples
+    --------
+    >>> measure("100GB").size, measure(0.5).size, measure((2000, "MB")).size
+    (100000000000, 500000000, 2000000000)
+    """
+    if isinstance(data, bool) or data is None:
+        raise _refuse(data)
+    if isinstance(data, str):
+        given, is_plain = data, data.isascii() and "_" not in data
+        with suppress(ValueError):
+            data = float(data)  # a number of GB as text
+        if isinstance(data, float) and not is_plain:  # such as "16_16", the name of a pool
+            raise _refuse(given)
+    if isinstance(data, str):
+        try:
+            size = parse_bytes(data)
+        except ValueError:
+            return _measure_files(data)
+        return _as_size(size, repr(data))
+    if isinstance(data, os.PathLike):
+        return _measure_files(os.fspath(data))
+    if isinstance(data, Real):
+        if not -LARGEST_GB < cast(float, data) < LARGEST_GB:
+            raise _refuse(data)
+        return _as_size(gb_to_bytes(float(data)), f"{float(data):g} GB")
+    if isinstance(data, tuple) and not (_are_paths(data) and not _is_quantity(data)):
+        return _measure_pair(data)
+    if isinstance(data, (list, tuple)) and _are_paths(data):
+        return _measure_files([os.fspath(one) for one in data])
+    return _measure_collection(data)
+
+
+def _refuse(data: object) -> RequestError:
+    return RequestError([Fault("data", repr(data)[:80], _ALLOWED)])
+
+
+def _as_size(size: int, text: str) -> DataSize:
+    if size <= 0:
+        raise RequestError([Fault("data", text, "a size above 0")])
+    return DataSize(size, "as given")
+
+
+def _measure_pair(data: Sequence[Any]) -> DataSize:
+    try:
+        number, unit = data
+        if not isinstance(unit, str):
+            raise _refuse(data)
+        return _as_size(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
+    except ValueError as error:
+        if isinstance(error, RequestError):
+            raise
+        raise _refuse(data) from None
+
+
+def _are_paths(data: Sequence[Any]) -> bool:
+    """Whether a sequence has items and all are text or paths."""
+    return bool(data) and all(isinstance(one, (str, os.PathLike)) for one in data)
+
+
+def _is_quantity(data: Sequence[Any]) -> bool:
+    """Whether a tuple is a number and a unit, both as text."""
+    with suppress(ValueError, TypeError):
+        number, unit = data
+        return parse_bytes(f"{number}{unit}") is not None
+    return False
+
+
+def _measure_files(urls: str | Sequence[str]) -> DataSize:
+    # fsspec resolves blank text to the current directory.
+    if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
+        raise _refuse(urls)
+    found = data_files.measure_files(urls)
+    return DataSize(max(1, found[0]), found[1])
+
+
+def _measure_collection(data: Any) -> DataSize:
+    """Measure a collection; its package is already imported, since the object exists."""
+    check_index(data, "data")
+    for package, kind, size in _COLLECTIONS:
+        module = sys.modules.get(package)
+        if module is not None and isinstance(data, getattr(module, kind)):
+            found = size(data)
+            return DataSize(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
+    raise _refuse(data)
+
+
+def _pandas_frame(data: Any) -> int:
+    return int(data.memory_usage(deep=True, index=True).sum())
+
+
+def _pandas_series(data: Any) -> int:
+    return int(data.memory_usage(deep=True))
+
+
+def _nbytes(data: Any) -> int:
+    if math.isnan(data.nbytes):
+        advice = "call compute_chunk_sizes() first"
+        raise RequestError([Fault("data", "an array of unknown shape", "known chunks", advice)])
+    return int(data.nbytes)
+
+
+def _dask_frame(data: Any) -> int:
+    """Estimate the size from a few computed partitions, spread over the collection."""
+    count = data.npartitions
+    steps = min(count, SAMPLED_PARTITIONS)
+    chosen = {round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)}
+    sizes = [_partition(data.partitions[index].compute()) for index in chosen]
+    return int(sum(sizes) * count // len(sizes))
+
+
+def _partition(part: Any) -> int:
+    usage = part.memory_usage(deep=True)
+    return int(usage if isinstance(usage, int) else usage.sum())
+
+
+def _dask_bag(data: Any) -> int:
+    from dask.sizeof import sizeof
+
+    count = data.npartitions
+    first = data.map(sizeof).to_delayed()[0].compute()
+    return int(sum(first) * count)
+
+
+_COLLECTIONS: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
+    ("pandas", "DataFrame", _pandas_frame),
+    ("pandas", "Series", _pandas_series),
+    ("pandas", "Index", _pandas_series),
+    ("numpy", "ndarray", _nbytes),
+    ("xarray", "Dataset", _nbytes),
+    ("xarray", "DataArray", _nbytes),
+    ("dask.array", "Array", _nbytes),
+    ("dask.dataframe", "DataFrame", _dask_frame),
+    ("dask.dataframe", "Series", _dask_frame),
+    ("dask.bag", "Bag", _dask_bag),
+)

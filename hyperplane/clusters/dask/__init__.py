@@ -1,0 +1,1 @@
+"""Dask clusters, one package for each platform."""

@@ -1,0 +1,184 @@
+"""Attach to a cluster that another process of this user runs on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+import weakref
+from contextlib import suppress
+from typing import Any, cast
+
+from distributed import Client
+from distributed.core import Status, rpc
+from distributed.deploy.cluster import Cluster
+from distributed.objects import SchedulerInfo
+from tornado.ioloop import PeriodicCallback
+
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
+from hyperplane.clusters.dask.remote_process import make_security
+from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.errors import EngineError
+
+#: Seconds that closing waits for the owning process to clean up.
+PATIENCE = 30.0
+#: Seconds between two requests for the workers of the cluster.
+POLL_INTERVAL = 1.0
+#: Seconds that a running cluster may take to answer the first request.
+ANSWER_WITHIN = 30.0
+#: Engine that an error names when the engine is not known.
+UNKNOWN_ENGINE = "any"
+
+
+class AttachedCluster(Cluster):
+    """Dask's Cluster for a scheduler in another process.
+
+    It shows the cluster and its logs and can close it. Only the owning process can scale it.
+    """
+
+    def __init__(self, record: records.ClusterRecord, **kwargs: Any) -> None:
+        super().__init__(name=record.name, **kwargs)
+        self._record = record
+        # Unique: the owner and other handles may be in this process too.
+        self.settings_key = f"{record.name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
+        if not self.called_from_running_loop:
+            self._loop_runner.start()
+            try:
+                self.sync(self._start)
+            except BaseException:
+                self.detach()
+                raise
+
+    async def _start(self) -> None:
+        # Without super()._start(): it would replace the owner as the one cluster object that the
+        # scheduler sends worker updates to.
+        self.security = make_security(self._record.security)
+        self.scheduler_comm = rpc(
+            self._record.scheduler,
+            connection_args=self.security.get_connection_args("client"),
+        )
+        try:
+            await asyncio.wait_for(self._refresh_info(), ANSWER_WITHIN)
+        except (TimeoutError, OSError) as error:
+            raise _no_answer_error(self._record) from error
+        apply_client_settings(self.settings_key, self._record.client)
+        self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
+        self.periodic_callbacks["poll"].start()
+        self.status = Status.running
+
+    @property
+    def dashboard_link(self) -> str:
+        """The owner's link, which may be a forwarded port that the scheduler does not know."""
+        return self._record.dashboard
+
+    async def _poll(self) -> None:
+        # The record first: Dask waits 30 s for a scheduler that has ended.
+        if _is_listed(self._record.name):
+            with suppress(OSError):
+                await self._refresh_info()
+        elif self.status == Status.running:
+            self._take_back()
+            await super()._close()  # the owner or another handle has closed the cluster
+
+    def detach(self) -> None:
+        """Close this handle but not the cluster."""
+        self._take_back()
+        self.sync(super()._close)
+        self._loop_runner.stop()
+
+    async def _refresh_info(self) -> None:
+        scheduler = cast(rpc, self.scheduler_comm)
+        self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
+
+    async def _close(self) -> None:
+        self._take_back()
+        if self.status == Status.running:
+            self.status = Status.closing
+            self.periodic_callbacks["poll"].stop()
+            if _is_listed(self._record.name):
+                with suppress(OSError):  # the scheduler is ending already
+                    await getattr(self.scheduler_comm, CLOSE_OWNER)()
+            deadline = time.monotonic() + PATIENCE
+            while _is_listed(self._record.name) and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
+        await super()._close()
+
+
+def _no_answer_error(record: records.ClusterRecord) -> EngineError:
+    return EngineError(
+        record.engine,
+        f"cluster {record.name!r} did not answer within {ANSWER_WITHIN:g} s: its process "
+        f"{record.pid} is stopped or overloaded. Continue it (kill -CONT {record.pid}) or end it "
+        f"(kill -KILL {record.pid}), then try again",
+    )
+
+
+def _is_listed(name: str) -> bool:
+    return any(record.name == name for record in records.read_all())
+
+
+def attach(name: str, engine: str) -> StartedCluster:
+    """Return a client and a cluster object for a running cluster.
+
+    Raises
+    ------
+    EngineError
+        When no cluster of that name and engine runs (the message lists those that do), when it
+        does not answer, or when the records of clusters cannot be read.
+    """
+    running = _running(engine)
+    found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)
+    if found is None:
+        raise EngineError(
+            engine, f"this machine runs no cluster {name!r}; {_describe_running(running)}"
+        )
+    cluster = AttachedCluster(found)
+    try:
+        direct = found.direct_to_workers or None
+        client = Client(cluster, timeout=ANSWER_WITHIN, direct_to_workers=direct)
+        return StartedCluster(client, cluster)
+    except (TimeoutError, OSError) as error:
+        cluster.detach()
+        raise _no_answer_error(found) from error
+
+
+def find_engine(name: str) -> str:
+    """Return the engine of a cluster that this machine has started.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster in its plan, or the gateway's name for it.
+
+    Raises
+    ------
+    EngineError
+        When no cluster of that name runs (the message lists those that do) or when the records of
+        clusters cannot be read.
+    """
+    running = _running(UNKNOWN_ENGINE)
+    for record in running:
+        # A gateway's scheduler address ends with the gateway's name for the cluster.
+        if name in {record.name, record.scheduler.rpartition("/")[2]}:
+            return record.engine
+    raise EngineError(
+        UNKNOWN_ENGINE,
+        f"this machine runs no cluster {name!r}; {_describe_running(running)}. For a cluster on "
+        "Kubernetes, or one that another machine started, name its engine: "
+        f'get_cluster({name!r}, "kubernetes")',
+    )
+
+
+def _running(engine: str) -> list[records.ClusterRecord]:
+    try:
+        return records.read_all()
+    except OSError as error:
+        raise EngineError(engine, f"the list of clusters cannot be read: {error}") from error
+
+
+def _describe_running(running: list[records.ClusterRecord]) -> str:
+    named = ", ".join(f"{record.name} ({record.engine})" for record in running)
+    return f"running: {named or 'none'}"

@@ -1,0 +1,155 @@
+"""The cuda engine: dask-cuda's LocalCUDACluster with one worker process on each GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from typing import ClassVar, cast
+
+from hyperplane.clusters.dask.cuda import devices as cuda_devices
+from hyperplane.clusters.dask.cuda.devices import VARIABLE, Gpus
+from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
+from hyperplane.clusters.engine import Availability, Feature, StartedCluster
+from hyperplane.core.errors import Fault
+from hyperplane.core.units import plural
+from hyperplane.spec.capacity import MachineCapacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import CudaSettings, EngineSettings
+from hyperplane.spec.worker import WorkerSpec
+
+INSTALL = "pip install 'hyperplane[gpu]'"
+
+
+class CudaEngine:
+    """Starts one worker process for each requested GPU, owned by this process."""
+
+    name: ClassVar[str] = "cuda"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"}
+    )
+    settings: ClassVar[type[EngineSettings]] = CudaSettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """Return whether this process may use a GPU and dask-cuda is installed."""
+        if not sys.platform.startswith("linux"):
+            return Availability(False, "dask-cuda runs on Linux only")
+        found = cuda_devices.gpus()
+        if not found.visible:
+            return Availability(False, _explain_none_visible(found))
+        if not _is_installed("dask_cuda"):
+            return Availability(False, f"it needs dask-cuda: {INSTALL}")
+        return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} on this machine")
+
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
+        """Return None: cores do not limit GPU workers, whose threads mostly wait for the GPU."""
+        del settings
+        return None
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """Return the layout with one worker process on each GPU."""
+        return one_process_per_gpu(asked)
+
+    def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
+        """Reduce the nodes to the number of GPUs, but to no less than one node with all GPUs."""
+        count = len(cuda_devices.gpus().visible)
+        if not count or nodes * worker.ngpus <= count:
+            return worker, nodes, ""
+        asked = f"{plural(nodes, 'node')} x {plural(worker.ngpus, 'GPU')}"
+        given = replace(worker, ngpus=min(worker.ngpus, count), nprocs=min(worker.nprocs, count))
+        fitting = max(1, count // worker.ngpus)
+        note = (
+            f"asked {asked}; this machine gives {plural(fitting, 'node')} x "
+            f"{plural(given.ngpus, 'GPU')} ({plural(count, 'GPU')} for this process)"
+        )
+        return given, fitting, note
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return faults for a request without GPUs, with too many, or with missing packages."""
+        if not request.ngpus:
+            allowed = "at least 1: a worker process runs on each GPU"
+            return [Fault("ngpus", "0", allowed, "ngpus=1 takes one on each node")]
+        found = cuda_devices.gpus()
+        if not found.visible:  # the plan may be for another machine; a start reports it
+            return []
+        faults = _missing_packages(cast(CudaSettings, settings))
+        asked = request.num_workers * request.ngpus
+        if request.local_fit == "exact" and asked > len(found.visible):
+            faults.append(_too_many_gpus(request, found))
+        return faults
+
+    def render(self, plan: ClusterPlan) -> str:
+        """Return a script that starts the same cluster on several machines."""
+        from hyperplane.clusters.dask.cuda.render import render
+
+        return render(plan, self.layout(plan.worker)[0])
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """Return one line that says what is started on this machine."""
+        workers = plural(plan.nodes * self.layout(plan.worker)[0].nprocs, "worker process")
+        return (
+            f"starting the scheduler in this process and {workers}, each on a GPU of this machine"
+        )
+
+    def start(self, plan: ClusterPlan) -> StartedCluster:
+        """Start scheduler and workers; return when all workers have connected."""
+        from hyperplane.clusters.dask.cuda.start import start
+
+        visible = cuda_devices.gpus().visible
+        return start(plan, self.layout(plan.worker)[0], visible)
+
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
+        """Attach to a cluster that another process of this user runs on this machine."""
+        del settings
+        from hyperplane.clusters.dask.attach import attach
+
+        return attach(name, self.name)
+
+
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _explain_none_visible(found: Gpus) -> str:
+    if found.installed:
+        hidden = plural(found.installed, "NVIDIA GPU")
+        return f"{VARIABLE}={found.limit!r} hides the {hidden} of this machine from this process"
+    return (
+        "no NVIDIA GPU is visible: neither nvidia-smi nor the driver reports one. A container "
+        "must be started with GPUs"
+    )
+
+
+def _too_many_gpus(request: ClusterRequest, found: Gpus) -> Fault:
+    count = len(found.visible)
+    asked = f"{request.num_workers} x {request.ngpus} = {request.num_workers * request.ngpus}"
+    whose = "that this machine has" if found.limit is None else f"of {VARIABLE}={found.limit}"
+    nodes = count // request.ngpus
+    advice = f"num_workers={nodes} fits" if nodes else f"num_workers=1, ngpus={count} fits"
+    return Fault(
+        "num_workers x ngpus", asked, f"at most {count}, the GPUs {whose}", f"{advice} here"
+    )
+
+
+def _missing_packages(settings: CudaSettings) -> list[Fault]:
+    """Return a fault for each setting that needs a package which is not installed."""
+    needs = {
+        "dataframe_backend": ("dask_cudf", settings.dataframe_backend == "cudf", "'pandas'"),
+        "enable_cudf_spill": ("cudf", settings.enable_cudf_spill, "False"),
+        "rmm_pool_fraction": ("rmm", settings.rmm_pool_fraction is not None, "null"),
+        "rmm_pool_gb": ("rmm", settings.rmm_pool_gb is not None, "null"),
+        "rmm_async": ("rmm", settings.rmm_async, "False"),
+    }
+    return [
+        Fault(
+            f"hyperplane.engines.cuda.{name}",
+            repr(getattr(settings, name)),
+            f"{otherwise}, because {package} is not installed",
+            INSTALL,
+        )
+        for name, (package, wanted, otherwise) in needs.items()
+        if wanted and not _is_installed(package)
+    ]

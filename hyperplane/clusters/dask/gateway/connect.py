@@ -1,0 +1,109 @@
+"""Attach to a cluster that a gateway runs for this user."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import Any, cast
+
+from distributed import Client
+from distributed.deploy.cluster import Cluster
+
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.gateway import server
+from hyperplane.clusters.dask.gateway.cluster import WatchedGatewayCluster
+from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.errors import EngineError
+from hyperplane.spec.settings import GatewaySettings
+
+ENGINE = server.ENGINE
+
+
+def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
+    """Return a client and a cluster object for a cluster that the gateway runs.
+
+    Parameters
+    ----------
+    name : str
+        Name in the plan of a cluster that this machine started, or the gateway's name of any.
+    settings : GatewaySettings, optional
+        Address of the gateway, for a cluster that another machine started; dask-gateway's
+        configuration by default.
+
+    Raises
+    ------
+    EngineError
+        When the gateway runs no such cluster (the message lists those that run), or does not
+        answer.
+    """
+    try:
+        ours = {_gateway_name(item): item for item in records.read_all() if item.engine == ENGINE}
+    except OSError as error:
+        raise EngineError(ENGINE, f"the list of clusters cannot be read: {error}") from error
+    gateway_name = next(
+        (gateway_name for gateway_name, item in ours.items() if name in {gateway_name, item.name}),
+        name,
+    )
+    record = ours.get(gateway_name)
+    if record is not None:
+        connection = {
+            key: value for key, value in record.client.items() if key.startswith("gateway.")
+        }
+    else:
+        connection = server.connection_settings(settings) if settings is not None else {}
+    try:
+        gateway = server.open_gateway(connection)
+    except EngineError as error:
+        here = ", ".join(item.name for item in ours.values()) or "none"
+        raise EngineError(
+            ENGINE, f"this machine has started no cluster {name!r}; running: {here}. {error}"
+        ) from error
+    try:
+        with server.translate_errors(gateway, EngineError):
+            running = [item.name for item in server.call(gateway, "clusters", status="running")]
+            if gateway_name not in running:
+                names = sorted(ours[item].name if item in ours else item for item in running)
+                raise EngineError(
+                    ENGINE,
+                    f"{gateway.address} runs no cluster {name!r} of this user; running: "
+                    + (", ".join(names) or "none"),
+                )
+            return _attach(gateway, gateway_name, record)
+    finally:
+        gateway.close()  # the cluster has its own
+
+
+def _gateway_name(record: records.ClusterRecord) -> str:
+    """Return the gateway's name of a cluster, which is the end of its scheduler's address."""
+    return record.scheduler.rpartition("/")[2]
+
+
+def _attach(
+    gateway: Any, gateway_name: str, record: records.ClusterRecord | None
+) -> StartedCluster:
+    # Unique: the owner and other handles may be in this process too.
+    handle = f"{gateway_name} {uuid.uuid4()}"
+    if record is not None:
+        settings = record.client.items()
+        apply_client_settings(
+            handle, {key: value for key, value in settings if not key.startswith("gateway.")}
+        )
+    try:
+        cluster = WatchedGatewayCluster.create(
+            gateway, gateway_name, partial(restore_client_settings, handle), owner=False
+        )
+    except BaseException:
+        restore_client_settings(handle)
+        raise
+    if record is not None:
+        # The owner notices the end only after seconds; without this it would still be listed.
+        cluster.on_end = partial(records.remove, record.name, record.scratch)
+    try:
+        client = Client(cast(Cluster, cluster), timeout=cluster.connect_timeout())
+    except BaseException:
+        cluster.close(shutdown=False)
+        raise
+    cluster.remember_client(client)
+    cluster.settings_key = handle
+    return StartedCluster(client, cast(Cluster, cluster))

@@ -1,0 +1,233 @@
+"""Start the cluster of a plan through a gateway."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from dask_gateway import Gateway
+from distributed import Client
+from distributed.deploy.cluster import Cluster
+
+from hyperplane.clusters import interrupts, records
+from hyperplane.clusters.dask import versions
+from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
+from hyperplane.clusters.dask.gateway import options, plugins, server
+from hyperplane.clusters.dask.gateway.cluster import WatchedGatewayCluster
+from hyperplane.clusters.dask.guarded_cluster import TIME_TO_LIVE
+from hyperplane.clusters.dask.remote_process import server_settings, worker_variables
+from hyperplane.clusters.dask.wait_for_workers import connect_client
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.core.units import bytes_to_gb, format_bytes, plural
+from hyperplane.guard.busy import BusyWorkerGuard
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import GatewaySettings
+
+ENGINE = server.ENGINE
+#: Seconds between checks of a scheduler that starts.
+POLL_INTERVAL = 0.25
+#: Relative deviation of a worker's memory from the plan that is accepted, because servers round.
+MEMORY_TOLERANCE = 0.01
+
+logger = logging.getLogger(__name__)
+
+
+def start(plan: ClusterPlan) -> StartedCluster:
+    """Start a cluster through the gateway; return when all workers have connected.
+
+    Raises
+    ------
+    RequestError
+        With every option that the gateway refuses; nothing was started.
+    StartTimeout
+        When the workers did not connect in time.
+    StartFailed
+        When the start failed otherwise. In both cases nothing is left running.
+    """
+    settings = cast(GatewaySettings, plan.settings)
+    began = time.monotonic()
+    connection = server.connection_settings(settings)
+    try:
+        gateway = server.open_gateway(connection)
+    except EngineError as error:
+        raise _start_failed(error) from error
+    try:
+        record = _reserve_record(plan, connection)
+    except OSError as error:
+        gateway.close()
+        raise _start_failed(error) from error
+    release = partial(release_cluster, plan.name, record.scratch)
+    pending = _PendingCluster(gateway, plan, settings, release)
+    try:
+        with server.translate_errors(gateway):
+            cluster = pending.start_scheduler(began)
+            pending.send_plugins(cluster, began)
+            pending.scale()
+            client = connect_client(cluster, plan, settings, began, pending.explain_wait)
+            cluster.remember_client(client)
+            pending.check_sizes(client)
+        dashboard = cluster.dashboard_link or ""
+        records.write(replace(record, scheduler=cluster.scheduler_address, dashboard=dashboard))
+    except BaseException:
+        pending.abort()
+        raise
+    gateway.close()  # the cluster object has another one
+    return StartedCluster(client, cast(Cluster, cluster))
+
+
+def _start_failed(error: Exception) -> StartFailed:
+    return StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: "))
+
+
+def _reserve_record(plan: ClusterPlan, connection: Mapping[str, Any]) -> records.ClusterRecord:
+    """Reserve and return a record; its client settings include how to reach the gateway."""
+    return records.reserve(new_record(plan, client={**plan.tuning.client, **connection}), None)
+
+
+def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
+    """Return plugins for the settings that no option of the gateway receives."""
+    mapped = set(settings.options_from_plan.values())
+    dotted = server_settings(plan, settings)
+    found: list[Any] = []
+    if "environment" not in mapped:
+        found = [
+            plugins.SchedulerSettings(dotted),
+            plugins.NannySettings(dotted, worker_variables(plan)),
+        ]
+    if TIME_TO_LIVE in dotted:  # not if the user has set the time-to-live
+        found.append(BusyWorkerGuard())
+    idle = plan.idle_timeout
+    if idle is not None and "idle_timeout" not in mapped:
+        found.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
+    return found
+
+
+class _PendingCluster:
+    """A cluster that is being started: the steps of the start, and their cleanup."""
+
+    def __init__(
+        self, gateway: Gateway, plan: ClusterPlan, settings: GatewaySettings, release: partial[None]
+    ) -> None:
+        self.gateway, self.plan, self.settings, self.release = gateway, plan, settings, release
+        self.name: str | None = None
+        self.cluster: WatchedGatewayCluster | None = None
+
+    def start_scheduler(self, began: float) -> WatchedGatewayCluster:
+        """Request the cluster, and return it when its scheduler runs."""
+        asked = server.call(self.gateway, "cluster_options", use_local_defaults=False)
+        options.fill_options(asked, self.plan)
+        self.name = server.call(self.gateway, "submit", asked)
+        with interrupts.allow_interrupts():
+            self._wait_for_scheduler(began)
+        self.cluster = WatchedGatewayCluster.create(
+            self.gateway, self.name, self.release, owner=True, within=self.remaining(began)
+        )
+        return self.cluster
+
+    def _wait_for_scheduler(self, began: float) -> None:
+        timeout = self.plan.request.timeout
+        while self.state() != "RUNNING":
+            if time.monotonic() - began > timeout:
+                raise StartTimeout(
+                    ENGINE,
+                    f"the gateway did not start the scheduler within {timeout:g} s (timeout); "
+                    f"cluster {self.name} was stopped again. {self.explain_wait()}",
+                )
+            time.sleep(POLL_INTERVAL)
+
+    def remaining(self, began: float) -> float:
+        """Return the seconds that remain for the start."""
+        return began + self.plan.request.timeout - time.monotonic()
+
+    def state(self) -> str:
+        """Return the gateway's status of the cluster; raise StartFailed if it was ended."""
+        state: str = server.call(self.gateway, "cluster_report", self.name).status.name
+        if state in {"FAILED", "STOPPED", "STOPPING"}:
+            raise StartFailed(
+                ENGINE,
+                f"the gateway ended cluster {self.name} ({state.lower()}): its scheduler or its "
+                "workers did not start. See the log of the gateway server",
+            )
+        return state
+
+    def explain_wait(self) -> str:
+        """Return what is known about workers that have not connected."""
+        with server.translate_errors(self.gateway):
+            state = self.state().lower()
+        return (
+            f"The gateway reports for cluster {self.name}: {state}. See the log of the gateway "
+            "server for why its workers wait or cannot start"
+        )
+
+    def send_plugins(self, cluster: WatchedGatewayCluster, began: float) -> None:
+        """Register plugins for settings without an option, before any worker starts."""
+        timeout_left = cluster.connect_timeout(self.remaining(began))
+        with Client(cluster, set_as_default=False, timeout=timeout_left) as client:
+            # First, because classes that are pickled by value need the same Python version.
+            versions.check(client, ENGINE, self.settings)
+            try:
+                with plugins.pickled_by_value():
+                    for plugin in _needed_plugins(self.plan, self.settings):
+                        client.register_plugin(plugin)
+            except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
+                logger.warning(
+                    "cluster %s accepts no plugins (%s): the gateway's own memory policy and idle "
+                    "timeout apply, unless hyperplane.engines.gateway.plan_options has options "
+                    "for environment and idle_timeout",
+                    self.name,
+                    error,
+                )
+
+    def scale(self) -> None:
+        """Request the workers; raise StartFailed if the gateway permits fewer."""
+        answer = server.call(
+            self.gateway,
+            "request",
+            "POST",
+            f"{self.gateway.address}/api/v1/clusters/{self.name}/scale",
+            json={"count": self.plan.dask_workers},
+        )
+        reply = self.gateway.sync(answer.json)
+        if not reply.get("ok", True):
+            asked = plural(self.plan.dask_workers, "worker process")
+            raise StartFailed(
+                ENGINE,
+                f"{asked} are more than the gateway permits: {reply.get('msg')} "
+                "Request fewer nodes or processes; the cluster was stopped again",
+            )
+
+    def check_sizes(self, client: Client) -> None:
+        """Compare the workers with the plan; an option may use another unit or be ignored."""
+        worker = self.plan.worker
+        for one in client.scheduler_info(n_workers=-1)["workers"].values():
+            threads, limit = one["nthreads"], one["memory_limit"]
+            off = abs(limit - worker.ram_per_proc) / worker.ram_per_proc
+            if threads != worker.nthreads or off > MEMORY_TOLERANCE:
+                raise StartFailed(
+                    ENGINE,
+                    f"the gateway's workers have {plural(threads, 'thread')} and "
+                    f"{format_bytes(limit)}; the plan has {plural(worker.nthreads, 'thread')} and "
+                    f"{format_bytes(worker.ram_per_proc)}. Set in "
+                    "hyperplane.engines.gateway.plan_options which options of the gateway receive "
+                    "nthreads and which ram_gib, ram_gb or ram_bytes, or request "
+                    f"nthreads={threads}, ram_gb_per_proc={bytes_to_gb(limit):g}; "
+                    "the cluster was stopped again",
+                )
+
+    def abort(self) -> None:
+        """Stop the cluster and release what this process holds for it."""
+        try:
+            if self.cluster is not None:
+                self.cluster.close()
+            elif self.name is not None:
+                with suppress(*server.FAILURES):  # the caller needs the first error
+                    server.call(self.gateway, "stop_cluster", self.name)
+        finally:
+            self.gateway.close()
+            self.release()

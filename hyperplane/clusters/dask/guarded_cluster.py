@@ -1,0 +1,266 @@
+"""Mixin for clusters with a scheduler in this process: idle and busy-worker guards.
+
+The guards need subclasses of Dask's classes, because Dask reads some settings in this process while
+it works: ``lost-worker-timeout`` when a worker leaves, others while it builds the scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import dask.config
+from dask.utils import parse_timedelta
+from distributed import Client, Scheduler, SpecCluster
+from distributed.core import Status
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from hyperplane.clusters.dask import notices
+from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
+from hyperplane.clusters.dask.settings import drop_overridden, in_force
+from hyperplane.clusters.interrupts import InterruptibleStart
+from hyperplane.guard.busy import BusyWorkerGuard
+from hyperplane.guard.idle import IdleGuard
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import StartupSettings
+
+#: Scheduler handler that a client in another process calls to close the whole cluster.
+CLOSE_OWNER = "hyperplane_close_owner"
+#: Setting for the time without a heartbeat after which a worker counts as dead.
+TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
+
+
+def dashboard_routes() -> dict[str, list[str]]:
+    """Return Dask's setting for HTTP routes, with those of this package added.
+
+    They add the list of plots of a lazily loaded dashboard, and the path with the cluster's name.
+    """
+    key = "distributed.scheduler.http.routes"
+    # The first matching route answers, so our list of plots comes before Dask's.
+    ours = "hyperplane.clusters.dask.lazy_dashboard", "hyperplane.clusters.dask.dashboard_path"
+    return {key: [ours[0], *dask.config.get(key), ours[1]]}
+
+
+def loopback_link(link: str, scheduler: str) -> str:
+    """Return a dashboard link with the loopback address in place of the scheduler's address.
+
+    Examples
+    --------
+    >>> loopback_link("http://10.0.0.7:8787/status", "tls://10.0.0.7:40123")
+    'http://127.0.0.1:8787/status'
+    """
+    host = scheduler.partition("://")[2].rpartition(":")[0]
+    return link.replace(f"//{host}:", "//127.0.0.1:", 1) if host else link
+
+
+def _release_in_process(pid: int, release: Callable[[], None]) -> None:
+    """Call `release` in process `pid` only: a fork has copies of the cluster objects."""
+    if os.getpid() == pid:
+        notices.release_quiet()
+        release()
+
+
+class GuardedScheduler(Scheduler):
+    """Scheduler that is built with the dotted Dask settings `config` in force."""
+
+    def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
+        with in_force({**config, **dashboard_routes()}):
+            super().__init__(*args, **kwargs)
+        LazyDashboard(self)
+
+    def identity(self, n_workers: int = -1) -> dict[str, Any]:
+        """Return Dask's identity, with Dask's type name because programs compare it."""
+        return {**super().identity(n_workers), "type": Scheduler.__name__}
+
+
+class _Owner(SchedulerPlugin):
+    """Scheduler plugin that closes the cluster object which owns the scheduler.
+
+    A client in another process can close the whole cluster through it, workers first. The cluster
+    object also closes when the scheduler ends by itself; otherwise its status would stay running
+    and its nannies would be left behind.
+    """
+
+    name = "hyperplane-owner"
+
+    def __init__(self, cluster: GuardedCluster) -> None:
+        self.cluster = weakref.ref(cluster)
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Register the handler that clients call to close the cluster."""
+        scheduler.handlers[CLOSE_OWNER] = self.close_cluster
+
+    def close_cluster(self) -> None:
+        """Close the cluster object in a new thread, because its event loop runs this method."""
+        cluster = self.cluster()
+        if cluster is not None and cluster.status == Status.running:
+            # Not a daemon thread, so that the program waits for it at exit.
+            threading.Thread(
+                target=cluster.close_all, name="hyperplane-close", daemon=False
+            ).start()
+
+    async def close(self) -> None:
+        """Close the cluster object when the scheduler ends."""
+        cluster = self.cluster()
+        if cluster is not None and cluster.status == Status.running:
+            # A request to a scheduler that has ended would wait 30 s for an answer.
+            cluster.shutdown_scheduler = False
+            self.close_cluster()
+
+
+def scheduler_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
+    """Return the dotted Dask settings for a plan's scheduler, without those the user has set."""
+    return drop_overridden(
+        {
+            **plan.tuning.server,
+            "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
+            TIME_TO_LIVE: settings.worker_ttl,
+        }
+    )
+
+
+def cluster_settings(settings: StartupSettings) -> dict[str, Any]:
+    """Return the dotted Dask settings for the cluster object in this process."""
+    return drop_overridden({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
+
+
+class GuardedCluster(InterruptibleStart, SpecCluster):
+    """Mixin for Dask's clusters: idle timeout, busy-worker guard and complete cleanup.
+
+    It comes before Dask's class in the list of base classes.
+
+    Parameters
+    ----------
+    scheduler_config : mapping
+        Dotted Dask settings for a scheduler in this process.
+    cluster_config : mapping
+        Dotted Dask settings that the cluster object reads.
+    idle_timeout : float or None
+        Seconds without use after which the cluster closes itself.
+    release : callable
+        Releases what the cluster holds outside Dask; called once, however the cluster ends.
+    **kwargs
+        Arguments of Dask's class.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler_config: Mapping[str, Any],
+        cluster_config: Mapping[str, Any],
+        idle_timeout: float | None,
+        release: Callable[[], None],
+        **kwargs: Any,
+    ) -> None:
+        self._scheduler_config = scheduler_config
+        self._cluster_config = cluster_config
+        self._idle_timeout = idle_timeout
+        self._idle_guard: IdleGuard | None = None
+        self._client: weakref.ref[Client] | None = None
+        self._closing = threading.RLock()
+        notices.hold_quiet()
+        self._cleanup = weakref.finalize(self, _release_in_process, os.getpid(), release)
+        # At exit Dask's own handler closes the cluster, which calls the cleanup.
+        self._cleanup.atexit = False
+        self.starting = True
+        try:
+            super().__init__(**kwargs)  # calls _start()
+        except BaseException as error:
+            self.starting = False
+            if not isinstance(error, Exception):  # Dask itself closes after an Exception
+                with suppress(Exception):  # the caller needs the interrupt, not a later error
+                    self.sync(self._abort)
+            if hasattr(self, "_loop_runner"):  # missing if __init__ failed before it
+                self._loop_runner.stop()
+            self._cleanup()
+            raise
+        self.starting = False
+        self._created = weakref.WeakSet(self._created)
+
+    async def _abort(self) -> None:
+        """Close a cluster that is still starting; Dask's ``_close`` closes only a running one."""
+        # The starts of workers fail now, and nothing retrieves their exceptions.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        await self._end_workers()
+        if self.status == Status.starting and self.scheduler is not None:
+            with suppress(Exception):  # close the rest in any case
+                await self.scheduler.close()
+            if self.scheduler_comm is not None:
+                await self.scheduler_comm.close_rpc()
+        await self._close()
+
+    async def _end_workers(self) -> None:
+        """Close the workers that were starting when Ctrl-C interrupted the start."""
+        await asyncio.gather(*(each.close() for each in self._created), return_exceptions=True)
+
+    async def _start(self) -> None:
+        if self.starting:
+            # Strong references until the start ends: Dask's set is weak, and Ctrl-C ends the
+            # coroutine that holds the workers, so those already started would be forgotten.
+            self._created: Any = set()
+        if self.scheduler_spec["cls"] is Scheduler:
+            options = {**self.scheduler_spec["options"], "config": self._scheduler_config}
+            self.scheduler_spec = {"cls": GuardedScheduler, "options": options}
+        await super()._start()
+        if self.status == Status.running and isinstance(self.scheduler, Scheduler):
+            await self._add_guards(self.scheduler)
+
+    async def _add_guards(self, scheduler: Scheduler) -> None:
+        owner = _Owner(self)
+        plugins: list[SchedulerPlugin] = [owner]
+        if TIME_TO_LIVE in self._scheduler_config:
+            plugins.append(BusyWorkerGuard())  # not if the user has set the time-to-live
+        if self._idle_timeout is not None:
+            guard = IdleGuard(self._idle_timeout, owner.close_cluster, starting=True)
+            self._idle_guard = guard
+            plugins.append(guard)
+        for plugin in plugins:
+            scheduler.add_plugin(plugin)
+            await plugin.start(scheduler)
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        with in_force(self._cluster_config):
+            super()._update_worker_status(op, msg)
+
+    async def _close(self) -> None:
+        with notices.without_closing_notices():
+            await super()._close()
+        self._cleanup()
+
+    def remember_client(self, client: Client) -> None:
+        """Remember the client that was returned with this cluster."""
+        self._client = weakref.ref(client)
+
+    def begin_idle_timeout(self) -> None:
+        """Start the clock of the idle timeout; the last step of a start."""
+        if self._idle_guard is not None:
+            self._idle_guard.begin()
+
+    def close(self, timeout: float | None = None) -> Any:
+        """Close the cluster; safe to call from several threads, as the idle timeout does.
+
+        Calls are serialized: Dask stops the event loop while it closes, and another thread that
+        waits for that loop would get an ``UnboundLocalError`` or wait forever.
+        """
+        if self.asynchronous:
+            return super().close(timeout)
+        seconds = parse_timedelta(timeout)
+        patience = -1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
+        if not self._closing.acquire(timeout=patience):
+            raise TimeoutError(f"another thread did not close the cluster within {seconds:g} s")
+        try:
+            return super().close(timeout)
+        finally:
+            self._closing.release()
+
+    def close_all(self) -> None:
+        """Close the client that was returned with the cluster, then the cluster."""
+        client = self._client() if self._client is not None else None
+        if client is not None:
+            client.close()
+        self.close()

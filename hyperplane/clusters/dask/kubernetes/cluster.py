@@ -1,0 +1,264 @@
+"""Subclass of dask-kubernetes' KubeCluster with TLS, explained waits and complete cleanup.
+
+KubeCluster gives up after a minute when the operator misses an event, does not say why a pod cannot
+run, leaves its forwarded ports open and does not support TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from dask_kubernetes.operator import KubeCluster
+from dask_kubernetes.operator.kubecluster.kubecluster import CreateMode
+from distributed import Client
+from distributed.core import Status, rpc
+from distributed.deploy.cluster import Cluster
+from distributed.objects import SchedulerInfo
+from distributed.security import Security
+from distributed.utils import Logs
+from tornado.ioloop import PeriodicCallback
+
+from hyperplane.clusters.dask.kubernetes.render import CLIENT
+from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
+from hyperplane.clusters.dask.settings import restore_client_settings
+from hyperplane.clusters.interrupts import InterruptibleStart
+from hyperplane.core.errors import EngineError, StartTimeout
+from hyperplane.platforms.kubernetes.api import ENGINE, is_in_pod
+from hyperplane.platforms.kubernetes.port_forward import PortForwards
+
+COMM, DASHBOARD = 8786, 8787
+#: Seconds between two requests for the workers.
+POLL_INTERVAL = 3.0
+#: Seconds that closing waits until the processes have ended.
+PATIENCE = 90.0
+
+logger = logging.getLogger(__name__)
+
+
+def _close_owned_clusters() -> None:
+    """Close the clusters that this program owns, at its exit."""
+    for cluster in list(KubeCluster._instances):
+        if isinstance(cluster, HyperplaneKubeCluster) and cluster.shutdown_on_close:
+            with suppress(Exception):  # the operator deletes it after the idle timeout
+                cluster.close(timeout=0)
+
+
+# Dask's exit handler runs too late: host names cannot be resolved and no thread can be started.
+getattr(threading, "_register_atexit", atexit.register)(_close_owned_clusters)
+
+
+class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[misc]
+    """KubeCluster with TLS, explained waits and complete cleanup.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster.
+    manifest : mapping or None
+        The DaskCluster to create; None to attach to an existing one.
+    namespace : str or None
+        None for the namespace of the context or of this pod.
+    tls : mapping
+        Key pair of a new cluster, as text; empty without TLS.
+    deadline : float
+        Time limit of the start, by ``time.monotonic``.
+    port_forward : str
+        "auto", "always" or "never".
+    dashboard_port : int or None
+        Port of this machine for the dashboard, if ports are forwarded.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        manifest: Mapping[str, Any] | None,
+        *,
+        namespace: str | None,
+        tls: Mapping[str, str],
+        deadline: float,
+        port_forward: str,
+        dashboard_port: int | None = None,
+    ) -> None:
+        self._manifest, self._tls, self._deadline = manifest, tls, deadline
+        self.resource = DaskClusterResource(name, namespace)
+        self._uses_port_forward = port_forward == "always" or (
+            port_forward == "auto" and not is_in_pod()
+        )
+        self._dashboard_port = dashboard_port
+        self._forwards: PortForwards | None = None
+        self._dashboard = ""
+        self._workers_seen: set[str] = set()
+        self._client: weakref.ref[Client] | None = None
+        # Unique for a handle that attaches: the owner may be in this process too.
+        self.settings_key = name if manifest else f"{name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
+        self.starting = True
+        try:
+            super().__init__(
+                name=name,
+                namespace=namespace,
+                create_mode=CreateMode.CREATE_ONLY if manifest else CreateMode.CONNECT_ONLY,
+                # Exit handlers close only clusters with this flag.
+                shutdown_on_close=manifest is not None,
+                quiet=True,
+            )
+        except BaseException:
+            self.starting = False
+            with suppress(Exception):  # the caller needs the first error
+                self._abort()
+            raise
+        self.starting = False
+
+    @property
+    def security(self) -> Security:
+        """The key pair of the cluster."""
+        return self.resource.security
+
+    async def _start(self) -> None:
+        await self.resource.api.connect()
+        self.namespace = self.resource.api.namespace
+        if self._manifest is not None:
+            await self.resource.create(self._manifest, self._tls)
+        else:
+            await self.resource.load()
+        await self.resource.wait_for_scheduler(self._deadline)
+        await self._reach_scheduler()
+        self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
+        self.periodic_callbacks["poll"].start()
+        self.status = Status.running
+
+    async def _reach_scheduler(self) -> None:
+        protocol = "tls" if self.security.require_encryption else "tcp"
+        host, ports = f"{self.name}-scheduler.{self.namespace}", {COMM: COMM, DASHBOARD: DASHBOARD}
+        if self._uses_port_forward:
+            wanted = {COMM: None, DASHBOARD: self._dashboard_port}
+            self._forwards = PortForwards(f"{self.name}-scheduler", self.namespace, wanted)
+            await self._forwards.open()
+            host, ports = "127.0.0.1", self._forwards.local
+        self._dashboard = f"http://{host}:{ports[DASHBOARD]}/status"
+        self.scheduler_comm = rpc(
+            f"{protocol}://{host}:{ports[COMM]}",
+            connection_args=self.security.get_connection_args("client"),
+        )
+        while True:
+            try:
+                await self._refresh_info()
+                return
+            except OSError as error:
+                if time.monotonic() > self._deadline:
+                    where = f"{host}:{ports[COMM]}"
+                    raise StartTimeout(
+                        ENGINE, f"the scheduler does not answer at {where}: {error}"
+                    ) from error
+                await asyncio.sleep(0.5)
+
+    @property
+    def dashboard_link(self) -> str:
+        """Link to the dashboard, as seen from this machine."""
+        return self._dashboard
+
+    @property
+    def client_settings_json(self) -> str:
+        """Dask settings for clients of the cluster, as JSON."""
+        return self.resource.annotations.get(CLIENT, "{}")
+
+    async def _refresh_info(self) -> None:
+        self.scheduler_info = SchedulerInfo(await self.scheduler_comm.identity(n_workers=-1))
+
+    async def _poll(self) -> None:
+        """Update the list of workers, and close this object if the cluster was deleted."""
+        try:
+            await self._refresh_info()
+            workers = set(self.scheduler_info["workers"])
+            if self._workers_seen - workers:
+                await self.resource.warn_out_of_memory()
+            self._workers_seen = workers
+        except OSError:
+            if self.status == Status.running:
+                with suppress(EngineError):  # without an answer the cluster may still exist
+                    if await self.resource.is_gone():
+                        logger.warning("cluster %s was deleted by another program", self.name)
+                        await self._close_client()
+                        await self._detach()
+        except EngineError as error:
+            logger.debug("cannot check the pods of %s: %s", self.name, error)
+
+    def remember_client(self, client: Client) -> None:
+        """Remember the client that was returned with this cluster."""
+        self._client = weakref.ref(client)
+
+    async def _close_client(self) -> None:
+        """Close the client, which would otherwise try to reconnect for half a minute."""
+        client = self._client() if self._client is not None else None
+        if client is not None and (closing := client.close()) is not None:
+            await closing
+
+    async def _get_logs(self) -> Logs:
+        return await self.resource.logs()
+
+    def adapt(self, minimum: int = 0, maximum: int | None = None) -> Any:
+        """Let the operator scale the worker processes with the work.
+
+        Parameters
+        ----------
+        minimum, maximum : int
+            Limits of the number of worker processes; by default at most those of the start.
+        """
+        if maximum is None:
+            maximum = int(self.resource.content["spec"]["worker"]["replicas"])
+        return super().adapt(minimum=minimum, maximum=maximum)
+
+    def _abort(self) -> None:
+        if self.shutdown_on_close:
+            self.close()
+        else:
+            self.detach()
+
+    def detach(self) -> None:
+        """Close this handle but not the cluster."""
+        self.sync(self._detach)
+        self._loop_runner.stop()
+
+    async def _detach(self) -> None:
+        await self._close_handle()
+        await self.resource.api.close()
+
+    async def _close_handle(self) -> None:
+        self._take_back()
+        await Cluster._close(self)
+        if self._forwards is not None:
+            await self._forwards.close()
+
+    def close(self, timeout: float = PATIENCE) -> Any:
+        """Delete the cluster, also if another program started it.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait until its processes have ended; 0 to return at once.
+        """
+        if self.status == Status.closed and not self.asynchronous:
+            self._loop_runner.stop()
+            return None
+        try:
+            return self.sync(self._close, timeout=timeout)
+        finally:
+            if not self.asynchronous:
+                self._loop_runner.stop()
+
+    async def _close(self, timeout: float = PATIENCE) -> None:
+        if self.status in (Status.closing, Status.closed):
+            return
+        await self._close_handle()
+        if self.resource.ours:
+            await self.resource.delete(timeout)
+        await self.resource.api.close()

@@ -1,0 +1,215 @@
+"""The DaskCluster resource of a cluster, and its pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from distributed.security import Security
+from distributed.utils import Log, Logs
+
+from hyperplane.clusters.dask.kubernetes.render import SECRET
+from hyperplane.clusters.dask.kubernetes.secret import build_secret, read_secret
+from hyperplane.clusters.dask.remote_process import make_security
+from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.platforms.kubernetes import pod_status
+from hyperplane.platforms.kubernetes.api import DASK, ENGINE, KubernetesApi, ObjectNotFound
+
+#: Seconds that the operator may take to react to a new cluster.
+OPERATOR_WITHIN = 60.0
+#: Lines of a log that are read, and those of them that are shown.
+LOG_LINES, LINES_TOLD = 500, 40
+
+logger = logging.getLogger(__name__)
+
+
+class DaskClusterResource:
+    """The DaskCluster resource of one cluster, for use in one event loop.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster.
+    namespace : str or None
+        None for the namespace of the context or of this pod.
+    """
+
+    def __init__(self, name: str, namespace: str | None) -> None:
+        self.name = name
+        self.api = KubernetesApi(namespace)
+        self.content: dict[str, Any] = {}
+        self.security = Security()
+        #: Whether this object created or loaded the resource, and so may delete it.
+        self.ours = False
+        self._warned: set[str] = set()
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Annotations of the resource."""
+        found: dict[str, str] = self.content.get("metadata", {}).get("annotations") or {}
+        return found
+
+    async def create(self, manifest: Mapping[str, Any], tls: Mapping[str, str]) -> None:
+        """Create the resource, and the Secret that it owns."""
+        try:
+            await self._create_cluster(manifest)
+        except EngineError as error:
+            if not isinstance(error, ObjectNotFound):
+                raise
+            raise StartFailed(
+                ENGINE,
+                f"namespace {self.api.namespace!r} does not exist, or the operator of "
+                f"dask-kubernetes is not installed: {error}. Ask an administrator to install it "
+                "(config/kubernetes/operator-values.yaml is an example)",
+            ) from error
+        if tls:
+            # After the cluster, which owns the Secret: Kubernetes deletes both together.
+            await self.api.create("secrets", build_secret(self.content, tls))
+            self.security = make_security(tls)
+
+    async def _create_cluster(self, manifest: Mapping[str, Any]) -> None:
+        """Create the resource; an interrupt waits until it is known whether it exists."""
+        creating = asyncio.ensure_future(self.api.create("daskclusters", manifest, DASK))
+        try:
+            await asyncio.shield(creating)
+        finally:
+            await asyncio.wait([creating])
+            self.ours = creating.exception() is None
+        self.content = creating.result()
+
+    async def load(self) -> None:
+        """Load the existing resource; raise an EngineError that lists others if there is none."""
+        namespace = self.api.namespace
+        try:
+            self.content = await self.api.get("daskclusters", self.name, DASK)
+        except ObjectNotFound as error:
+            raise EngineError(
+                ENGINE,
+                f"namespace {namespace!r} has no cluster {self.name!r}; "
+                f"running: {await self._other_clusters()}",
+            ) from error
+        if "deletionTimestamp" in self.content["metadata"]:
+            others = await self._other_clusters()
+            raise EngineError(ENGINE, f"cluster {self.name!r} is closing; running: {others}")
+        if secret := self.annotations.get(SECRET):
+            self.security = read_secret(await self.api.get("secrets", secret))
+        self.ours = True
+
+    async def _other_clusters(self) -> str:
+        with suppress(EngineError):
+            found = [one["metadata"] for one in await self.api.list("daskclusters", DASK)]
+            names = [one["name"] for one in found if "deletionTimestamp" not in one]
+            return ", ".join(names) or "none"
+        return "unknown"
+
+    async def wait_for_scheduler(self, deadline: float) -> None:
+        """Return when the scheduler passes its health check.
+
+        The phase of the cluster is not used: the operator derives it from events and can miss one.
+        """
+        began = time.monotonic()
+        while True:
+            pods = await self.pods("scheduler")
+            if any(pod_status.is_ready(pod) for pod in pods):
+                return
+            now = time.monotonic()
+            if not pods and now - began > OPERATOR_WITHIN and not await self._is_accepted():
+                raise StartFailed(
+                    ENGINE,
+                    f"the operator of dask-kubernetes did not react to the cluster within "
+                    f"{OPERATOR_WITHIN:g} s: it does not run, or does not watch namespace "
+                    f"{self.api.namespace!r}; everything was closed again",
+                )
+            reason = await self.explain_pending()
+            if now > deadline:
+                message = (
+                    "the scheduler did not start in time (timeout); everything was closed again"
+                )
+                raise StartTimeout(ENGINE, f"{message}. {reason}")
+            await asyncio.sleep(0.5)
+
+    async def _is_accepted(self) -> bool:
+        found = await self.api.get("daskclusters", self.name, DASK)
+        return bool(found.get("status", {}).get("phase"))
+
+    async def pods(self, component: str = "") -> list[dict[str, Any]]:
+        """Return the pods of the cluster, or those of one component."""
+        labels = f"dask.org/cluster-name={self.name}"
+        labels += f",dask.org/component={component}" if component else ""
+        return await self.api.list("pods", labels=labels)
+
+    async def explain_pending(self) -> str:
+        """Return one line on why pods do not run; raise StartFailed if waiting is useless."""
+        pods = await self.pods()
+        events: list[dict[str, Any]] = []
+        with suppress(StartFailed):  # this user may lack the permission to list events
+            events = await self.api.list("events", fields="type=Warning")
+        ours = [e for e in events if e["involvedObject"].get("name", "").startswith(self.name)]
+        if found := pod_status.find_pending_pod(pods, ours):
+            log = await self._last_lines(found.pod, found.container) if found.ran else ""
+            raise StartFailed(ENGINE, f"{found.text}; everything was closed again", log)
+        return pod_status.summary(pods, ours)
+
+    async def _last_lines(self, pod: str, container: str) -> str:
+        for previous in (True, False):
+            with suppress(EngineError):
+                found = await self.api.logs(pod, container, previous=previous, lines=LOG_LINES)
+                if kept := pod_status.drop_traceback_frames(found):
+                    return "\n".join(kept[-LINES_TOLD:])
+        return ""
+
+    async def warn_out_of_memory(self) -> None:
+        """Warn once about each time that the kernel killed a container for memory."""
+        for key, words in pod_status.find_out_of_memory(await self.pods()).items():
+            if key not in self._warned:
+                self._warned.add(key)
+                logger.warning("%s", words)
+
+    async def logs(self) -> Logs:
+        """Return the logs of all pods by their names, and that of the scheduler as "Scheduler"."""
+        logs = Logs()
+        for pod in await self.pods():
+            name = pod["metadata"]["name"]
+            role = pod["metadata"]["labels"].get("dask.org/component", "")
+            try:
+                text = await self.api.logs(name, role, previous=False, lines=None)
+            except EngineError as error:
+                text = str(error)
+            logs["Scheduler" if role == "scheduler" else name] = Log(text)
+        return logs
+
+    async def is_gone(self) -> bool:
+        """Return whether the resource is deleted or being deleted."""
+        try:
+            found = await self.api.get("daskclusters", self.name, DASK)
+        except ObjectNotFound:
+            return True
+        return "deletionTimestamp" in found["metadata"]
+
+    async def delete(self, timeout: float) -> None:
+        """Delete the resource; return when its pods have ended, or warn after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        with suppress(ObjectNotFound):  # deleted by another program or by the operator
+            await self.api.delete("daskclusters", self.name, DASK)
+        while timeout and not await self._is_fully_deleted():
+            if time.monotonic() > deadline:
+                logger.warning(
+                    "cluster %s was deleted, but parts of it still exist after %g s: the "
+                    "operator or a node does not answer; check with 'kubectl get "
+                    "daskclusters,pods -l dask.org/cluster-name=%s'",
+                    self.name,
+                    timeout,
+                    self.name,
+                )
+                return
+            await asyncio.sleep(0.25)
+
+    async def _is_fully_deleted(self) -> bool:
+        with suppress(ObjectNotFound):
+            await self.api.get("daskclusters", self.name, DASK)
+            return False
+        return all(pod_status.has_ended(pod) for pod in await self.pods())

@@ -1,0 +1,88 @@
+"""Start the cluster of a plan on Kubernetes, or attach to a running one."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import cast
+
+from distributed import Client
+from distributed.security import Security
+
+from hyperplane.clusters.dask.kubernetes.render import manifest
+from hyperplane.clusters.dask.remote_process import key_pair
+from hyperplane.clusters.dask.settings import apply_client_settings
+from hyperplane.clusters.dask.wait_for_workers import connect_client
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.optional import need
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import KubernetesSettings
+
+#: Seconds that a running cluster may take to answer the first request.
+ANSWER_WITHIN = 60.0
+
+
+def start(plan: ClusterPlan) -> StartedCluster:
+    """Create the cluster; return when all workers have connected.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers did not connect in time, with the state of their pods.
+    StartFailed
+        When the start failed otherwise. In both cases nothing is left running.
+    """
+    need("dask_kubernetes", extra="kubernetes")
+    from hyperplane.clusters.dask.kubernetes.cluster import HyperplaneKubeCluster
+
+    settings = cast(KubernetesSettings, plan.settings)
+    began = time.monotonic()
+    tls = key_pair(Security.temporary()) if settings.security == "tls" else {}
+    cluster = HyperplaneKubeCluster(
+        plan.name,
+        manifest(plan),
+        namespace=settings.namespace,
+        tls=tls,
+        deadline=began + plan.request.timeout,
+        port_forward=settings.port_forward,
+        dashboard_port=plan.dashboard_port or None,
+    )
+    try:
+        client = connect_client(
+            cluster, plan, settings, began, lambda: cluster.sync(cluster.resource.explain_pending)
+        )
+    except BaseException:
+        cluster.close()
+        raise
+    cluster.remember_client(client)
+    return StartedCluster(client, cluster)
+
+
+def connect(name: str, settings: KubernetesSettings) -> StartedCluster:
+    """Attach to a running cluster of the namespace.
+
+    Raises
+    ------
+    EngineError
+        When no cluster of that name runs (the message lists those that do), or when it does not
+        answer.
+    """
+    need("dask_kubernetes", extra="kubernetes")
+    from hyperplane.clusters.dask.kubernetes.cluster import HyperplaneKubeCluster
+
+    cluster = HyperplaneKubeCluster(
+        name,
+        None,
+        namespace=settings.namespace,
+        tls={},
+        deadline=time.monotonic() + ANSWER_WITHIN,
+        port_forward=settings.port_forward,
+    )
+    try:
+        apply_client_settings(cluster.settings_key, json.loads(cluster.client_settings_json))
+        client = Client(cluster, timeout=ANSWER_WITHIN)
+        cluster.remember_client(client)
+        return StartedCluster(client, cluster)
+    except BaseException:
+        cluster.detach()
+        raise

@@ -1,0 +1,181 @@
+"""Subclasses of Dask's LocalCluster and Nanny that apply the settings of one cluster.
+
+Dask reads some settings in this process while it works, for example the nanny's ``terminate`` when
+it builds a nanny and the start method when it starts a worker process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
+from typing import Any, Literal
+
+import dask.config
+from distributed import LocalCluster, Nanny
+from distributed.core import Status
+from distributed.node import ServerNode
+
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
+from hyperplane.clusters.dask.local import forkserver
+from hyperplane.clusters.dask.local.process_state import WorkerEnvironment
+from hyperplane.clusters.dask.local.startup_speed import import_in_background
+from hyperplane.clusters.dask.settings import (
+    changed_settings,
+    in_force,
+    restore_client_settings,
+    snapshot,
+)
+
+_forking = 0
+_forking_lock = threading.Lock()
+_forking_config: Any = None
+
+
+@contextmanager
+def _use_forkserver() -> Iterator[None]:
+    """Set Dask's start method to "forkserver" while any worker is starting.
+
+    Starts overlap because they await: the first one sets it and the last one restores it.
+    """
+    global _forking, _forking_config
+    with _forking_lock:
+        _forking += 1
+        if _forking == 1:
+            setting = {"distributed.worker.multiprocessing-method": "forkserver"}
+            _forking_config = dask.config.set(setting)
+    try:
+        yield
+    finally:
+        with _forking_lock:
+            _forking -= 1
+            if not _forking:
+                _forking_config.__exit__(None, None, None)
+
+
+class GuardedNanny(Nanny):
+    """Nanny whose worker keeps its settings through every restart.
+
+    Parameters
+    ----------
+    config : mapping
+        Dotted Dask settings of the worker and of the nanny itself.
+    forked : bool
+        Whether worker processes are forked from the forkserver.
+    main : mapping, optional
+        How forked workers run the main module's definitions, see :mod:`main_module`.
+    **kwargs
+        Arguments of Nanny.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        config: Mapping[str, Any],
+        forked: bool,
+        main: Mapping[str, str] = MappingProxyType({}),
+        **kwargs: Any,
+    ) -> None:
+        self._settings = dict(config)
+        with in_force(self._settings):
+            # A copy, because Dask's own snapshot shares nested sections with its configuration.
+            self._configuration = kwargs["config"] = snapshot()
+            super().__init__(*args, **kwargs)
+        self._forked = forked
+        if forked:
+            # Dask plugins such as Environ change it, and a restart reads it again.
+            self.env = WorkerEnvironment(self.env, main)
+            # Dask would write these variables into this process before it spawns a worker; the
+            # forkserver has them already.
+            self.pre_spawn_env = {}
+
+    async def instantiate(self) -> Status:
+        """Start the worker process, from the forkserver if the nanny uses it."""
+        self._update_configuration()
+        if not self._forked:
+            return await super().instantiate()
+        with _use_forkserver():
+            return await super().instantiate()
+
+    def _update_configuration(self) -> None:
+        """Apply settings that the program has changed since the last start to the next worker."""
+        with in_force(self._settings):
+            now = snapshot()
+        changed = changed_settings(self._configuration, now)
+        self._configuration = now
+        if changed:
+            dask.config.update(self.config, changed)
+            if self.process is not None:
+                dask.config.update(self.process.config, changed)
+
+    async def close(  # type: ignore[override]
+        self, timeout: float = 5, reason: str = "nanny-close"
+    ) -> Literal["OK"]:
+        """Close the nanny, also when its worker process never started.
+
+        A stopped forkserver does not report that a worker process has ended; such a worker counts
+        as ended when the operating system says so.
+
+        Before distributed 2026.8 a nanny whose worker failed to start could fail to close and stay
+        half closed, and a second close() waited forever.
+        """
+        pid = self.pid if self._forked else None
+        try:
+            return await super().close(timeout=timeout, reason=reason)
+        except Exception as error:
+            if self.status == Status.closing:
+                self.process = None
+                self.status = Status.closed
+                await ServerNode.close(self)
+            if pid and isinstance(error, TimeoutError) and forkserver.check_worker_ended(pid):
+                return "OK"
+            raise
+
+
+class GuardedLocalCluster(GuardedCluster, LocalCluster):
+    """LocalCluster with idle timeout, busy-worker guard and complete cleanup.
+
+    Parameters
+    ----------
+    import_meanwhile : sequence of str
+        Modules to import in this process while the worker processes start.
+    **kwargs
+        Arguments of GuardedCluster and LocalCluster.
+    """
+
+    def __init__(self, *, import_meanwhile: Sequence[str], **kwargs: Any) -> None:
+        self._import_meanwhile = import_meanwhile
+        super().__init__(**kwargs)
+        self._importing.join()
+
+    async def _end_workers(self) -> None:
+        """Kill worker processes that are still starting instead of waiting for them."""
+        nannies = list(self._created)
+        starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
+        # Repeatedly, because a process may appear after a check and then hang in its start.
+        while not starts.done():
+            for nanny in nannies:
+                process = getattr(nanny.process, "process", None)
+                if process is not None and process.is_alive():
+                    with suppress(ValueError):  # it has ended meanwhile
+                        await process.kill()
+            await asyncio.wait([starts], timeout=0.1)
+        await super()._end_workers()
+
+    async def _start(self) -> None:
+        await super()._start()
+        # After the scheduler has started: from here on this process only waits for workers.
+        self._importing = import_in_background(self._import_meanwhile)
+
+
+def release_local_cluster(name: str, scratch: str, uses_forkserver: bool) -> None:
+    """Release the forkserver, client settings, record and scratch folder of a cluster."""
+    restore_client_settings(name)
+    try:
+        if uses_forkserver:
+            forkserver.release()
+    finally:
+        records.remove(name, scratch)

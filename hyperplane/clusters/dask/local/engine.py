@@ -1,0 +1,68 @@
+"""The local engine: Dask's LocalCluster, limited to the cores and memory of this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar, cast
+
+from hyperplane.clusters.engine import Availability, Feature, StartedCluster
+from hyperplane.clusters.promised_memory import open_clusters, unpromised_memory
+from hyperplane.core.errors import Fault
+from hyperplane.core.units import gb_to_bytes, plural
+from hyperplane.platforms.local import machine
+from hyperplane.spec.capacity import MachineCapacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, LocalSettings
+
+
+class LocalEngine:
+    """Starts worker processes on this machine, owned by this process."""
+
+    name: ClassVar[str] = "local"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"}
+    )
+    settings: ClassVar[type[EngineSettings]] = LocalSettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """Return that it is always usable."""
+        return Availability(True, "needs nothing but this machine")
+
+    def capacity(self, settings: EngineSettings) -> MachineCapacity:
+        """Return the usable cores, and the free memory without a reserve and open clusters."""
+        fraction = 1 - cast(LocalSettings, settings).reserve_fraction
+        clusters = open_clusters()
+        return MachineCapacity(
+            machine.cores(),
+            unpromised_memory(machine.free_ram(), fraction, clusters),
+            clusters=tuple(record.name for record in clusters),
+            own=tuple(record.name for record in clusters if record.pid == os.getpid()),
+            promised=sum(gb_to_bytes(record.ram_gb) for record in clusters),
+        )
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return nothing: a request is reduced to what this machine has."""
+        del request, settings
+        return []
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """Return one line that says what is started on this machine."""
+        workers = plural(plan.dask_workers, "worker process")
+        return f"starting the scheduler in this process and {workers} on this machine"
+
+    def start(self, plan: ClusterPlan) -> StartedCluster:
+        """Start scheduler and workers; return when all workers have connected."""
+        # Imported here: distributed takes a third of a second, and a plan does not need it.
+        from hyperplane.clusters.dask.local.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
+        """Attach to a cluster that another process of this user runs on this machine."""
+        del settings
+        from hyperplane.clusters.dask.attach import attach
+
+        return attach(name, self.name)

@@ -1,0 +1,173 @@
+"""Start the local cluster of a plan."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import dask.config
+from distributed import Client
+
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.cluster_records import new_record
+from hyperplane.clusters.dask.guarded_cluster import cluster_settings, scheduler_settings
+from hyperplane.clusters.dask.local import forkserver, main_module, startup_speed
+from hyperplane.clusters.dask.local.cluster import (
+    GuardedLocalCluster,
+    GuardedNanny,
+    release_local_cluster,
+)
+from hyperplane.clusters.dask.local_process import LOOPBACK, log_tail, worker_preloads
+from hyperplane.clusters.dask.settings import (
+    apply_client_settings,
+    drop_overridden,
+    drop_overridden_variables,
+    user_settings,
+)
+from hyperplane.clusters.dask.worker_memory import select_variables
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.core.units import gb_to_bytes, plural
+from hyperplane.platforms.local import machine
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import LocalSettings
+
+
+def start(plan: ClusterPlan) -> StartedCluster:
+    """Start scheduler and workers on this machine; return when all workers have connected.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers did not connect in time.
+    StartFailed
+        When the start failed otherwise. In both cases nothing is left running.
+    """
+    settings = cast(LocalSettings, plan.settings)
+    began = time.monotonic()
+    with log_tail() as tail, startup_speed.pause_gc():
+        record = _reserve_record(plan)
+        forked = False
+        try:
+            preload = settings.start_method == "preload"
+            forked = preload and forkserver.acquire(settings.preload, _pre_spawn())
+            with user_settings():
+                arguments = _arguments(plan, settings, record.scratch, forked)
+        except BaseException:  # after this block the cluster object cleans up
+            release_local_cluster(plan.name, record.scratch, forked)
+            raise
+        try:
+            cluster = GuardedLocalCluster(**arguments)
+        except Exception as error:
+            raise _start_error(error, plan, forked, began, "\n".join(tail)) from error
+        return _with_client(cluster, record, plan)
+
+
+def _reserve_record(plan: ClusterPlan) -> records.ClusterRecord:
+    record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    try:
+        with user_settings():
+            spill_to = dask.config.get("temporary-directory", default=None)
+        return records.reserve(record, spill_to)
+    except OSError as error:
+        raise StartFailed("local", str(error)) from error
+
+
+def _with_client(
+    cluster: GuardedLocalCluster, record: records.ClusterRecord, plan: ClusterPlan
+) -> StartedCluster:
+    try:
+        apply_client_settings(plan.name, plan.tuning.client)
+        client = Client(cluster, direct_to_workers=plan.tuning.direct_to_workers or None)
+        cluster.remember_client(client)
+        addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
+        records.write(replace(record, **addresses))
+        cluster.begin_idle_timeout()
+    except BaseException:
+        cluster.close()
+        raise
+    return StartedCluster(client, cluster)
+
+
+def _arguments(
+    plan: ClusterPlan, settings: LocalSettings, scratch: str, forked: bool
+) -> dict[str, Any]:
+    """Return the arguments of GuardedLocalCluster for a plan."""
+    spill = max(
+        0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
+    )
+    tuning = plan.tuning
+    worker_config = {
+        **drop_overridden({**tuning.server, **tuning.client}),
+        **plan.memory.as_config(),
+        **drop_overridden({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
+    }
+    return {
+        "name": plan.name,
+        "n_workers": plan.dask_workers,
+        "threads_per_worker": plan.worker.nthreads,
+        "memory_limit": plan.worker.ram_per_proc,
+        "host": LOOPBACK,
+        "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
+        "local_directory": scratch,
+        "death_timeout": plan.request.timeout,
+        "preload": worker_preloads(),
+        "env": select_variables(tuning.environ, drop_overridden_variables(tuning.environ)),
+        "scheduler_kwargs": {
+            "dashboard": False,  # see lazy_dashboard
+            "local_directory": scratch,
+        },
+        "scheduler_config": scheduler_settings(plan, settings),
+        "cluster_config": cluster_settings(settings),
+        "release": partial(release_local_cluster, plan.name, scratch, forked),
+        "idle_timeout": plan.idle_timeout,
+        "import_meanwhile": settings.preload if forked else (),
+        "worker_class": GuardedNanny,
+        "config": worker_config,
+        "forked": forked,
+        "main": main_module.spawn_preparation() if forked else {},
+    }
+
+
+def _pre_spawn() -> dict[str, str]:
+    """Return Dask's variables for starting worker processes; the user's have priority."""
+    configured = dask.config.get("distributed.nanny.pre-spawn-environ")
+    chosen = {
+        name: os.environ.get(name, str(value))
+        for name, value in configured.items()
+        if value is not None
+    }
+    # The value that Dask uses, so that hashes of text agree between worker processes.
+    if chosen.get("PYTHONHASHSEED") in (None, "0"):
+        chosen["PYTHONHASHSEED"] = "6640"
+    return chosen
+
+
+def _start_error(
+    error: Exception, plan: ClusterPlan, forked: bool, began: float, tail: str
+) -> EngineError:
+    seconds = time.monotonic() - began
+    causes = [error]
+    while isinstance(cause := causes[-1].__cause__ or causes[-1].__context__, Exception):
+        causes.append(cause)
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return StartTimeout(
+            "local",
+            f"{plural(plan.dask_workers, 'worker process')} not ready within {seconds:.1f} s "
+            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout or "
+            "ask for fewer processes",
+            tail,
+        )
+    message = f"{causes[-1]} (everything was closed again)"
+    if "daemonic" in message:
+        message += "; start the cluster in the main program, not in a process of a pool"
+    elif not forked:
+        message += (
+            "; a spawned worker process runs the script again: move the call below "
+            '`if __name__ == "__main__":`'
+        )
+    return StartFailed("local", message, tail)

@@ -1,0 +1,241 @@
+"""Subclasses of dask-jobqueue's classes that run a plan and monitor its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+from distributed.core import Status
+from distributed.scheduler import Scheduler, WorkerState
+from tornado.ioloop import PeriodicCallback
+
+from hyperplane.clusters.dask.guarded_cluster import GuardedCluster, loopback_link
+from hyperplane.clusters.dask.slurm.import_jobqueue import SLURMCluster, SLURMJob
+from hyperplane.core.errors import StartFailed
+from hyperplane.platforms.slurm import queue as slurm_queue
+
+#: Seconds between checks of jobs with missing workers.
+POLL_INTERVAL = 15.0
+#: Number of Slurm commands that run at the same time for one cluster.
+MAX_CONCURRENT = 16
+#: Seconds that a worker may take to transfer its results before its job is cancelled.
+RETIRE_WITHIN = 60.0
+#: Seconds that closing waits for the jobs to leave the queue; at exit Dask allows ten in all.
+GONE_WITHIN = 8.0
+
+logger = logging.getLogger(__name__)
+
+
+class PlannedJob(SLURMJob):
+    """Job of dask-jobqueue that runs the script of a plan.
+
+    Parameters
+    ----------
+    script : callable
+        Returns the script for a scheduler address and a worker name. It replaces dask-jobqueue's
+        script, which rounds memory, inserts lines from settings without quoting, and takes missing
+        values from dask-jobqueue's configuration.
+    at_once : asyncio.Semaphore
+        Held while a Slurm command runs.
+    **kwargs
+        Arguments of SLURMJob.
+    """
+
+    def __init__(
+        self,
+        scheduler: str | None = None,
+        name: str | None = None,
+        *,
+        script: Callable[[str | None, str | None], str],
+        at_once: asyncio.Semaphore,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(scheduler, name, **kwargs)
+        self._script = script
+        self._at_once = at_once
+        self._unwanted = False
+
+    def job_script(self) -> str:
+        """Return the script for sbatch."""
+        return self._script(self.scheduler, self.name)
+
+    async def _submit_job(self, script_filename: str) -> str:
+        async with self._at_once:
+            if self._unwanted:
+                raise StartFailed("slurm", "the cluster was closed before this job was submitted")
+            try:
+                out: str = await self._call(["sbatch", "--parsable", script_filename])
+            except (RuntimeError, OSError) as error:
+                raise StartFailed(
+                    "slurm", f"sbatch refused the job: {_sbatch_error(error)}"
+                ) from error
+        return out
+
+    async def close(self) -> None:
+        """Cancel the job; while the cluster runs, after its results are on other workers."""
+        cluster = self._cluster() if hasattr(self, "_cluster") else None
+        if cluster is not None and cluster.status == Status.running:
+            with suppress(OSError, asyncio.TimeoutError):
+                await asyncio.wait_for(cluster.retire(self.name), RETIRE_WITHIN)
+        self._unwanted = True
+        async with self.lock:  # after Ctrl-C its submission may still run, without a job number
+            await self._cancel()
+        self.status = Status.closed
+        self._event_finished.set()
+
+    async def _cancel(self) -> None:
+        if self.job_id is not None and self.status != Status.closed:
+            async with self._at_once:
+                with suppress(RuntimeError, OSError):  # the job has already ended
+                    await self._call(["scancel", self.job_id])
+
+
+def _sbatch_error(error: Exception) -> str:
+    """Return the error output of a Slurm command from dask-jobqueue's exception."""
+    output = str(error).rpartition("stderr:\n")[2]
+    return "; ".join(line.strip() for line in output.splitlines() if line.strip())
+
+
+class _WatchedCluster(SLURMCluster):
+    """SLURMCluster that monitors its jobs, and reports and drops those that ended."""
+
+    def __init__(self, *, first_jobs: int, explain: Callable[..., str], **kwargs: Any) -> None:
+        self._first_jobs = first_jobs
+        self._explain = explain
+        self._came_up = False
+        self._warned: set[str] = set()
+        given: Any = {"job_cls": PlannedJob, "at_once": asyncio.Semaphore(MAX_CONCURRENT)}
+        super().__init__(**given, **kwargs)
+        self._came_up = True
+
+    def _get_worker_security(self, security: Any) -> None:
+        """Return nothing: the key pair is already in files, and must not be written elsewhere."""
+
+    @property
+    def dashboard_link(self) -> str:
+        """Link to the dashboard, which listens on loopback only."""
+        return loopback_link(super().dashboard_link, self.scheduler_address)
+
+    async def _start(self) -> None:
+        await super()._start()
+        if self.status == Status.running and not self._came_up:
+            # Not with `scale`, so that the error of a refused job is raised by the start.
+            for _ in range(self._first_jobs):
+                self.worker_spec.update(self.new_worker_spec())
+            watch = PeriodicCallback(self._check_jobs, POLL_INTERVAL * 1000)
+            self.periodic_callbacks["jobs"] = watch
+            watch.start()
+
+    async def _correct_state_internal(self) -> None:
+        numbers = set(self.jobs().values())
+        try:
+            await super()._correct_state_internal()
+        except StartFailed as error:
+            if not self._came_up:
+                raise
+            logger.warning("cluster %s has fewer workers than requested: %s", self.name, error)
+        if self.status == Status.closing:
+            # Before the status is closed: after that close() does not wait any more.
+            await self._wait_until_gone(numbers)
+
+    def jobs(self) -> dict[str, str]:
+        """Return the numbers of submitted jobs by the names of their workers."""
+        return {name: job.job_id for name, job in self.workers.items() if job.job_id is not None}
+
+    def processes(self, name: str) -> set[str]:
+        """Return the names of the worker processes of a job."""
+        group = self.new_spec.get("group", [""])
+        return {f"{name}{suffix}" for suffix in group}
+
+    async def retire(self, name: str) -> None:
+        """Move the results of a job's workers to other workers and close them."""
+        await self._local_scheduler().retire_workers(
+            names=sorted(self.processes(name)), close_workers=True, remove=True
+        )
+
+    def _local_scheduler(self) -> Scheduler:
+        """Return the scheduler, which runs in this process."""
+        return cast(Scheduler, self.scheduler)
+
+    def adapt(self, *args: Any, **kwargs: Any) -> Any:
+        """Scale with the work; a job is ended only when all its worker processes can be closed."""
+        suffixes = tuple(self.new_spec.get("group", ()))
+        kwargs.setdefault("worker_key", partial(_job_name, suffixes=suffixes))
+        return super().adapt(*args, **kwargs)
+
+    async def _incomplete_jobs(self) -> dict[str, PlannedJob]:
+        """Return the jobs with missing worker processes, by the names of their workers."""
+        here = {worker.name for worker in self._local_scheduler().workers.values()}
+        return {name: job for name, job in self.workers.items() if not self.processes(name) <= here}
+
+    def incomplete_jobs(self) -> set[str]:
+        """Return the numbers of the jobs with missing worker processes."""
+        return {
+            job.job_id
+            for job in self.sync(self._incomplete_jobs).values()
+            if job.job_id is not None
+        }
+
+    async def _check_jobs(self) -> None:
+        """Log what happened to jobs with missing workers, and drop those that have ended."""
+        missing = await self._incomplete_jobs()
+        numbers = [job.job_id for job in missing.values() if job.job_id is not None]
+        statuses = await slurm_queue.query_jobs_async(numbers)
+        if statuses is None or self.status != Status.running:
+            return
+        async with self._lock:
+            for name, job in missing.items():
+                found = statuses.get(job.job_id or "")
+                if job.job_id is None or found is None or found.is_ended:
+                    self._drop_ended_job(name, job, found)
+                elif found.blocked_advice and job.job_id not in self._warned:
+                    self._warned.add(job.job_id)
+                    logger.warning(
+                        "job %s will not start: %s; %s", job.job_id, found, found.blocked_advice
+                    )
+
+    def _drop_ended_job(
+        self, name: str, job: PlannedJob, found: slurm_queue.SlurmJobStatus | None
+    ) -> None:
+        """Remove an ended job from the specification, so that scale() and adapt() replace it."""
+        if self.workers.get(name) is not job:
+            return
+        del self.workers[name]
+        self.worker_spec.pop(name, None)
+        job.status = Status.closed
+        if job.job_id is not None:
+            logger.warning("%s", self._explain(job.job_id, name, found))
+
+    async def _wait_until_gone(self, numbers: set[str]) -> None:
+        """Wait until jobs have left the queue, and warn about those that do not."""
+        deadline = time.monotonic() + GONE_WITHIN
+        while numbers:
+            statuses = await slurm_queue.query_jobs_async(sorted(numbers))
+            if statuses is not None and all(one.is_ended for one in statuses.values()):
+                return
+            if statuses is None or time.monotonic() > deadline:
+                # Jobs in COMPLETING are left out: an epilogue may take long.
+                running = {n for n, one in (statuses or {}).items() if not one.is_leaving_queue}
+                if left := " ".join(sorted(numbers if statuses is None else running)):
+                    logger.warning("Slurm did not confirm that jobs ended; run: scancel %s", left)
+                return
+            await asyncio.sleep(0.2)
+
+
+def _job_name(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
+    name = str(worker.name)
+    return name.rpartition("-")[0] if suffixes else name
+
+
+class GuardedSLURMCluster(GuardedCluster, _WatchedCluster):
+    """SLURMCluster with idle timeout, busy-worker guard and complete cleanup."""
+
+    async def _end_workers(self) -> None:
+        jobs = list(self._created)
+        await super()._end_workers()
+        await self._wait_until_gone({job.job_id for job in jobs if job.job_id is not None})

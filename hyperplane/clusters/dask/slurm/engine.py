@@ -1,0 +1,88 @@
+"""The slurm engine: each node of a plan is a Slurm job, started through dask-jobqueue."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from typing import ClassVar
+
+from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
+from hyperplane.clusters.engine import Availability, Feature, SchedulerPlace, StartedCluster
+from hyperplane.core.errors import Fault
+from hyperplane.core.units import plural
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, SlurmSettings
+from hyperplane.spec.worker import WorkerSpec
+
+MODULES = {"dask_jobqueue": "dask-jobqueue", "cryptography": "cryptography"}
+PROGRAMS = ("sbatch", "squeue", "scancel")
+
+
+class SlurmEngine:
+    """Starts the scheduler in this process and one Slurm job for each node."""
+
+    name: ClassVar[str] = "slurm"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
+    )
+    settings: ClassVar[type[EngineSettings]] = SlurmSettings
+    uses_pools: ClassVar[bool] = False
+    scheduler_place: ClassVar[SchedulerPlace] = SchedulerPlace(
+        "local", "it runs in this process, and the jobs connect to it"
+    )
+
+    def available(self) -> Availability:
+        """Return whether dask-jobqueue and Slurm's commands are installed; Slurm is not queried."""
+        missing = [
+            name for module, name in MODULES.items() if importlib.util.find_spec(module) is None
+        ]
+        if missing:
+            needs = " and ".join(missing)
+            return Availability(False, f"it needs {needs}: pip install 'hyperplane[slurm]'")
+        absent = [name for name in PROGRAMS if shutil.which(name) is None]
+        if absent:
+            advice = "use a machine from which jobs can be submitted"
+            return Availability(False, f"{', '.join(absent)} not on PATH: {advice}")
+        sbatch = shutil.which("sbatch")
+        unchecked = "Slurm is contacted when a cluster starts"
+        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {unchecked}")
+
+    def capacity(self, settings: EngineSettings) -> None:
+        """Return None: the engine is not bound to one machine."""
+        del settings
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """Return the layout with one worker process on each GPU, if GPUs are requested."""
+        return one_process_per_gpu(asked)
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return nothing: Slurm refuses invalid requests when a job is submitted."""
+        del request, settings
+        return []
+
+    def render(self, plan: ClusterPlan) -> str:
+        """Return the sbatch script of a node, without contacting Slurm."""
+        from hyperplane.clusters.dask.slurm.script import render
+
+        return render(plan)
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """Return one line that says what is started in this process and as jobs."""
+        workers = plural(plan.dask_workers, "worker process")
+        jobs = "a job" if plan.nodes == 1 else f"{plan.nodes} jobs"
+        return f"starting the scheduler in this process and {workers} in {jobs} of Slurm"
+
+    def start(self, plan: ClusterPlan) -> StartedCluster:
+        """Start the scheduler, submit the jobs; return when all workers have connected."""
+        from hyperplane.clusters.dask.slurm.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
+        """Attach to a cluster that another process of this user started on this machine."""
+        del settings
+        from hyperplane.clusters.dask.attach import attach
+
+        return attach(name, self.name)

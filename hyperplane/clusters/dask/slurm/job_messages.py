@@ -1,0 +1,164 @@
+"""Messages about the jobs of a cluster: why they do not start, and why they ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from hyperplane.clusters.dask.slurm.script import lifetime
+from hyperplane.core.errors import StartFailed
+from hyperplane.core.folder_entries import find_in
+from hyperplane.core.units import plural
+from hyperplane.platforms.slurm import queue as slurm_queue
+from hyperplane.platforms.slurm.queue import SlurmJobStatus
+from hyperplane.spec.settings import SlurmSettings
+from hyperplane.spec.settings.slurm import seconds_of
+
+LOG_LINES = 20
+#: Seconds between two queries of squeue while a start waits: the first and the longest interval.
+FIRST_INTERVAL, LONGEST_INTERVAL = 2.0, 20.0
+_END_REASONS = {
+    "OUT_OF_MEMORY": "used more memory than it requested. Raise ram_gb_per_proc, or "
+    "hyperplane.engines.slurm.memory_margin_gb if it was not the workers",
+    "PREEMPTED": "was preempted by a job of higher priority",
+    "NODE_FAIL": "was on a node that failed",
+    "BOOT_FAIL": "was on a node that failed",
+    "CANCELLED": "was cancelled",
+}
+_REPLACE = "cluster.scale() or cluster.adapt() starts a new job in its place"
+
+
+class StartupMonitor:
+    """Explains why the workers of a starting cluster have not connected.
+
+    Parameters
+    ----------
+    jobs : callable
+        Returns the numbers of the jobs by the names of their workers.
+    logs : Path
+        Folder with the output of the jobs.
+    incomplete : callable
+        Returns the numbers of the jobs with missing workers.
+    """
+
+    def __init__(
+        self,
+        jobs: Callable[[], Mapping[str, str]],
+        logs: Path,
+        incomplete: Callable[[], Collection[str]],
+    ) -> None:
+        self._jobs = jobs
+        self._logs = logs
+        self._incomplete = incomplete
+        self._message = ""
+        self._next_check = 0.0
+        self._interval = FIRST_INTERVAL
+
+    def __call__(self) -> str:
+        """Return why workers are missing; the answer is up to ``LONGEST_INTERVAL`` seconds old.
+
+        Raises
+        ------
+        StartFailed
+            When a job has ended or will never start.
+        """
+        if time.monotonic() >= self._next_check:
+            self._message = self._check_jobs(list(self._jobs().values()))
+            self._interval = min(self._interval * 1.5, LONGEST_INTERVAL)
+            self._next_check = time.monotonic() + self._interval
+        return self._message
+
+    def _check_jobs(self, numbers: list[str]) -> str:
+        statuses = slurm_queue.query_jobs(numbers)
+        if statuses is None:
+            return "squeue does not answer"
+        for number in numbers:
+            found = statuses.get(number, SlurmJobStatus("gone from the queue", "", ""))
+            if number not in statuses or found.is_leaving_queue:
+                raise StartFailed(
+                    "slurm",
+                    f"job {number} ended before its workers connected: {found}; all jobs were "
+                    "cancelled",
+                    read_log_tail(self._logs, number),
+                )
+            if found.blocked_advice:
+                raise StartFailed(
+                    "slurm",
+                    f"Slurm will not start job {number}, {found}: {found.blocked_advice}. "
+                    "All jobs were cancelled",
+                )
+        message = f"squeue reports: {slurm_queue.summary(statuses, len(numbers))}"
+        waited_for = self._incomplete()
+        if running := [n for n in numbers if statuses[n].state == "RUNNING" and n in waited_for]:
+            tail = read_log_tail(self._logs, running[0])
+            message += (
+                ". If a job runs and its workers do not connect, the nodes cannot reach this "
+                "machine (hyperplane.engines.slurm.interface) or start slowly"
+                + (f"; last lines of the output of job {running[0]}:\n{tail}" if tail else "")
+            )
+        else:
+            message += ". Raise timeout to wait longer, or request less"
+        return message
+
+
+def read_log_tail(logs: Path, number: str, lines: int = LOG_LINES) -> str:
+    """Return the last lines of a job's output, or "" if they cannot be read."""
+    for file in find_in(logs, f"*-{number}.log"):
+        with suppress(OSError):
+            text = file.read_text(encoding="utf-8", errors="replace")
+            return "\n".join(text.splitlines()[-lines:])
+    return ""
+
+
+def explain_end(
+    settings: SlurmSettings, logs: Path, number: str, name: str, status: SlurmJobStatus | None
+) -> str:
+    """Return a message on why a job of a running cluster has ended, and what to do.
+
+    Parameters
+    ----------
+    settings : SlurmSettings
+        Settings of the engine.
+    logs : Path
+        Folder with the output of the jobs.
+    number : str
+        Number of the job.
+    name : str
+        Name of its worker.
+    status : SlurmJobStatus or None
+        Status of the job; None if Slurm no longer knows it.
+    """
+    job = f"job {number} (worker {name})"
+    if status is None:
+        return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
+    if status.state == "TIMEOUT":
+        limit = f"its time limit of {status.limit}"
+        return (
+            f"{job} was ended by Slurm at {limit}; results that only it held are computed "
+            f"again. Set a longer walltime ({_walltime(settings)}); {_REPLACE}"
+        )
+    if status.state == "COMPLETED" and (early := lifetime(settings)) is not None:
+        return (
+            f"{job} retired {_format_duration(early)} after its start, before its time limit of "
+            f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
+            f"time, if there were any. Set a longer walltime; {_REPLACE}"
+        )
+    tail = read_log_tail(logs, number, lines=4) if status.state == "FAILED" else ""
+    # Without control groups the state is FAILED and only the job's output names the reason.
+    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else status.state
+    why = _END_REASONS.get(state, f"ended: {status}")
+    return f"{job} {why}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
+
+
+def _walltime(settings: SlurmSettings) -> str:
+    if settings.walltime is None:
+        return "hyperplane.engines.slurm.walltime is not set, so this is the partition's limit"
+    return f"hyperplane.engines.slurm.walltime is {_format_duration(seconds_of(settings.walltime))}"
+
+
+def _format_duration(seconds: float) -> str:
+    whole = timedelta(seconds=round(seconds))
+    return plural(round(seconds), "second") if seconds < 120 else str(whole)

@@ -1,0 +1,175 @@
+"""Start the cluster of a plan as Slurm jobs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from distributed.security import Security
+from distributed.utils import get_ip
+
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
+from hyperplane.clusters.dask.guarded_cluster import cluster_settings
+from hyperplane.clusters.dask.local_process import LOOPBACK
+from hyperplane.clusters.dask.remote_process import key_pair, server_settings
+from hyperplane.clusters.dask.settings import user_settings
+from hyperplane.clusters.dask.slurm import script as slurm_script
+from hyperplane.clusters.dask.slurm.cluster import GuardedSLURMCluster
+from hyperplane.clusters.dask.slurm.job_messages import StartupMonitor, explain_end
+from hyperplane.clusters.dask.wait_for_workers import connect_client
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.core.optional import need
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import SlurmSettings
+
+
+def start(plan: ClusterPlan) -> StartedCluster:
+    """Start the scheduler and a job for each node; return when all workers have connected.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers did not connect in time, with the status of the jobs.
+    StartFailed
+        When Slurm refuses a job or will never start one, or the start failed otherwise. In all
+        cases the jobs are cancelled.
+    """
+    settings = cast(SlurmSettings, plan.settings)
+    began = time.monotonic()
+    created_folders = _folders_to_remove(slurm_script.shared_folder(settings))
+    record = _reserve_record(plan, settings, created_folders)
+    folder_of_logs = slurm_script.log_folder(settings, Path(record.scratch))
+    release = partial(_release, plan.name, record.scratch, created_folders)
+    try:
+        folder, security = Path(record.scratch), _security(settings)
+        _write_keys(key_pair(security), folder)
+        folder_of_logs.mkdir(parents=True, exist_ok=True)
+        with user_settings():
+            arguments = _arguments(plan, settings, folder, security)
+    except OSError as error:
+        release()
+        raise StartFailed(
+            "slurm", f"shared_folder or log_folder cannot be created: {error}"
+        ) from error
+    except BaseException:  # after this block the cluster object cleans up
+        release()
+        raise
+    try:
+        cluster = GuardedSLURMCluster(release=release, **arguments)
+    except StartFailed as error:
+        message = f"{_without_prefix(error)} (everything was closed again)"
+        raise StartFailed("slurm", message) from error
+    except Exception as error:
+        raise StartFailed("slurm", f"{_root_cause(error)} (everything was closed again)") from error
+    try:
+        monitor = StartupMonitor(cluster.jobs, folder_of_logs, cluster.incomplete_jobs)
+        client = connect_client(cluster, plan, settings, began, monitor)
+        cluster.remember_client(client)
+        scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
+        found = replace(record, scheduler=scheduler, dashboard=dashboard)
+        records.write(replace(found, security=key_pair(security)))
+        cluster.begin_idle_timeout()
+    except BaseException:
+        cluster.close()
+        raise
+    return StartedCluster(client, cluster)
+
+
+def _folders_to_remove(shared: Path) -> list[Path]:
+    """Return the folder of this machine's clusters and those of its parents that do not exist."""
+    return [shared, *(folder for folder in shared.parents if not folder.exists())]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # other clusters use it
+            folder.rmdir()
+
+
+def _reserve_record(
+    plan: ClusterPlan, settings: SlurmSettings, created_folders: list[Path]
+) -> records.ClusterRecord:
+    record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    shared = slurm_script.shared_folder(settings)
+    try:
+        shared.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _remove_empty(created_folders)
+        raise StartFailed("slurm", f"shared_folder cannot be created: {error}") from error
+    try:
+        return records.reserve(record, str(shared))
+    except OSError as error:
+        _remove_empty(created_folders)
+        raise StartFailed("slurm", str(error)) from error
+
+
+def _security(settings: SlurmSettings) -> Security:
+    if settings.security == "none":
+        return Security()
+    need("cryptography", extra="slurm")
+    return cast(Security, Security.temporary())
+
+
+def _write_keys(tls: dict[str, str], folder: Path) -> None:
+    """Write the key pair to files for the nodes; no other user can enter the folder."""
+    for field, file in zip(
+        ("ca_file", "cert", "key"), slurm_script.TLS_FILES.values(), strict=True
+    ):
+        if field in tls:
+            opened = os.open(folder / file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(opened, "w") as written:
+                written.write(tls[field])
+
+
+def _arguments(
+    plan: ClusterPlan, settings: SlurmSettings, folder: Path, security: Security
+) -> dict[str, Any]:
+    """Return the arguments of GuardedSLURMCluster for a plan."""
+    worker = plan.worker
+    place = {"interface": settings.interface} if settings.interface else {"host": get_ip()}
+    return {
+        "name": plan.name,
+        "first_jobs": plan.nodes,
+        "explain": partial(explain_end, settings, slurm_script.log_folder(settings, folder)),
+        "silence_logs": logging.WARNING,
+        "security": security,
+        "protocol": "tls://" if settings.security == "tls" else "tcp://",
+        "scheduler_options": {
+            **place,
+            "dashboard": False,  # see lazy_dashboard
+            "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
+        },
+        "scheduler_config": server_settings(plan, settings),
+        "cluster_config": cluster_settings(settings),
+        "idle_timeout": plan.idle_timeout,
+        # Per job; scale(cores=...) and scale(memory=...) use them.
+        "cores": worker.total_threads,
+        "memory": f"{worker.total_ram}B",
+        "processes": worker.nprocs,
+        "script": slurm_script.make_script_builder(plan, settings, folder),
+    }
+
+
+def _release(name: str, scratch: str, created_folders: list[Path]) -> None:
+    """Release the cluster and remove the folders that were created for it."""
+    release_cluster(name, scratch)
+    _remove_empty(created_folders)
+
+
+def _without_prefix(error: EngineError) -> str:
+    return str(error).removeprefix(f"engine {error.engine}: ")
+
+
+def _root_cause(error: Exception) -> BaseException:
+    cause: BaseException = error
+    while isinstance(further := cause.__cause__ or cause.__context__, Exception):
+        cause = further
+    return cause

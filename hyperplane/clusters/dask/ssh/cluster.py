@@ -1,0 +1,185 @@
+"""SpecCluster whose scheduler and workers run on hosts reached through ssh.
+
+Dask's SSHCluster writes the whole configuration, keys included, into the command that the host
+runs, where every user of the host can read it, and leaves processes behind when its owner is
+killed. This cluster sends the configuration of each process through its connection; see
+:mod:`hyperplane.clusters.dask.ssh.process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import asyncssh
+from distributed.core import Status
+from distributed.utils import format_dashboard_link
+
+from hyperplane.clusters.dask.guarded_cluster import GuardedCluster, loopback_link
+from hyperplane.clusters.dask.remote_process import node_name
+from hyperplane.clusters.dask.ssh.nodes import HostProcess, HostWorkers
+from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.platforms.ssh.hosts import SshConnections
+
+
+class GuardedSSHCluster(GuardedCluster):
+    """Cluster on hosts that are reached through ssh.
+
+    Parameters
+    ----------
+    hosts : SshConnections
+        Connections to the hosts; closed with the cluster.
+    places : sequence of str
+        One host for each node that the cluster can have; a host may occur several times.
+    nodes : int
+        Number of nodes to start with.
+    dashboard_port : int
+        Port of this machine that is forwarded to the dashboard; 0 for any free port.
+    **kwargs
+        Arguments of GuardedCluster and SpecCluster.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: SshConnections,
+        places: Sequence[str],
+        nodes: int,
+        dashboard_port: int,
+        **kwargs: Any,
+    ) -> None:
+        self._hosts, self._places = hosts, list(places)
+        self._dashboard_port = dashboard_port
+        self._forward: asyncssh.SSHListener | None = None
+        template = kwargs["worker"]
+        workers: dict[str, Any] = {}
+        for number, host in enumerate(self._places[:nodes]):
+            place = self._places[:number].count(host)
+            workers[f"node-{number}"] = _node_spec(host, template, place)
+        super().__init__(workers=workers, **kwargs)
+
+    async def _start(self) -> None:
+        used = self._used_hosts()
+        if self.scheduler_spec["cls"] is HostProcess:
+            used.append(self.scheduler_spec["options"]["host"])
+        try:
+            await self._hosts.open(used)
+        except BaseException:
+            await self._hosts.close()
+            self.status = Status.closed  # Dask has not started anything yet
+            raise
+        await super()._start()
+        if isinstance(self.scheduler, HostProcess) and self._forward is None:
+            try:
+                await self._forward_dashboard(self.scheduler)
+            except BaseException:
+                await self._close()
+                raise
+            self._following = asyncio.create_task(self._close_with_scheduler(self.scheduler))
+
+    def _used_hosts(self) -> list[str]:
+        return [spec["options"]["host"] for spec in self.worker_spec.values()]
+
+    async def _forward_dashboard(self, scheduler: HostProcess) -> None:
+        """Forward a port of the loopback address, because the pages have no authentication."""
+        connection = await self._hosts.connection(scheduler.host)
+        port = self._dashboard_port
+        try:
+            self._forward = await connection.forward_local_port(
+                "127.0.0.1", port, "127.0.0.1", cast(int, scheduler.dashboard_port)
+            )
+        except OSError as error:
+            message = f"port {port} of this machine cannot be opened for the dashboard"
+            raise StartFailed(
+                "ssh", f"{message}: {error.strerror}; everything was closed again"
+            ) from error
+
+    async def _close_with_scheduler(self, scheduler: HostProcess) -> None:
+        """Close the cluster when its scheduler ends: by the idle timeout or another client."""
+        await scheduler.ended.wait()
+        if self.status == Status.running:
+            self.shutdown_scheduler = False  # a request to an ended scheduler would wait
+            threading.Thread(target=self.close_all, name="hyperplane-close", daemon=False).start()
+
+    @property
+    def dashboard_link(self) -> str:
+        """Link to the dashboard, as seen from this machine."""
+        if self._forward is None:
+            return loopback_link(str(super().dashboard_link), self.scheduler_address)
+        return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
+
+    def new_worker_spec(self) -> dict[str, Any]:
+        """Return the specification of one more node, on a host with a free place."""
+        free = Counter(self._places) - Counter(self._used_hosts())
+        if not free:
+            raise EngineError(
+                "ssh",
+                f"no host is free for one more node: hyperplane.platforms.ssh.hosts has "
+                f"{len(self._places)}; add hosts (one that is listed twice takes two nodes)",
+            )
+        host = next(place for place in self._places if free[place])
+        [(name, template)] = super().new_worker_spec().items()
+        taken = [
+            spec["options"]["place"]
+            for spec in self.worker_spec.values()
+            if spec["options"]["host"] == host
+        ]
+        place = next(number for number in range(len(taken) + 1) if number not in taken)
+        return {name: _node_spec(host, template, place)}
+
+    def _new_worker_name(self, worker_number: int) -> str:
+        return f"node-{worker_number}"
+
+    def scale(self, n: int = 0, memory: str | int | None = None, cores: int | None = None) -> Any:
+        """Scale to at least `n` worker processes, by whole nodes."""
+        nodes = math.ceil(n / self._processes)
+        if memory is None and cores is None:
+            while len(self.worker_spec) > nodes:  # newest first, as Dask does without groups
+                self.worker_spec.popitem()
+        return super().scale(nodes, memory=memory, cores=cores)
+
+    def forget(self, node: HostWorkers) -> None:
+        """Remove a lost node from the specification, so that scale() and adapt() replace it."""
+        if self.workers.get(node.name) is node:
+            del self.workers[node.name]
+            self.worker_spec.pop(node.name, None)
+
+    async def retire(self, names: Sequence[str]) -> None:
+        """Move the results of worker processes to other workers and close them."""
+        scheduler = cast(Any, self.scheduler_comm)
+        await scheduler.retire_workers(names=list(names), close_workers=True, remove=True)
+
+    @property
+    def _processes(self) -> int:
+        return len(self.new_spec.get("group", ())) or 1
+
+    def _threads_per_worker(self) -> int:
+        config = self.new_spec["options"]["config"]
+        return int(config["options"]["nthreads"]) * self._processes
+
+    def _memory_per_worker(self) -> int:
+        config = self.new_spec["options"]["config"]
+        return int(config["options"]["memory_limit"]) * self._processes
+
+    def adapt(self, *, maximum: float = math.inf, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Scale with the work, by whole nodes, within the number of hosts."""
+        kwargs.setdefault("worker_key", partial(node_name, grouped=self._processes > 1))
+        most = len(self._places) * self._processes
+        return super().adapt(maximum=min(maximum, most), **kwargs)
+
+    async def _close(self) -> None:
+        closed_before = self.status == Status.closed
+        try:
+            await super()._close()
+        finally:
+            if not closed_before:
+                await self._hosts.close()
+
+
+def _node_spec(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
+    return {**template, "options": {**template["options"], "host": host, "place": place}}

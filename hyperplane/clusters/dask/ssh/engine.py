@@ -1,0 +1,105 @@
+"""The ssh engine: worker processes on a list of hosts, reached through ssh."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import ClassVar, cast
+
+import yaml
+
+from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
+from hyperplane.clusters.engine import Availability, Feature, StartedCluster
+from hyperplane.core.errors import Fault
+from hyperplane.core.units import plural
+from hyperplane.spec.capacity import MachineCapacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, SshSettings
+from hyperplane.spec.worker import WorkerSpec
+
+
+class SshEngine:
+    """Starts worker processes on hosts that this user can log in to."""
+
+    name: ClassVar[str] = "ssh"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
+    )
+    settings: ClassVar[type[EngineSettings]] = SshSettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """Return whether asyncssh is installed; hosts are contacted when a cluster starts."""
+        missing = [name for name in ("asyncssh", "cryptography") if not _is_installed(name)]
+        if missing:
+            needs = " and ".join(missing)
+            return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
+        return Availability(
+            True,
+            "asyncssh is installed; hosts are in hyperplane.platforms.ssh.hosts; "
+            "they are contacted when a cluster starts",
+        )
+
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
+        """Return None: hosts are not contacted; each checks its memory when a cluster starts."""
+        del settings
+        return None
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """Return the layout with one worker process on each GPU, if GPUs are requested."""
+        return one_process_per_gpu(asked)
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return a fault if no hosts are set or if there are fewer hosts than nodes."""
+        hosts = cast(SshSettings, settings).hosts
+        if not hosts:
+            where = "hyperplane.platforms.ssh.hosts"
+            advice = (
+                'set it, or give engine_options={"hosts": ["a", "b"]} '
+                "(on the command line --engine-options 'hosts=[a,b]')"
+            )
+            return [Fault(where, "nothing", "a list of host names or addresses", advice)]
+        if request.num_workers > len(hosts):
+            allowed = f"at most {len(hosts)}, the number of hyperplane.platforms.ssh.hosts"
+            asked = str(request.num_workers)
+            # A user who has set one host may not know that the default is two nodes.
+            if request.num_workers == ClusterRequest.model_fields["num_workers"].default:
+                asked += " (the default)"
+            advice = (
+                f"use num_workers={len(hosts)}, or add hosts: one that is listed twice takes two "
+                "nodes"
+            )
+            return [Fault("num_workers", asked, allowed, advice)]
+        return []
+
+    def render(self, plan: ClusterPlan) -> str:
+        """Return as YAML what would run on which host, without the key pair of the cluster."""
+        from hyperplane.clusters.dask.ssh.start import describe
+
+        return str(yaml.safe_dump(describe(plan), sort_keys=False, width=100))
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """Return one line that says what is started on which hosts."""
+        settings = cast(SshSettings, plan.settings)
+        scheduler = f"on {settings.scheduler_host or settings.hosts[0]}"
+        workers = plural(plan.dask_workers, "worker process")
+        hosts = ", ".join(dict.fromkeys(settings.hosts[: plan.nodes]))
+        return f"starting the scheduler {scheduler} and {workers} on {hosts}"
+
+    def start(self, plan: ClusterPlan) -> StartedCluster:
+        """Start scheduler and workers on the hosts; return when all workers have connected."""
+        from hyperplane.clusters.dask.ssh.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
+        """Attach to a cluster that another process of this user started on this machine."""
+        del settings
+        from hyperplane.clusters.dask.attach import attach
+
+        return attach(name, self.name)
+
+
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None

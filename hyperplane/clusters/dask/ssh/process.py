@@ -1,0 +1,156 @@
+"""Program on hosts of the ssh engine: a scheduler, or the worker processes of one node.
+
+It reads its configuration, with key pair and settings, as one line from standard input, so that
+none of it is in a process list or on a disk. It replies with one line when it is ready, and ends
+with the ssh connection, so that nothing is left behind when the program that started it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import dask.config
+import psutil
+from distributed import Nanny, Scheduler
+from distributed.utils import get_ip_interface
+
+from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
+from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
+from hyperplane.clusters.dask.remote_process import make_security
+from hyperplane.core.units import format_bytes
+from hyperplane.guard.busy import BusyWorkerGuard
+from hyperplane.guard.idle import IdleGuard
+from hyperplane.platforms.local import machine
+from hyperplane.platforms.ssh.gpus import gpu_fault, nannies
+
+#: Seconds for an orderly shutdown.
+GRACE = 15.0
+#: Stream of the one line that the starting program reads.
+_replies: TextIO = sys.stdout
+
+
+def main() -> None:
+    """Start the servers of the configuration on standard input, and run until it is closed."""
+    config = json.loads(sys.stdin.readline())
+    # Output of tasks goes to standard error, because only one line of standard output is read.
+    global _replies
+    _replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    os.environ.update(config["variables"])
+    dask.config.update(dask.config.config, config["settings"], priority="new")
+    if fault := (
+        _memory_fault(config["ram"])
+        or interface_fault(config["options"]["interface"])
+        or gpu_fault(config)
+    ):
+        _reply(fault=fault)
+        sys.exit(1)
+    asyncio.run(_serve(config))
+
+
+def _memory_fault(ram: int) -> str:
+    there = psutil.virtual_memory().total
+    if ram <= there:
+        return ""
+    return (
+        f"its processes need {format_bytes(ram)} together, but the machine has "
+        f"{format_bytes(there)}; request less (ram_gb_per_proc, nprocs)"
+    )
+
+
+def interface_fault(name: str | None) -> str:
+    """Return what is wrong with the name of a network interface, or ""; None lets Dask choose."""
+    if name is None:
+        return ""
+    try:
+        get_ip_interface(name)
+    except ValueError:
+        there = ", ".join(
+            each
+            for each, addresses in psutil.net_if_addrs().items()
+            if any(address.family == socket.AF_INET for address in addresses)
+        )
+        return (
+            f"there is no network interface {name!r} with an IPv4 address, only {there}; set "
+            "hyperplane.engines.ssh.interface to one that all machines have"
+        )
+    return ""
+
+
+def _reply(**words: Any) -> None:
+    _replies.write(json.dumps(words) + "\n")
+    _replies.flush()
+
+
+async def _serve(config: dict[str, Any]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    threading.Thread(
+        target=_stop_with_connection,
+        args=(lambda: loop.call_soon_threadsafe(stop.set),),
+        daemon=True,
+    ).start()
+    servers = _create_servers(config)
+    starting: asyncio.Future[Any] = asyncio.gather(*servers)
+    ended: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        await starting  # raises its error
+        for server in servers:
+            if isinstance(server, Scheduler):
+                await _add_guards(server, config["idle_timeout"], stop)
+                if config["renew_busy_workers"]:
+                    busy = BusyWorkerGuard()
+                    server.add_plugin(busy)
+                    await busy.start(server)
+        _reply(
+            addresses=[server.address for server in servers],
+            dashboard=servers[0].http_server.port if config["role"] == "scheduler" else None,
+            cores=machine.cores(),
+        )
+        finished: asyncio.Future[Any] = asyncio.gather(*(server.finished() for server in servers))
+        await asyncio.wait({finished, ended}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.gather(*(server.close() for server in servers), return_exceptions=True)
+
+
+def _create_servers(config: dict[str, Any]) -> list[Any]:
+    common = {**config["options"], "security": make_security(config["tls"])}
+    if config["role"] == "scheduler":
+        return [Scheduler(**common)]
+    if config["ngpus"]:
+        return list(nannies(config, common["security"]))
+    return [Nanny(config["scheduler"], name=name, **common) for name in config["names"]]
+
+
+async def _add_guards(
+    scheduler: Scheduler, idle_timeout: float | None, stop: asyncio.Event
+) -> None:
+    """Add the dashboard, the handler that closes the cluster, and the idle guard."""
+    LazyDashboard(scheduler)
+    # The cluster object notices that this process ends, and closes the rest.
+    scheduler.handlers[CLOSE_OWNER] = stop.set
+    if idle_timeout is not None:
+        guard = IdleGuard(idle_timeout, stop.set)
+        scheduler.add_plugin(guard)
+        await guard.start(scheduler)
+
+
+def _stop_with_connection(stop: Callable[[], object]) -> None:
+    sys.stdin.read()  # returns when the connection is closed
+    stop()
+    threading.Event().wait(GRACE)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Start the cluster of a plan on hosts that are reached through ssh."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from distributed import Scheduler
+from distributed.security import Security
+
+from hyperplane.clusters import records
+from hyperplane.clusters.dask import remote_process
+from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
+from hyperplane.clusters.dask.guarded_cluster import (
+    TIME_TO_LIVE,
+    cluster_settings,
+    dashboard_routes,
+)
+from hyperplane.clusters.dask.local_process import LOOPBACK, PARENT_DEATH, user_preloads
+from hyperplane.clusters.dask.settings import in_force, snapshot
+from hyperplane.clusters.dask.ssh.cluster import GuardedSSHCluster
+from hyperplane.clusters.dask.ssh.nodes import HostProcess, HostWorkers
+from hyperplane.clusters.dask.ssh.process import interface_fault
+from hyperplane.clusters.dask.wait_for_workers import connect_client
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.core.units import plural
+from hyperplane.platforms.ssh.hosts import SshConnections
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import SshSettings
+
+logger = logging.getLogger(__name__)
+
+
+def start(plan: ClusterPlan) -> StartedCluster:
+    """Start the scheduler and the workers; return when all workers have connected.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers did not connect in time.
+    StartFailed
+        When the start failed otherwise. In both cases nothing is left running.
+    """
+    settings = cast(SshSettings, plan.settings)
+    began = time.monotonic()
+    tls = remote_process.key_pair(Security.temporary()) if settings.security == "tls" else {}
+    try:
+        record = records.reserve(new_record(plan, security=tls), None)
+    except OSError as error:
+        raise StartFailed("ssh", str(error)) from error
+    hosts = SshConnections(settings)
+    common = {
+        "hosts": hosts,
+        "python": _python_path(settings),
+        "patience": plan.request.timeout,
+        "deadline": began + plan.request.timeout,
+    }
+    try:
+        cluster = GuardedSSHCluster(
+            name=plan.name,
+            hosts=hosts,
+            places=settings.hosts,
+            nodes=plan.nodes,
+            dashboard_port=plan.dashboard_port,
+            scheduler=_scheduler(plan, settings, tls, common),
+            worker={
+                "cls": HostWorkers,
+                "options": {
+                    **common,
+                    "group": _process_suffixes(plan),
+                    "config": _worker_config(plan, tls),
+                },
+                **({"group": _process_suffixes(plan)} if _process_suffixes(plan) else {}),
+            },
+            silence_logs=logging.WARNING,
+            security=remote_process.make_security(tls),
+            scheduler_config=remote_process.server_settings(plan, settings),
+            cluster_config=cluster_settings(settings),
+            idle_timeout=plan.idle_timeout,
+            release=partial(release_cluster, plan.name, record.scratch),
+        )
+    except BaseException as error:
+        release_cluster(plan.name, record.scratch)
+        if not isinstance(error, Exception):
+            raise
+        raise _start_error(error, hosts) from error
+    try:
+        client = connect_client(cluster, plan, settings, began, explain_wait=str)
+        cluster.remember_client(client)
+        _warn_of_few_cores(cluster, plan)
+        scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
+        records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
+        cluster.begin_idle_timeout()
+    except BaseException:
+        with suppress(OSError, asyncio.TimeoutError):
+            cluster.close()
+        raise
+    return StartedCluster(client, cluster)
+
+
+def describe(plan: ClusterPlan) -> dict[str, Any]:
+    """Return what would run on which host, without secrets."""
+    settings = cast(SshSettings, plan.settings)
+    config = _worker_config(plan, {})
+    command = [_python_path(settings), "-m", "hyperplane.clusters.dask.ssh.process"]
+    remote = plan.request.scheduler_deploy_mode == "remote"
+    return {
+        "scheduler": {
+            "host": (settings.scheduler_host or settings.hosts[0]) if remote else "this machine",
+            **({"command": command} if remote else {}),
+            "options": _scheduler_options(plan, settings),
+        },
+        "workers": {
+            "hosts": list(settings.hosts[: plan.nodes]),
+            "processes of each": plan.worker.nprocs,
+            **({"GPUs of each": plan.worker.ngpus} if plan.worker.ngpus else {}),
+            "command": list(command),
+            "options": config["options"],
+            "variables": config["variables"],
+        },
+        "settings": remote_process.server_settings(plan, settings),
+        "security": settings.security,
+    }
+
+
+def _warn_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
+    threads = plan.worker.total_threads
+    few = {node.host: node.cores for node in cluster.workers.values() if node.cores < threads}
+    if few:
+        named = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
+        logger.warning("%s for the %s of a node; they share them", named, plural(threads, "thread"))
+
+
+def _python_path(settings: SshSettings) -> str:
+    return settings.python or sys.executable
+
+
+def _process_suffixes(plan: ClusterPlan) -> list[str]:
+    processes = plan.worker.nprocs
+    return [f"-{number}" for number in range(processes)] if processes > 1 else []
+
+
+def _protocol(settings: SshSettings) -> str:
+    return "tls://" if settings.security == "tls" else "tcp://"
+
+
+def _scheduler_options(plan: ClusterPlan, settings: SshSettings) -> dict[str, Any]:
+    # On a host any port is used; the requested port of this machine is forwarded to it.
+    port = plan.dashboard_port if plan.request.scheduler_deploy_mode == "local" else 0
+    return {
+        "protocol": _protocol(settings),
+        "interface": settings.interface,
+        "port": 0,
+        # On loopback, because the pages have no authentication.
+        "dashboard_address": f"{LOOPBACK}:{port}",
+        "dashboard": False,  # see lazy_dashboard
+    }
+
+
+def _scheduler(
+    plan: ClusterPlan, settings: SshSettings, tls: dict[str, str], common: Mapping[str, Any]
+) -> dict[str, Any]:
+    options = _scheduler_options(plan, settings)
+    if plan.request.scheduler_deploy_mode == "local":
+        if fault := interface_fault(settings.interface):
+            raise StartFailed("ssh", f"this machine, on which the scheduler runs: {fault}")
+        security = remote_process.make_security(tls)
+        return {"cls": Scheduler, "options": {**options, "security": security}}
+    config = {
+        **_process_config(plan, "scheduler", tls),
+        "options": options,
+        "idle_timeout": plan.idle_timeout,
+        "renew_busy_workers": TIME_TO_LIVE in remote_process.server_settings(plan, settings),
+        "ram": 0,
+    }
+    host = settings.scheduler_host or settings.hosts[0]
+    return {"cls": HostProcess, "options": {**common, "host": host, "config": config}}
+
+
+def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
+    settings = cast(SshSettings, plan.settings)
+    options = {
+        "nthreads": plan.worker.nthreads,
+        "memory_limit": plan.worker.ram_per_proc,
+        "protocol": _protocol(settings),
+        "interface": settings.interface,
+        "local_directory": settings.local_directory,
+        "dashboard_address": f"{LOOPBACK}:0",
+        "death_timeout": plan.request.timeout,
+        "preload": [*user_preloads(), PARENT_DEATH],
+    }
+    config = {
+        **_process_config(plan, "worker", tls),
+        "options": options,
+        "ram": plan.worker.total_ram,
+    }
+    return {**config, "ngpus": plan.worker.ngpus}
+
+
+def _process_config(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
+    settings = cast(SshSettings, plan.settings)
+    with in_force({**remote_process.server_settings(plan, settings), **dashboard_routes()}):
+        whole = snapshot()
+    return {
+        "role": role,
+        "settings": whole,
+        "variables": remote_process.worker_variables(plan),
+        "tls": tls,
+    }
+
+
+def _start_error(error: Exception, hosts: SshConnections) -> EngineError:
+    """Return an error with the reasons of all hosts."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, EngineError):
+        cause = cause.__cause__ or cause.__context__
+    if hosts.faults:
+        tail = cause.log_tail if isinstance(cause, EngineError) else ""
+        faults = "\n  ".join(dict.fromkeys(hosts.faults))
+        return StartFailed("ssh", f"everything was closed again:\n  {faults}", tail)
+    if isinstance(cause, EngineError):
+        return cause
+    return StartFailed("ssh", f"{error} (everything was closed again)")

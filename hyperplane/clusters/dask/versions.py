@@ -1,0 +1,78 @@
+"""Check that this process and a cluster have the same versions of packages that must agree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+from distributed import Client
+
+from hyperplane.core.errors import StartFailed
+from hyperplane.spec.settings import RemoteSettings
+
+#: Packages that write tasks and messages which other processes must be able to read.
+MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack", "numpy", "pandas")
+#: Those of them whose patch releases read what other patch releases have written.
+MAJOR_MINOR_ONLY = ("python", "numpy", "pandas")
+
+logger = logging.getLogger(__name__)
+
+
+def check(client: Client, engine: str, settings: RemoteSettings) -> None:
+    """Compare the versions of this process with those of the scheduler and of every worker.
+
+    Raises
+    ------
+    StartFailed
+        When they differ and ``settings.versions`` is "refuse"; otherwise that is a warning.
+    """
+    found = differences(cast(dict[str, Any], client.get_versions()))
+    if not found:
+        return
+    message = (
+        "package versions differ between this process and the cluster: "
+        + "; ".join(found)
+        + ". Install the same versions in both places"
+    )
+    if settings.versions == "refuse":
+        advice = f", or set hyperplane.engines.{engine}.versions to warn"
+        raise StartFailed(engine, message + advice + "; everything was closed again")
+    logger.warning("engine %s: %s", engine, message)
+
+
+def differences(versions: Mapping[str, Any]) -> list[str]:
+    """Return one line for each package that differs in the result of ``Client.get_versions``."""
+    here = _package_versions(versions["client"])
+    there = {"the scheduler": _package_versions(versions["scheduler"])}
+    there.update(
+        {address: _package_versions(reported) for address, reported in versions["workers"].items()}
+    )
+    found = []
+    for name in MUST_AGREE:
+        others: dict[str | None, list[str]] = {}
+        for place, reported in there.items():
+            if reported.get(name) != here.get(name):
+                others.setdefault(reported.get(name), []).append(place)
+        if others:
+            texts = [
+                f"{version or 'none'} on {_join_places(places)}"
+                for version, places in others.items()
+            ]
+            found.append(f"{name} {here.get(name) or 'none'} here, {', '.join(texts)}")
+    return found
+
+
+def _package_versions(reported: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return versions by package, with the first two numbers only for ``MAJOR_MINOR_ONLY``."""
+    found = dict(reported["packages"])
+    for name in MAJOR_MINOR_ONLY:
+        if found.get(name):
+            found[name] = ".".join(str(found[name]).split(".")[:2])
+    return found
+
+
+def _join_places(places: list[str]) -> str:
+    if len(places) <= 2:
+        return " and ".join(places)
+    return f"{', '.join(places[:2])} and {len(places) - 2} more"

@@ -1,0 +1,97 @@
+"""Last steps of a remote start: connect a client, wait for workers, check versions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from distributed import Client
+from distributed.deploy.cluster import Cluster
+
+from hyperplane.clusters import interrupts
+from hyperplane.clusters.dask import versions
+from hyperplane.clusters.dask.settings import apply_client_settings
+from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.core.units import plural
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import RemoteSettings
+
+#: Seconds between two calls of ``explain_wait``.
+POLL_INTERVAL = 2.0
+_NO_ANSWER = (OSError, TimeoutError, asyncio.TimeoutError)
+
+
+def connect_client(
+    cluster: Cluster,
+    plan: ClusterPlan,
+    settings: RemoteSettings,
+    began: float,
+    explain_wait: Callable[[], str],
+) -> Client:
+    """Connect a client to a starting cluster and return it when all workers have connected.
+
+    The caller closes the cluster when this raises.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        A cluster whose scheduler runs.
+    plan : ClusterPlan
+        Its plan.
+    settings : RemoteSettings
+        Settings of its engine.
+    began : float
+        When the start began, by ``time.monotonic``.
+    explain_wait : callable
+        Returns one line on why workers are missing; raises an EngineError if waiting is useless.
+
+    Raises
+    ------
+    StartTimeout
+        When workers are missing after the plan's timeout; the message ends with `explain_wait`.
+    StartFailed
+        When package versions differ between this process and the cluster, or when the scheduler
+        does not answer.
+    """
+    apply_client_settings(plan.name, plan.tuning.client)  # restored when the cluster closes
+    client = None
+    try:
+        client = Client(cluster)
+        with interrupts.allow_interrupts():
+            _wait_for_workers(client, plan, began, explain_wait)
+            versions.check(client, plan.engine, settings)
+    except BaseException as error:
+        if client is not None:
+            client.close()
+        # StartTimeout is a TimeoutError too, but its message is complete.
+        if isinstance(error, EngineError) or not isinstance(error, _NO_ANSWER):
+            raise
+        cause = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise StartFailed(
+            plan.engine,
+            f"the scheduler {cluster.scheduler_address} does not answer this machine ({cause}); "
+            "everything was closed again",
+        ) from error
+    return client
+
+
+def _wait_for_workers(
+    client: Client, plan: ClusterPlan, began: float, explain_wait: Callable[[], str]
+) -> None:
+    deadline = began + plan.request.timeout
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            client.wait_for_workers(plan.dask_workers, timeout=max(0.1, min(POLL_INTERVAL, left)))
+            return
+        except TimeoutError as error:
+            reason = explain_wait()
+            if time.monotonic() > deadline:
+                connected = len(client.scheduler_info(n_workers=-1)["workers"])
+                raise StartTimeout(
+                    plan.engine,
+                    f"{connected} of {plural(plan.dask_workers, 'worker process')} connected "
+                    f"within {plan.request.timeout:g} s (timeout); everything was closed again. "
+                    f"{reason}",
+                ) from error

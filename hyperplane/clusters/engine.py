@@ -1,0 +1,134 @@
+"""The interface of engines: start a finished plan and return Dask's client and cluster."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+
+from hyperplane.core.errors import Fault
+from hyperplane.spec.capacity import MachineCapacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings
+from hyperplane.spec.worker import WorkerSpec
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy.cluster import Cluster
+
+
+class Feature(enum.Enum):
+    """A feature that a request can ask for and that not every engine supports."""
+
+    GPUS = "GPU workers (ngpus)"
+
+
+class Availability(NamedTuple):
+    """Whether an engine can be used on this machine.
+
+    Parameters
+    ----------
+    usable : bool
+        Whether the engine can be used.
+    reason : str
+        Why it can be used, or why not and what to do about it.
+    """
+
+    usable: bool
+    reason: str
+
+
+class SchedulerPlace(NamedTuple):
+    """The only ``scheduler_deploy_mode`` that an engine supports.
+
+    Parameters
+    ----------
+    mode : {"remote", "local"}
+        The supported mode.
+    reason : str
+        Why the engine supports no other mode.
+    """
+
+    mode: Literal["remote", "local"]
+    reason: str
+
+
+class StartedCluster(NamedTuple):
+    """Client and cluster object of a running cluster, in the documented order."""
+
+    client: Client
+    cluster: Cluster
+
+
+class Engine(Protocol):
+    """Interface that every engine implements.
+
+    An engine receives a finished plan. It does not read hyperplane's configuration, chooses no
+    sizes and uses no other engine. If :meth:`start` fails, it closes everything that it opened and
+    raises an :class:`~hyperplane.errors.EngineError`.
+    """
+
+    name: ClassVar[str]
+    #: Features that a request must not ask for.
+    unsupported: ClassVar[frozenset[Feature]]
+    #: Arguments without effect on this engine; a plan that was given one says so in its notes.
+    ignored: ClassVar[frozenset[str]]
+    settings: ClassVar[type[EngineSettings]]
+    #: Whether its nodes are taken from the configured pools.
+    uses_pools: ClassVar[bool]
+
+    def available(self) -> Availability:
+        """Return whether the engine can be used on this machine, and why."""
+        ...
+
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
+        """Return the cores and memory of an engine that is bound to one machine, else None."""
+        ...
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return what is wrong with a request or with the settings; empty when nothing is."""
+        ...
+
+    def start(self, plan: ClusterPlan) -> StartedCluster:
+        """Start the cluster and return when all its workers have connected."""
+        ...
+
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
+        """Attach to a running cluster that any process of this user started."""
+        ...
+
+
+@runtime_checkable
+class SupportsLayout(Protocol):
+    """Engine that may change the number of worker processes of a node."""
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """Return the layout that the engine uses, and a note; empty if it is the one asked for."""
+        ...
+
+
+@runtime_checkable
+class SupportsNodeFit(Protocol):
+    """Engine of one machine that starts fewer nodes if the machine is too small for all."""
+
+    def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
+        """Return the layout and number of nodes that fit, and a note; empty if all of them fit."""
+        ...
+
+
+@runtime_checkable
+class SupportsStartLine(Protocol):
+    """Engine without pods that describes a start in one line."""
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """Return one line that says what is started and where."""
+        ...
+
+
+@runtime_checkable
+class SupportsRender(Protocol):
+    """Engine that starts a cluster from a script, a manifest or a list of commands."""
+
+    def render(self, plan: ClusterPlan) -> str:
+        """Return that script, manifest or list for a plan, without contacting anything."""
+        ...

@@ -1,0 +1,272 @@
+"""Planning of a cluster: a request becomes a plan with engine, pool, layout and notes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from hyperplane import config, config_memory
+from hyperplane.clusters import registry
+from hyperplane.clusters.dask.settings import user_settings
+from hyperplane.clusters.engine import (
+    Engine,
+    Feature,
+    SchedulerPlace,
+    SupportsLayout,
+    SupportsNodeFit,
+)
+from hyperplane.core.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
+from hyperplane.core.errors.base import request_error
+from hyperplane.core.units import format_bytes, plural
+from hyperplane.sizing import fit
+from hyperplane.sizing.machine_fit import fit_machine
+from hyperplane.spec.capacity import MachineCapacity
+from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.plan import ClusterPlan, new_cluster_name
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.tuning import AS_DASK, Tuning, TuningProfile
+from hyperplane.spec.worker import WorkerSpec
+
+_LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
+
+
+@dataclass
+class Planner:
+    """Turns one request into a plan, and collects all faults before it raises.
+
+    ``request`` has defaults in place of faulty arguments, whose ``faults`` are known already.
+    ``explicit`` names the arguments that the caller passed, without those of advice.
+    """
+
+    request: ClusterRequest
+    faults: list[Fault]
+    explicit: frozenset[str] = frozenset()
+    notes: list[str] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
+    _errors: list[RequestError] = field(default_factory=list)
+    _unavailable: EngineUnavailable | None = None
+
+    def has_valid_arguments(self) -> bool:
+        """Whether there are no faults so far and the pool exists."""
+        with suppress(RequestError):
+            if self.request.pool is not None:
+                config.get_pool(self.request.pool)
+            return not self.faults
+        return False
+
+    def plan(self) -> ClusterPlan:
+        """Return the plan.
+
+        Raises
+        ------
+        RequestError
+            With all faults; a subclass such as UnknownPool if there is a single fault.
+        EngineUnavailable
+            When no engine can be used.
+        """
+        config.check_sections()
+        request = self.request
+        engine = self._engine()
+        if engine is None:
+            self._profile()
+            self._layout(uses_pools=self._unavailable is None)
+            if self._unavailable is not None:
+                if not self.faults:
+                    raise self._unavailable
+                allowed = "an engine that supports the request and is usable here"
+                self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
+            self._raise_faults()
+        settings = self._settings(engine)
+        memory = self._memory()
+        machine = engine.capacity(settings)
+        profile = self._profile()
+        asked, pool = self._layout(engine.uses_pools)
+        if self.faults:
+            self._raise_faults()
+        worker, nodes, fit_note = asked, request.num_workers, ""
+        if isinstance(engine, SupportsLayout):
+            worker, fit_note = engine.layout(asked)
+        if isinstance(engine, SupportsNodeFit) and request.local_fit != "exact":
+            worker, nodes, note = engine.fit_nodes(worker, nodes)
+            fit_note = "; ".join(filter(None, (fit_note, note)))
+        if machine is not None and isinstance(settings, LocalSettings):
+            cores = settings.single_process_cores
+            if (request.local_fit or settings.fit) == "fit":
+                worker, nodes, fit_note = fit_machine(asked, nodes, machine, cores, self.explicit)
+            else:
+                self._note_excess(asked, machine)
+            if machine.own and not fit_note:
+                self.alerts.append(
+                    f"clusters of this process already use cores and memory of this machine: "
+                    f"{', '.join(machine.own)}; replace=True closes the one that the same cell "
+                    "has started"
+                )
+        self._note_scheduler_place(engine)
+        processes = nodes * worker.nprocs
+        for name in sorted(engine.ignored & request.model_fields_set):
+            if getattr(request, name):
+                self.notes.append(f"{name} is ignored: engine {engine.name} does not support it")
+        return ClusterPlan(
+            name=request.name or new_cluster_name(),
+            engine=engine.name,
+            request=self.request,
+            pool=pool,
+            asked=asked,
+            worker=worker,
+            nodes=nodes,
+            memory=memory,
+            settings=settings,
+            notes=(*self.notes, *([fit_note] if fit_note else []), *self.alerts),
+            fit_note=fit_note,
+            alerts=tuple(self.alerts),
+            tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
+        )
+
+    def _note_scheduler_place(self, engine: Engine) -> None:
+        """Note where the scheduler runs if the engine does not support the requested place."""
+        place: SchedulerPlace | None = getattr(engine, "scheduler_place", None)
+        asked = self.request.scheduler_deploy_mode
+        if place is None or asked == place.mode or "scheduler_deploy_mode" not in self.explicit:
+            return
+        self.alerts.append(
+            f"scheduler_deploy_mode={asked!r} is {place.mode!r} with engine {engine.name}: "
+            f"{place.reason}"
+        )
+        self.request = self.request.model_copy(update={"scheduler_deploy_mode": place.mode})
+
+    def _memory(self) -> MemoryPolicy:
+        """Memory policy of the call, or else of the configuration."""
+        asked = self.request.memory
+        with user_settings():
+            policy = config.memory_policy() if asked is None else asked
+            if asked is None and (note := config_memory.note_dask_thresholds()):
+                self.notes.append(note)
+            if note := config_memory.note_overridden_thresholds(asked):
+                self.alerts.append(note)
+        return policy
+
+    def _settings(self, engine: Engine) -> EngineSettings:
+        """Settings of the engine, updated with ``engine_options``."""
+        settings = config.engine_settings(engine.name, engine.settings)
+        try:
+            settings = settings.with_options(self.request.engine_options or {})
+        except RequestError as error:
+            self._add_error(error)
+        else:
+            self.faults += engine.faults(self.request, settings)
+        return settings
+
+    def _note_excess(self, asked: WorkerSpec, machine: MachineCapacity) -> None:
+        """Note that a request started with local_fit="exact" exceeds this machine."""
+        nodes = self.request.num_workers
+        threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
+        if threads > machine.cores or ram > machine.ram:
+            self.notes.append(
+                f"more than this machine has: {plural(threads, 'thread')} on "
+                f"{plural(machine.cores, 'core')}, {format_bytes(ram)} of "
+                f"{format_bytes(machine.ram)} free less a reserve; local_fit='fit' reduces it"
+            )
+
+    def _raise_faults(self) -> NoReturn:
+        if len(self.faults) == 1 and self._errors:
+            raise self._errors[0]
+        raise request_error(self.faults)
+
+    def _add_error(self, error: RequestError) -> None:
+        self._errors.append(error)
+        self.faults += error.faults
+
+    def _engine(self) -> Engine | None:
+        """The requested engine, or the first usable one that supports the request."""
+        name = self.request.engine
+        if self.request.local_mode:
+            if name not in {"auto", "local"}:
+                advice = "pass only one of the two"
+                self.faults.append(
+                    Fault("local_mode", "True", f"False with engine={name!r}", advice)
+                )
+            name = "local"
+        if name != "auto":
+            try:
+                engine = registry.load(name)
+            except RequestError as error:
+                self._add_error(error)
+                return None
+            self.faults += self._find_unsupported(engine)
+            return engine
+        candidates = [registry.load(name) for name in config.auto_engines()]
+        able = [engine for engine in candidates if not self._find_unsupported(engine)]
+        usable = [engine for engine in able if engine.available().usable]
+        if usable:
+            self.notes.append(f"engine auto: {usable[0].name}, {usable[0].available().reason}")
+            return usable[0]
+        if not able:
+            self.faults += self._find_unsupported(candidates[0])
+            return candidates[0]
+        reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in able)
+        self._unavailable = EngineUnavailable("auto", reasons)
+        return None
+
+    def _find_unsupported(self, engine: Engine) -> list[Fault]:
+        """Faults for features of the request that the engine lacks."""
+        if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
+            return []
+        allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
+        advice = "choose another engine: " + ", ".join(registry.names())
+        return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
+
+    def _profile(self) -> tuple[str, TuningProfile]:
+        """Name and settings of the tuning profile."""
+        try:
+            return config.tuning().find(self.request.tuning)
+        except RequestError as error:
+            self._add_error(error)
+            return AS_DASK, TuningProfile()
+
+    def _layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
+        """Requested layout of a node, and the pool for it."""
+        request = self.request
+        if request.pool is None:
+            return request.worker, self._closest_pool(uses_pools)
+        try:
+            pool = config.get_pool(request.pool)
+            worker = self._worker_for(pool)
+            fit.check_fits(worker, pool)
+        except RequestError as error:
+            self._add_error(error)
+            return request.worker, None
+        return worker, pool
+
+    def _worker_for(self, pool: PoolSpec) -> WorkerSpec:
+        """Layout with the requested values, completed with values that suit the pool."""
+        request = self.request
+        given = request.model_fields_set
+        if {*_LAYOUT, "cores_per_worker"} <= given:
+            return request.worker
+        chosen: dict[str, Any] = {name: getattr(request, name) for name in _LAYOUT if name in given}
+        cores = None
+        if "cores_per_worker" in given:
+            cores = request.cores_per_worker
+            room = max(1, min(cores, pool.allocatable_cores))
+            pool = pool.model_copy(update={"allocatable_cores": room})
+        proposed = fit.propose_worker(pool, **chosen)
+        return replace(
+            proposed, cores_per_worker=cores or proposed.cores_per_worker, ngpus=request.ngpus
+        )
+
+    def _closest_pool(self, uses_pools: bool) -> PoolSpec | None:
+        worker = self.request.worker
+        cores = max(worker.cores_per_worker, 0 if worker.ngpus else worker.total_threads)
+        try:
+            return fit.smallest_pool(config.pools().values(), cores, worker.total_ram, worker.ngpus)
+        except DoesNotFit as error:
+            if uses_pools:
+                self._add_error(error)
+            else:
+                self.notes.append(
+                    "no pool has nodes of the requested size; this engine needs no pool"
+                )
+            return None

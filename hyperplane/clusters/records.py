@@ -1,0 +1,337 @@
+"""Records of the clusters that this user's processes run on this machine.
+
+A record is one small file that only its owner can read, in a folder that only its owner can enter.
+It names the owning process and its start time. The next process that reads the records removes
+those whose process has ended, together with the scratch folders of the dead clusters.
+
+Containers that share these folders use the same process numbers for different processes. Each
+running system therefore has separate folders, and the files in another system's folders are removed
+only when no process holds their locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hyperplane.clusters import job_clusters
+from hyperplane.core.folder_entries import find_in
+from hyperplane.platforms.local.file_locks import (
+    drop_ownership,
+    lock_if_abandoned,
+    make_owned_folder,
+    take_ownership,
+)
+from hyperplane.platforms.local.private_folders import (
+    folders_of_other_systems,
+    private_folder,
+    private_folders,
+    record_folder,
+    record_folders,
+    remove_empty,
+)
+from hyperplane.platforms.local.process_identity import start_time
+
+if sys.platform != "win32":
+    import fcntl
+
+#: Seconds to wait for another process that holds the lock of the records.
+PATIENCE = 5.0
+#: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
+_ABANDONED = 60.0
+#: Thirty years in seconds. Larger start times are from older versions and count from 1970.
+_LONGEST_BOOT = 1e9
+
+
+@dataclass(frozen=True)
+class ClusterRecord:
+    """A cluster that runs or starts, with the fields of its file.
+
+    Parameters
+    ----------
+    name, engine : str
+        Names of the cluster and of its engine.
+    scheduler, dashboard : str
+        Addresses; empty while the cluster starts.
+    pid : int
+        The owning process.
+    started : float
+        When that process started, see :func:`own_start_time`.
+    workers, threads : int
+        Numbers of worker processes and of their threads.
+    ram_gb : float
+        Memory of all worker processes together.
+    scratch : str
+        Folder that the workers spill to.
+    client : dict
+        Dask settings for clients of the cluster.
+    direct_to_workers : bool
+        Whether clients fetch results from the workers instead of from the scheduler.
+    security : dict
+        Key pair of a cluster with TLS, as text. It is a secret; only the owner can read the file.
+    job : str
+        The pipeline job whose step started the cluster; empty otherwise.
+    """
+
+    name: str
+    engine: str
+    scheduler: str
+    dashboard: str
+    pid: int
+    started: float
+    workers: int
+    threads: int
+    ram_gb: float
+    scratch: str = ""
+    client: dict[str, Any] = field(default_factory=dict)
+    direct_to_workers: bool = False
+    security: dict[str, str] = field(default_factory=dict, repr=False)
+    job: str = field(default_factory=lambda: os.environ.get("HYPERPLANE_JOB_ID", ""))
+
+    def is_alive(self) -> bool:
+        """Return whether the owning process still runs."""
+        try:
+            owner = psutil.Process(self.pid)
+            begun = owner.create_time() if self.started > _LONGEST_BOOT else _start_time(self.pid)
+            return abs(begun - self.started) < 1 and owner.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+
+def own_start_time() -> float:
+    """Return when this process started, in seconds since boot, or since 1970 if that is unknown.
+
+    Not the time of day: when the clock is set, it changes for running processes, and their clusters
+    would be removed as those of dead processes.
+    """
+    return _start_time(os.getpid())
+
+
+def _start_time(pid: int) -> float:
+    ticks = start_time(pid)
+    return int(ticks) / os.sysconf("SC_CLK_TCK") if ticks else psutil.Process(pid).create_time()
+
+
+def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
+    """Reserve a name and a scratch folder for a cluster that is about to start.
+
+    The record is written without addresses: the cluster is not listed yet, but its leftovers are
+    found and removed if its owner dies.
+
+    Parameters
+    ----------
+    record : ClusterRecord
+        A record without addresses and scratch folder.
+    parent : str, optional
+        Parent of the scratch folder; the temporary directory by default.
+
+    Returns
+    -------
+    ClusterRecord
+        The record with its scratch folder.
+
+    Raises
+    ------
+    FileExistsError
+        When a cluster of that name runs.
+    """
+    if parent is not None and not _is_folder_path(parent):
+        message = f"temporary-directory = {parent!r:.80}: expected the path of a folder, as text"
+        raise NotADirectoryError(errno.ENOTDIR, message)
+    read_all()
+    _remove_leftovers_of_other_systems(parent)
+    with _exclusive_lock():
+        if any(found.name == record.name for found in _read_records()):
+            raise FileExistsError(
+                f"a cluster named {record.name!r} is already running; use another name"
+            )
+        while True:  # another process may remove the parent folder in between
+            scratch = private_folder(parent) / record.name
+            with contextlib.suppress(FileNotFoundError):
+                make_owned_folder(scratch)
+                reserved = replace(record, scratch=str(scratch))
+                write(reserved)
+                return reserved
+
+
+def _is_folder_path(parent: object) -> bool:
+    """Return whether a setting can be the path of a folder: text that is not empty, without NUL."""
+    path = os.fspath(parent) if isinstance(parent, str | os.PathLike) else b""
+    return isinstance(path, str) and path != "" and "\0" not in path
+
+
+def process_folder() -> Path:
+    """Create and return the folder for files that all clusters of this process share."""
+    while True:  # another process may remove the parent folder in between
+        # In the temporary directory, because its path is short and the paths of sockets must be.
+        folder = private_folder() / f"_p{os.getpid()}"
+        with contextlib.suppress(FileNotFoundError):
+            make_owned_folder(folder)
+            return folder
+
+
+def remove_process_folder() -> None:
+    """Remove the folder of :func:`process_folder`."""
+    for above in private_folders():
+        folder = above / f"_p{os.getpid()}"
+        drop_ownership(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        remove_empty(above)
+
+
+def write(record: ClusterRecord) -> None:
+    """Write a record to its file atomically."""
+    file = _record_path(record.name)
+    draft = file.with_suffix(f".{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+        json.dump(asdict(record), opened)
+    take_ownership(draft, file)  # before others see it
+    draft.replace(file)
+    job_clusters.write_dashboard(record.name, record.dashboard)
+
+
+def remove(name: str, scratch: str) -> None:
+    """Remove the record of a cluster, its scratch folder, and parent folders that are empty."""
+    for folder in record_folders():
+        drop_ownership(folder / f"{name}.json")
+        (folder / f"{name}.json").unlink(missing_ok=True)
+    job_clusters.remove_dashboard(name)
+    drop_ownership(Path(scratch))
+    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:
+        remove_empty(folder)
+
+
+def _record_path(name: str) -> Path:
+    """Return the file of a cluster's record, or the path for it if there is none."""
+    files = [folder / f"{name}.json" for folder in record_folders()]
+    there = [file for file in files if file.exists()]
+    return there[0] if there else record_folder() / f"{name}.json"
+
+
+def read_all(starting: bool = False) -> list[ClusterRecord]:
+    """Return the records of running clusters, oldest first, and remove what dead ones left.
+
+    Parameters
+    ----------
+    starting : bool
+        Whether to include clusters that are still starting.
+    """
+    found = _read_records()
+    for record in found:
+        if not record.is_alive():
+            _remove_dead(record)
+    for folder in [found for above in private_folders() for found in find_in(above, "*")]:
+        # Names of clusters never begin with an underscore.
+        owner = re.fullmatch(r"_p([0-9]+)", folder.name)
+        if owner and not psutil.pid_exists(int(owner[1])):
+            shutil.rmtree(folder, ignore_errors=True)
+    _remove_leftovers_of_other_systems(None)
+    for draft in _find_files("*.[0-9]*"):  # a draft may contain a key pair
+        if draft.suffix[1:].isdecimal() and not psutil.pid_exists(int(draft.suffix[1:])):
+            draft.unlink(missing_ok=True)
+    for folder in {*record_folders(), *private_folders()}:
+        remove_empty(folder)
+    running = [record for record in found if (record.scheduler or starting) and record.is_alive()]
+    return sorted(running, key=lambda record: record.started)
+
+
+def _remove_leftovers_of_other_systems(parent: str | None) -> None:
+    """Remove what ended processes of other containers, or of an earlier boot, have left."""
+    for folder in folders_of_other_systems(parent):
+        for entry in find_in(folder, "*"):
+            with contextlib.suppress(OSError):  # removed meanwhile
+                _remove_if_abandoned(entry)
+        remove_empty(folder)
+
+
+def _remove_if_abandoned(entry: Path) -> None:
+    """Remove a folder, a record with its scratch folder, or a draft if no process owns it."""
+    if entry.is_dir():
+        with lock_if_abandoned(entry) as gone:
+            if gone:
+                shutil.rmtree(entry, ignore_errors=True)
+    elif entry.suffix == ".json":
+        with lock_if_abandoned(entry) as gone:
+            record = _read_record(entry) if gone else None
+            if record is not None and record.scratch:
+                with contextlib.suppress(FileNotFoundError):
+                    _remove_if_abandoned(Path(record.scratch))
+            if gone:
+                entry.unlink(missing_ok=True)
+    elif time.time() - entry.stat().st_mtime > _ABANDONED:
+        entry.unlink(missing_ok=True)
+
+
+def _remove_dead(record: ClusterRecord) -> None:
+    """Remove a dead cluster's record and folder, unless another cluster has its name now."""
+    with _exclusive_lock():
+        now = _read_record(_record_path(record.name))
+        if now is not None and (now.pid, now.started) == (record.pid, record.started):
+            remove(record.name, record.scratch)
+
+
+@contextlib.contextmanager
+def _exclusive_lock() -> Iterator[None]:
+    """Hold the lock of the records, so that no other process reserves a name or removes records.
+
+    Continues without the lock where locks do not work, and after ``PATIENCE`` seconds, because the
+    process that holds it may be stopped.
+    """
+    descriptor = None if sys.platform == "win32" else _lock_folder(time.monotonic() + PATIENCE)
+    try:
+        yield
+    finally:
+        if descriptor is not None and sys.platform != "win32":
+            # Unlock explicitly: a process forked meanwhile also has the descriptor open.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+
+def _lock_folder(deadline: float) -> int | None:
+    """Open and lock the folder of the records; None if that fails before the deadline."""
+    while time.monotonic() < deadline:
+        folder = record_folder()
+        with contextlib.suppress(FileNotFoundError):  # removed with its last cluster
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            except OSError:  # network file systems do not lock folders
+                os.close(descriptor)
+                return None
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                        return descriptor
+            os.close(descriptor)
+        time.sleep(0.005)
+    return None
+
+
+def _read_record(file: Path) -> ClusterRecord | None:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return ClusterRecord(**json.loads(file.read_text()))
+    return None
+
+
+def _read_records() -> list[ClusterRecord]:
+    """Return all records, also of starting and dead clusters."""
+    return [record for file in _find_files("*.json") if (record := _read_record(file)) is not None]
+
+
+def _find_files(pattern: str) -> list[Path]:
+    return [file for folder in record_folders() for file in find_in(folder, pattern)]

@@ -1,0 +1,120 @@
+"""Clusters that this program has started, by the location in its code, for ``replace=True``."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hyperplane.clusters import records, registry
+from hyperplane.clusters.engine import StartedCluster
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy.cluster import Cluster
+
+
+class CodeLocation(NamedTuple):
+    """A notebook cell or a line of a file, and the execution count of the cell.
+
+    Clusters that one execution of a cell starts do not replace each other. ``execution_count`` is
+    0 outside notebooks.
+    """
+
+    code: str
+    execution_count: int
+
+
+class _StartedCluster(NamedTuple):
+    location: CodeLocation
+    name: str
+    client: weakref.ref[Client]
+    cluster: weakref.ref[Cluster]
+
+
+_started: list[_StartedCluster] = []
+
+
+def current_location() -> CodeLocation:
+    """Location of the nearest caller outside this package."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _is_internal(frame):
+        frame = frame.f_back
+    if frame is None:
+        return CodeLocation("", 0)
+    cell, turn = _notebook_cell()
+    if cell:
+        return CodeLocation(cell, turn)
+    file = frame.f_code.co_filename
+    # ipykernel derives the file name of a cell from its text; the line is relative to the cell.
+    return CodeLocation(f"{file}:{frame.f_lineno}", turn)
+
+
+def _is_internal(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "hyperplane"
+
+
+def _notebook_cell() -> tuple[str, int]:
+    """Id of the running cell, which editing does not change, and its execution count."""
+    shell: Any = None
+    if "IPython" in sys.modules:
+        with suppress(Exception):
+            shell = sys.modules["IPython"].get_ipython()
+    if shell is None:
+        return "", 0
+    cell = ""
+    with suppress(Exception):  # some front ends send no cell id
+        cell = str(shell.get_parent()["metadata"]["cellId"])
+    return cell, int(getattr(shell, "execution_count", 0) or 0)
+
+
+def remember_cluster(location: CodeLocation, name: str, started: StartedCluster) -> None:
+    """Record a cluster that a call has started, and drop closed ones from the list."""
+    _started[:] = [each for each in _started if _is_open(each)]
+    _started.append(
+        _StartedCluster(location, name, weakref.ref(started.client), weakref.ref(started.cluster))
+    )
+
+
+def _is_open(entry: _StartedCluster) -> bool:
+    cluster = entry.cluster()
+    return cluster is not None and cluster.status.name == "running"
+
+
+def close_previous_clusters(location: CodeLocation, name: str | None) -> list[str]:
+    """Close clusters of earlier executions of a location, or of a name; return their names.
+
+    The result has only clusters that were open.
+    """
+    closed = []
+    for entry in list(_started):
+        earlier = entry.location.code == location.code and (
+            location.execution_count == 0
+            or entry.location.execution_count < location.execution_count
+        )
+        if not (earlier or entry.name == name):
+            continue
+        _started.remove(entry)
+        closed += [entry.name] * _is_open(entry)
+        for each in (entry.client(), entry.cluster()):
+            if each is not None:
+                each.close()
+    if name is not None and name not in closed:
+        for record in records.read_all():
+            if record.name == name:
+                _close_of_other_process(record)
+                closed.append(name)
+    return closed
+
+
+def _close_of_other_process(record: records.ClusterRecord) -> None:
+    """Close a cluster that another process of this user runs."""
+    from hyperplane import config
+
+    engine = registry.load(record.engine)
+    settings = config.engine_settings(record.engine, engine.settings)
+    client, cluster = engine.connect(record.name, settings)
+    client.close()
+    cluster.close()

@@ -1,1 +1,0 @@
-"""Readers of Parquet, CSV, JSON lines and Avro: plans, partitions and column types."""

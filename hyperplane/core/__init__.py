@@ -1,0 +1,1 @@
+"""What every package uses: errors, units, optional imports, and adapters to Dask."""

@@ -1,0 +1,77 @@
+"""The errors that hyperplane raises; ``hyperplane.errors`` is their public module."""
+
+from __future__ import annotations
+
+from hyperplane.core.errors.base import (
+    ConfigError,
+    DoesNotFit,
+    Fault,
+    HyperplaneError,
+    MissingPackage,
+    RequestError,
+    UnknownArgument,
+    UnknownName,
+    UnknownPool,
+    UnsupportedModule,
+    check,
+)
+from hyperplane.core.errors.data import (
+    BadLines,
+    BadLinesWarning,
+    DataError,
+    OutputConflict,
+    OutputExists,
+    ReadError,
+    SkippedFile,
+    StorageError,
+    WrongType,
+)
+from hyperplane.core.errors.engines import (
+    EngineError,
+    EngineUnavailable,
+    StartFailed,
+    StartTimeout,
+)
+from hyperplane.core.errors.jobs import (
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobStoreError,
+    JobTimeout,
+)
+
+__all__ = [
+    "BadLines",
+    "BadLinesWarning",
+    "ConfigError",
+    "DataError",
+    "DoesNotFit",
+    "EngineError",
+    "EngineUnavailable",
+    "Fault",
+    "HyperplaneError",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobStoreError",
+    "JobTimeout",
+    "MissingPackage",
+    "OutputConflict",
+    "OutputExists",
+    "ReadError",
+    "RequestError",
+    "SkippedFile",
+    "StartFailed",
+    "StartTimeout",
+    "StorageError",
+    "UnknownArgument",
+    "UnknownName",
+    "UnknownPool",
+    "UnsupportedModule",
+    "WrongType",
+    "check",
+]
+
+# Tracebacks and pickles name the public module, not the one that defines the class.
+for _name in __all__:
+    globals()[_name].__module__ = "hyperplane.errors"

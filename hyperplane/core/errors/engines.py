@@ -1,0 +1,41 @@
+"""Errors of engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hyperplane.core.errors.base import HyperplaneError
+
+
+class EngineError(HyperplaneError, RuntimeError):
+    """An engine could not carry out a plan or find a cluster.
+
+    Attributes
+    ----------
+    engine : str
+        Name of the engine.
+    log_tail : str
+        Last lines of the logs of scheduler and workers; may be empty.
+    """
+
+    def __init__(self, engine: str, message: str, log_tail: str = "") -> None:
+        tail = f"\nlast lines of the log:\n{log_tail}" if log_tail else ""
+        super().__init__(f"engine {engine}: {message}{tail}")
+        self.engine = engine
+        self.log_tail = log_tail
+
+
+class EngineUnavailable(EngineError):
+    """The engine cannot be used here; the message has the reason."""
+
+
+class StartFailed(EngineError):
+    """The cluster failed to start; processes and jobs that it had started were ended."""
+
+
+class StartTimeout(EngineError, TimeoutError):
+    """The cluster did not start in time; processes and jobs that it had started were ended."""
+
+    if not TYPE_CHECKING:
+        # The inherited __new__ is that of the first base and cannot create OSError's object layout.
+        __new__ = TimeoutError.__new__

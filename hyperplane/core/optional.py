@@ -1,0 +1,27 @@
+"""Import of optional packages on first use."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from hyperplane.core.errors import MissingPackage
+
+
+def need(module: str, extra: str) -> ModuleType:
+    """Import an optional module, or raise MissingPackage with the extra that installs it.
+
+    An installed module that fails to import for another reason raises its own error.
+
+    Examples
+    --------
+    >>> need("json", extra="none").__name__
+    'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise MissingPackage(package, extra) from error

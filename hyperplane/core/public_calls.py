@@ -1,0 +1,200 @@
+"""Decorator of public functions that checks the names of arguments.
+
+An unknown argument raises an error that lists the arguments of the function. A RequestError states
+what was not done because of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import inspect
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FrameType
+from typing import Any, TypeVar, cast, overload
+
+from hyperplane.core.errors import RequestError, UnknownArgument, UnknownName
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+#: Argument names of pandas and Dask -> names of the same arguments in hyperplane.
+_EQUIVALENTS = {
+    "usecols": ("columns",),
+    "sep": ("separator",),
+    "delimiter": ("separator",),
+    "dtype": ("dtypes",),
+    "header": ("names",),
+    "blocksize": ("partition_size",),
+    "path": ("urls", "url"),
+    "paths": ("urls", "url"),
+    "filepath_or_buffer": ("urls", "url"),
+    "on_bad_lines": ("on_error",),
+    "freq": ("every",),
+    "n_workers": ("num_workers",),
+    "processes": ("nprocs",),
+    "threads_per_worker": ("nthreads",),
+    "memory_limit": ("ram_gb_per_proc",),
+    "cores": ("cores_per_worker",),
+    "dashboard_address": ("dashboard_port",),
+}
+#: Longer names are not compared: the comparison takes quadratic time.
+_MAX_NAME_LENGTH = 100
+#: Longest value that a message shows, in characters.
+_MAX_VALUE_LENGTH = 40
+#: Argument names, and texts such as URLs and connection strings, that may contain a secret.
+_SECRET = re.compile(r"tok|key|pass|pw|secret|cred|auth|env|sas|sig|conn", re.IGNORECASE)
+_SECRET_TEXT = re.compile(r"://|@|&|;.|\w=")
+
+
+@overload
+def check_call(target: Function) -> Function: ...
+@overload
+def check_call(*, outcome: str) -> Callable[[Function], Function]: ...
+def check_call(target: Any = None, *, outcome: str = "") -> Any:
+    """Decorate a function or class so that unknown arguments raise :class:`UnknownArgument`.
+
+    Signature, docstring and pickling do not change. A function with ``**options`` checks these
+    itself. ``outcome`` states what was not done when a RequestError is raised, such as
+    ``"nothing was saved"``.
+
+    Examples
+    --------
+    >>> @check_call
+    ... def area(width, height): ...
+    >>> area(widht=1, height=2)
+    Traceback (most recent call last):
+    ...
+    hyperplane.errors.UnknownArgument: 1 fault in the request:
+      1. widht=1: unknown argument of area; did you mean width? expected one of width, height
+    """
+    if target is None:
+        return functools.partial(_wrap, outcome=outcome)
+    return _wrap(target, outcome)
+
+
+def _wrap(target: Any, outcome: str) -> Any:
+    if not isinstance(target, type):
+        return _wrap_function(target, target.__qualname__, outcome)
+    # Named tuples receive their arguments in __new__, dataclasses in __init__.
+    maker = "__new__" if issubclass(target, tuple) else "__init__"
+    setattr(target, maker, _wrap_function(getattr(target, maker), target.__name__, outcome))
+    return target
+
+
+def _wrap_function(function: Function, title: str, outcome: str) -> Function:
+    parameters = inspect.signature(function).parameters.values()
+    takes_others = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    names = {each.name for each in parameters if each.kind in _NAMED}
+    shown = [each.name for each in parameters if each.name in names - {"self", "cls", "_cls"}]
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not takes_others and not kwargs.keys() <= names:
+            unknown = {name: kwargs[name] for name in kwargs if name not in names}
+            check_names(unknown, shown, title, outcome)
+        if not outcome:
+            return function(*args, **kwargs)
+        with stating_outcome(outcome):
+            return function(*args, **kwargs)
+
+    return cast(Function, wrapper)
+
+
+def check_names(
+    given: Mapping[str, Any], known: Iterable[str], function: str, outcome: str = ""
+) -> None:
+    """Raise :class:`UnknownArgument` for all names that are not arguments of a function."""
+    names = list(known)
+    faults = [
+        unknown_name(name, value, names, function)
+        for name, value in given.items()
+        if name not in names
+    ]
+    if faults:
+        with stating_outcome(outcome):
+            raise UnknownArgument(faults)
+
+
+def unknown_name(
+    name: str, value: object, known: Iterable[str], function: str, near: Iterable[str] = ()
+) -> UnknownName:
+    """Fault of an unknown argument; ``near`` overrides the names that are proposed."""
+    names = list(known)
+    found = list(near) or nearest(name, names)
+    advice = f"did you mean {' or '.join(found)}?" if found else ""
+    allowed = f"one of {', '.join(names)}" if names else "no argument"
+    return UnknownName(
+        name[:_MAX_NAME_LENGTH], _format_value(name, value), allowed, advice, function=function
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """At most two known names that are similar to a name, start with it or contain it as a word.
+
+    Examples
+    --------
+    >>> nearest("opration", ["data", "operation"]), nearest("sep", ["encoding", "separator"])
+    (['operation'], ['separator'])
+    >>> nearest("name", ["dask_cluster_name"])
+    ['dask_cluster_name']
+    """
+    if len(name) > _MAX_NAME_LENGTH:
+        return []
+    names = {one.lower(): one for one in known}
+    low = name.lower()
+    ours = [one for one in _EQUIVALENTS.get(low, ()) if one in names]
+    if ours:
+        return ours
+    found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
+    if not found and len(low) > 2:
+        found = [one for one in names if one.startswith(low) or low in one.split("_")][:2]
+    return [names[one] for one in found]
+
+
+def _format_value(name: str, value: object) -> str:
+    """Format a value for a message; only its type if it is large or may be a secret."""
+    kind = type(value)  # only built-in types: repr of a user's class may fail
+    is_text = kind is str and not may_be_secret(name, value)
+    if value is None or kind in (bool, int, float) or is_text:
+        with contextlib.suppress(ValueError):  # repr of an integer with thousands of digits
+            text = repr(value)
+            if len(text) <= _MAX_VALUE_LENGTH:
+                return text
+    return f"<{kind.__name__}>"
+
+
+def may_be_secret(name: str, value: object = None) -> bool:
+    """Whether a value may contain a secret, such as a password, a key or a URL with one."""
+    is_secret_text = isinstance(value, str) and _SECRET_TEXT.search(value)
+    return bool(_SECRET.search(name) or is_secret_text)
+
+
+@contextlib.contextmanager
+def stating_outcome(outcome: str) -> Iterator[None]:
+    """Add to a RequestError what was not done; the outermost call overrides inner ones."""
+    try:
+        yield
+    except RequestError as error:
+        if outcome:
+            error.state(outcome)
+        raise
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that points to the nearest caller outside this package."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and _is_internal(frame):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level - (frame is None))
+
+
+def _is_internal(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.partition(".")[0] == "hyperplane"

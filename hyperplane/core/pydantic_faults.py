@@ -1,0 +1,146 @@
+"""Conversion of pydantic's validation errors into faults."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from hyperplane.core.errors import Fault
+from hyperplane.core.errors.base import request_error
+from hyperplane.core.public_calls import unknown_name
+
+_LIMITS = {
+    "greater_than": ("more than {gt}", "gt"),
+    "greater_than_equal": ("at least {ge}", "ge"),
+    "less_than": ("less than {lt}", "lt"),
+    "less_than_equal": ("at most {le}", "le"),
+}
+_TYPE_WORDS = {
+    "int_": "a whole number",
+    "float_": "a number",
+    "bool_": "True or False",
+    "string_": "text",
+    "dict_": "a mapping",
+    "list_": "a list",
+    "tuple_": "a list",
+    "finite_": "a finite number",
+}
+_NO_KEY = "no such key"
+_LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
+
+
+class NestedFaults(ValueError):
+    """Raised by a validator for faults inside a value; they replace the fault of the value."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = faults
+
+
+def faults_from_validation(
+    error: ValidationError, prefix: str = "", sources: Mapping[str, str] | None = None
+) -> list[Fault]:
+    """Convert a pydantic validation error into faults, in the order of the model's fields.
+
+    ``prefix`` is prepended to each key, with a dot. ``sources`` maps keys to the file or variable
+    that set them. The branches of a union become one fault; faults inside a value replace the
+    fault of the value.
+    """
+    faults: dict[str, Fault] = {}
+    for entry in error.errors(include_url=False):
+        inside = entry.get("ctx", {}).get("error")
+        if isinstance(inside, NestedFaults):
+            faults.update({fault.where: fault for fault in inside.faults})
+            continue
+        names = [str(part) for part in entry["loc"] if not _is_union_branch(part)]
+        path = ".".join(part for part in (prefix, *names) if part)
+        allowed = _allowed(entry)
+        asked = "nothing" if entry["type"] == "missing" else _shorten(entry["input"])
+        if path in faults:
+            allowed = f"{faults[path].allowed}, or {allowed}"
+        source = (sources or {}).get(path, "")
+        faults[path] = Fault(path, asked, allowed, source=source)
+    return [
+        fault
+        for path, fault in faults.items()
+        if not any(other.startswith(f"{path}.") for other in faults)
+    ]
+
+
+class CheckedModel(BaseModel):
+    """Base of models that users create: invalid values raise :class:`RequestError`."""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **values: Any) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise request_error(
+                    [self._named(fault, values) for fault in faults_from_validation(error)]
+                ) from error
+
+    @classmethod
+    def _named(cls, fault: Fault, values: Mapping[str, Any]) -> Fault:
+        """Replace the fault of an unknown field by one that names the known fields."""
+        if fault.allowed != _NO_KEY or fault.where not in values:
+            return fault
+        return unknown_name(fault.where, values[fault.where], cls.model_fields, cls.__name__)
+
+
+def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
+    """Replace the fault of an unknown key by one that names the known keys.
+
+    Other faults are returned unchanged. ``prefix`` is that of :func:`faults_from_validation`.
+
+    Examples
+    --------
+    >>> print(with_known_names(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
+    site.prot = 22: expected one of host, port; did you mean port?
+    """
+    names = list(known)
+    name = fault.where.removeprefix(f"{prefix}.") if prefix else fault.where
+    if name.partition(".")[0] in names:
+        return fault
+    near = difflib.get_close_matches(name, names, n=1)
+    advice = f"did you mean {near[0]}?" if near else ""
+    return replace(fault, allowed="one of " + ", ".join(names), advice=advice)
+
+
+def _is_union_branch(part: int | str) -> bool:
+    """Whether a part of pydantic's location is a branch of a union, not a key."""
+    return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "none"})
+
+
+def _allowed(entry: Any) -> str:
+    kind, context = entry["type"], entry.get("ctx", {})
+    if kind in _LIMITS:
+        return _LIMITS[kind][0].format(**context)
+    if kind == "literal_error":
+        return f"one of {context['expected']}"
+    if kind == "missing":
+        return "a value; this key is required"
+    if kind == "extra_forbidden":
+        return _NO_KEY
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in {"model_type", "dataclass_type", "is_instance_of"}:
+        return f"an object of type {context.get('class_name') or context['class']}"
+    if kind == "string_pattern_mismatch":
+        return f"text that matches {context['pattern']}"
+    for start, words in _TYPE_WORDS.items():
+        if kind.startswith(start):
+            # Text instead of a list is common: show how a list is written.
+            if words == "a list" and isinstance(entry["input"], str):
+                return _LIST
+            return words
+    return str(entry["msg"])
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

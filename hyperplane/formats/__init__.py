@@ -1,0 +1,1 @@
+"""File formats: how each one is read, split and written."""

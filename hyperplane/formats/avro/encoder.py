@@ -1,0 +1,240 @@
+"""Write tables as Avro files and read them back.
+
+The header holds the Arrow schema besides the Avro schema, as Parquet files do, so time zones,
+small integers, and the index are restored. Other programs ignore it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import io
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute
+
+from hyperplane.core.errors import DataError
+from hyperplane.core.optional import need
+from hyperplane.formats.avro.counts import RecordCountCheck
+from hyperplane.formats.avro.schema import (
+    ARROW_SCHEMA,
+    UnsupportedAvroSchema,
+    parse_fields,
+)
+from hyperplane.formats.avro.values import make_arrow_array
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AVRO_TYPES = {
+    pa.null(): "string",  # the usual type of a column without values in one part
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "bytes",
+    pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.time32("ms"): {"type": "int", "logicalType": "time-millis"},
+    pa.time64("us"): {"type": "long", "logicalType": "time-micros"},
+}
+_PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000}
+_EPOCH = dt.date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = ((day - _EPOCH).days for day in (dt.date.min, dt.date.max))
+_TIMESTAMP_TYPES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
+#: Wider types for those that Avro lacks.
+_WIDER_TYPES = {
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.uint8(): pa.int32(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time32("ms"),
+    pa.time64("ns"): pa.time64("us"),
+}
+
+
+class _UnsupportedType(ValueError):
+    """Avro does not support a type or name."""
+
+
+def write_avro(table: pa.Table) -> bytes:
+    """Return a table as an Avro file with deflate compression; equal tables give equal bytes.
+
+    Categories are written as text.
+
+    Raises
+    ------
+    DataError
+        If Avro does not support the name, type, or a value of a column.
+    MissingPackage
+        If fastavro is not installed.
+
+    Examples
+    --------
+    >>> made = write_avro(pa.table({"n": [1, None]}))
+    >>> read_avro(made).to_pylist()
+    [{'n': 1}, {'n': None}]
+    """
+    fastavro = need("fastavro", "avro")
+    rows, columns, arrow_fields = [], [], []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            value_kind = _without_categories(column.type)
+            normal = _supported_type(value_kind)
+            rows.append({"name": _check_name(name), "type": _nullable_schema(normal, [name])})
+            values = column.cast(value_kind).cast(normal).cast(_storage_type(normal))
+            _check_years(values, normal)
+            columns.append(values.to_pylist())
+        except (_UnsupportedType, pa.ArrowException) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(
+                name, f"Avro does not support it ({reason}); convert it first"
+            ) from error
+        arrow_fields.append(pa.field(name, value_kind))
+    schema = {"type": "record", "name": "row", "fields": rows}
+    arrow = pa.schema(arrow_fields, table.schema.metadata)
+    details = {ARROW_SCHEMA: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
+    names = table.column_names
+    records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    # fastavro would choose a random marker, so equal tables would give different bytes.
+    marker = hashlib.sha256(json.dumps([schema, details]).encode()).digest()[:16]
+    file = io.BytesIO()
+    parsed = fastavro.parse_schema(schema)
+    fastavro.writer(file, parsed, records, "deflate", metadata=details, sync_marker=marker)
+    return file.getvalue()
+
+
+def _without_categories(kind: pa.DataType) -> pa.DataType:
+    """Return the value type of a dictionary type; other types as they are."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _supported_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type supported by Avro that holds all values of another."""
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return pa.timestamp("ms", kind.tz)
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_supported_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _supported_type(one.type)) for one in kind])
+    return _WIDER_TYPES.get(kind, kind)
+
+
+def _storage_type(kind: pa.DataType) -> pa.DataType:
+    """Return the integer type of temporal types; other types as they are."""
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(_storage_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _storage_type(one.type)) for one in kind])
+    return kind
+
+
+def _check_years(values: Any, kind: pa.DataType) -> None:
+    """Check that times have years 1 to 9999, as readers construct Python datetimes of them."""
+    per_day = _PER_DAY.get("day" if pa.types.is_date32(kind) else getattr(kind, "unit", ""))
+    if per_day is None or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        return
+    ends = compute.min_max(values).as_py()
+    if ends["min"] is not None and not (
+        _FIRST_DAY * per_day <= ends["min"] and ends["max"] < (_LAST_DAY + 1) * per_day
+    ):
+        raise _UnsupportedType("it has times outside the years 1 to 9999")
+
+
+def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
+    """Return the Avro schema of a type; nullable, so that all parts have the same schema."""
+    return ["null", _avro_schema(kind, path)]
+
+
+def _avro_schema(kind: pa.DataType, path: list[str]) -> Any:
+    if kind in _AVRO_TYPES:
+        return _AVRO_TYPES[kind]
+    if pa.types.is_timestamp(kind):
+        return {
+            "type": "long",
+            "logicalType": ("" if kind.tz else "local-") + _TIMESTAMP_TYPES[kind.unit],
+        }
+    if pa.types.is_decimal128(kind) and kind.scale >= 0:
+        digits = {"precision": kind.precision, "scale": kind.scale}
+        return {"type": "bytes", "logicalType": "decimal", **digits}
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": _nullable_schema(kind.value_type, [*path, "item"])}
+    if pa.types.is_struct(kind):
+        inside = [
+            {"name": _check_name(one.name), "type": _nullable_schema(one.type, [*path, one.name])}
+            for one in kind
+        ]
+        # Avro requires a distinct name for each record type.
+        return {"type": "record", "name": "row_" + "_".join(path), "fields": inside}
+    raise _UnsupportedType(f"the type {kind}")
+
+
+def _check_name(name: str) -> str:
+    """Return a name that Avro supports, or raise."""
+    if not _NAME.fullmatch(name):
+        raise _UnsupportedType(
+            "Avro names consist of ASCII letters, digits and _, and do not begin with a digit"
+        )
+    return name
+
+
+def read_avro(data: bytes) -> pa.Table:
+    """Return the table in an Avro file.
+
+    Its types are those it was written with, or, of a file of another program, those of
+    :func:`hyperplane.dataframe.read`.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged or its schema is not that of records.
+    DataError
+        If a value does not fit the type of its column without loss.
+    MissingPackage
+        If fastavro is not installed.
+    """
+    fastavro = need("fastavro", "avro")
+    try:
+        reader = fastavro.block_reader(io.BytesIO(data))
+        schema = json.loads(reader.metadata["avro.schema"])
+        known, counts = parse_fields(schema), RecordCountCheck(schema)
+        records: list[Any] = []
+        for block in reader:
+            counts.check(block.num_records, block.bytes_.getbuffer().nbytes)
+            records.extend(block)
+    except UnsupportedAvroSchema as error:
+        raise ValueError(f"{error}; such Avro files cannot be loaded as a table") from error
+    except (EOFError, IndexError, KeyError, OverflowError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a complete Avro file: {error!r}") from error
+    if ARROW_SCHEMA in reader.metadata:
+        arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[ARROW_SCHEMA])))
+        columns = [
+            pa.array([record[one.name] for record in records], _supported_type(one.type)).cast(
+                one.type
+            )
+            for one in arrow
+        ]
+        return pa.table(columns, schema=arrow)
+    return pa.table(
+        [make_arrow_array(one, [record[one.name] for record in records]) for one in known],
+        names=[one.name for one in known],
+    )

@@ -1,0 +1,294 @@
+"""Decode CSV with pyarrow, with the types inferred from samples."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from hyperplane.core.errors import ReadError
+from hyperplane.formats import text_errors, time_formats
+from hyperplane.formats.byte_ranges import ByteRange
+from hyperplane.formats.csv import inference, quotes
+from hyperplane.formats.missing_values import PANDAS_MISSING, MissingValues
+from hyperplane.formats.time_formats import TimeFormat
+from hyperplane.objectstore.locations import File
+
+#: UTF-8 byte order mark.
+BOM = b"\xef\xbb\xbf"
+_TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
+#: Block sizes of pyarrow: one that fits into the CPU cache, and one for longer rows.
+BLOCK = 1 << 20
+LARGE_BLOCK = 1 << 27
+_BAD_VALUE = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): (.*)"
+)
+_BAD_ROW = re.compile(
+    r"CSV parse error: (?:Row #(\d+): )?(Expected \d+ columns, got \d+): (.*)", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """The format of a CSV file.
+
+    Parameters
+    ----------
+    names : tuple of str
+        All columns, in the order of the file.
+    separator, encoding : str
+        Separator and encoding of the file.
+    multiline : bool
+        Whether quoted values may contain line ends.
+    missing : MissingValues
+        Additional texts that are missing values.
+    """
+
+    names: tuple[str, ...]
+    separator: str
+    encoding: str
+    multiline: bool
+    missing: MissingValues = field(default_factory=MissingValues)
+
+    @property
+    def separator_bytes(self) -> bytes:
+        """The separator in the encoding of the file."""
+        return self.separator.encode(self.encoding)
+
+
+@dataclass(frozen=True)
+class CsvDecoder:
+    """Decodes byte ranges of a CSV file, without its header, into columns.
+
+    Parameters
+    ----------
+    csv_format : CsvFormat
+        The format of the file.
+    kinds : tuple of polars.DataType
+        The type of each column of the file.
+    times : tuple of (str, TimeFormat)
+        The columns to parse as times.
+    declared : tuple of str
+        The columns whose type the caller set.
+    non_nullable : tuple of str
+        Those of them whose pandas type has no missing values.
+    """
+
+    csv_format: CsvFormat
+    kinds: tuple[pl.DataType, ...]
+    times: tuple[tuple[str, TimeFormat], ...] = ()
+    declared: tuple[str, ...] = ()
+    non_nullable: tuple[str, ...] = ()
+
+    def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
+        """Decode some columns of a byte range.
+
+        Raises
+        ------
+        ReadError
+            When a value does not fit its column's type, or a row has the wrong number of values.
+        """
+        data = byte_range.data()
+        self._check_quotes(data, byte_range)
+        types = {
+            name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
+            for name, kind in zip(self.csv_format.names, self.kinds, strict=True)
+        }
+        wanted = {name: types[name] for name in names}
+        try:
+            table = parse_csv(data, self.csv_format, wanted)
+            self._check_hexadecimal(data, wanted, byte_range)
+            self._check_inexact(data, table, byte_range)
+        except pa.ArrowInvalid as error:
+            raise ReadError(
+                byte_range.file.url, self._describe_error(error, data, byte_range)
+            ) from error
+        frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
+        place = partial(locate_record, self.csv_format, data, byte_range.file, byte_range.start)
+        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
+        return frame.with_columns(
+            time_formats.parse_column(
+                frame.get_column(name), time_format, byte_range.file.url, place
+            )
+            for name, time_format in self.times
+            if name in wanted
+        )
+
+    def _check_quotes(self, data: bytes, byte_range: ByteRange) -> None:
+        if quotes.is_sound(data, self.csv_format.separator_bytes):
+            return
+        at = quotes.find_unclosed_quote(data, self.csv_format.separator_bytes)
+        wrong = ""
+        if at is not None:
+            place = text_errors.locate_line(
+                byte_range.file, byte_range.start, data.count(b"\n", 0, at) + 1
+            )
+            wrong = text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at))
+        divided = not self.csv_format.multiline and not byte_range.file.compression
+        odd = data.count(b'"') % 2 == 1
+        if divided and (odd or wrong):
+            # Then the start of this range, or of one before, may be inside a quoted value.
+            what = "an odd number of quotes" if odd else "misplaced quotes"
+            wrong = (
+                f"{what} in bytes {byte_range.start} to {byte_range.stop}: a quote is not "
+                "closed, or a quoted value contains line ends; "
+                f"for the latter write multiline=True{wrong and '. Possible cause: '}{wrong}"
+            )
+        if wrong:
+            raise ReadError(byte_range.file.url, wrong)
+
+    def _check_hexadecimal(
+        self, data: bytes, types: dict[str, pa.DataType], byte_range: ByteRange
+    ) -> None:
+        """Reject hexadecimal numbers, which pyarrow parses as integers and pandas as text."""
+        whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
+        if not whole or not inference.may_be_hexadecimal(data):
+            return
+        texts = parse_csv(data, self.csv_format, dict.fromkeys(whole, pa.string()))
+        for name in whole:
+            row = inference.first_hexadecimal(texts.column(name))
+            if row is not None:
+                text = texts.column(name)[row].as_py()
+                place = locate_record(self.csv_format, data, byte_range.file, byte_range.start, row)
+                wrong = text_errors.describe_value(
+                    name, text, str(types[name]), name in self.declared, place
+                )
+                raise ReadError(byte_range.file.url, wrong)
+
+    def _check_inexact(self, data: bytes, table: pa.Table, byte_range: ByteRange) -> None:
+        """Reject integers that float64 cannot represent, unless the caller set the type."""
+        suspect = [
+            name
+            for name, column in zip(table.column_names, table.columns, strict=True)
+            if name not in self.declared and inference.may_be_inexact(column)
+        ]
+        if not suspect:
+            return
+        texts = parse_csv(data, self.csv_format, dict.fromkeys(suspect, pa.string()))
+        for name in suspect:
+            row = inference.first_inexact(table.column(name), texts.column(name))
+            if row is not None:
+                text = texts.column(name)[row].as_py()
+                place = locate_record(self.csv_format, data, byte_range.file, byte_range.start, row)
+                raise ReadError(
+                    byte_range.file.url,
+                    f"column {name!r} holds {text}, which float64 cannot represent exactly, and "
+                    f"the column also contains fractions ({place}); write "
+                    f"dtypes={{{name!r}: 'str'}} to keep all digits, or 'float64' to round",
+                )
+
+    def _describe_error(self, error: pa.ArrowInvalid, data: bytes, byte_range: ByteRange) -> str:
+        value = _BAD_VALUE.match(str(error))
+        if value is None:
+            return describe_row_error(
+                error, self.csv_format, data, byte_range.file, byte_range.start
+            )
+        name = self.csv_format.names[int(value[1])]
+        place = locate_record(
+            self.csv_format, data, byte_range.file, byte_range.start, int(value[2] or 1) - 1
+        )
+        if "UTF8" in value[4]:
+            fix = "write encoding='latin-1', or the encoding of the file"
+            return f"column {name!r}: {value[4]} ({place}); {fix}"
+        text = value[4].removeprefix("invalid value ").strip("'")
+        wrong = text_errors.describe_value(name, text, value[3], name in self.declared, place)
+        if text_errors.suggest_dtype(text, value[3]) == "str":
+            wrong += f", or na_values={{{name!r}: {text!r}}} where that is a missing value"
+        return wrong
+
+
+def locate_record(csv_format: CsvFormat, data: bytes, file: File, start: int, number: int) -> str:
+    """Return the line of the file where record ``number`` (from 0) of a range starts."""
+    offset = quotes.find_record_start(data, csv_format.separator_bytes, number)
+    return text_errors.locate_line(file, start, data.count(b"\n", 0, offset) + 1)
+
+
+def describe_row_error(
+    error: pa.ArrowInvalid, csv_format: CsvFormat, data: bytes, file: File, start: int
+) -> str:
+    """Return the message for a row with the wrong number of values."""
+    row = _BAD_ROW.match(str(error))
+    if row is None:
+        return f"{error}, in bytes {start} to {start + len(data)}"
+    place = locate_record(csv_format, data, file, start, int(row[1]) - 1) if row[1] else "a line"
+    return text_errors.describe_row_length(
+        f"{place}: {row[2]}: {row[3]!r}", csv_format.names, csv_format.separator
+    )
+
+
+def to_arrow_type(kind: pl.DataType) -> pa.DataType:
+    """Return the Arrow type to parse for a Polars type."""
+    if isinstance(kind, pl.String):
+        return pa.string()
+    return pl.DataFrame(schema={"one": kind}).to_arrow().schema.field("one").type
+
+
+def parse_csv(data: bytes, csv_format: CsvFormat, types: dict[str, pa.DataType] | None) -> pa.Table:
+    """Parse columns of CSV without a header; all columns with inferred types for None."""
+    if not data.strip(b"\r\n"):
+        wanted = types or dict.fromkeys(csv_format.names, pa.null())
+        return pa.schema(list(wanted.items())).empty_table()
+    if data.startswith(BOM) and _is_utf8(csv_format.encoding):
+        data = BOM + data  # pyarrow drops one, even if it is part of the first value
+    names = csv_format.names if types is None else tuple(types)
+    groups = csv_format.missing.group_columns(names)
+    tables = [_parse_group(data, csv_format, types, *group) for group in groups.items()]
+    table = tables[0]
+    for other in tables[1:]:
+        for entry, column in zip(other.schema, other.columns, strict=True):
+            table = table.append_column(entry, column)
+    return csv_format.missing.apply(table.select(names) if tables[1:] else table)
+
+
+def _parse_group(
+    data: bytes,
+    csv_format: CsvFormat,
+    types: dict[str, pa.DataType] | None,
+    missing: Sequence[str],
+    names: Sequence[str],
+) -> pa.Table:
+    """Parse the columns that have the same missing values."""
+    convert: dict[str, Any] = {"null_values": [*PANDAS_MISSING, *missing]}
+    if types is not None:
+        convert["column_types"] = {name: types[name] for name in names}
+    if types is not None or len(names) < len(csv_format.names):
+        convert["include_columns"] = list(names)
+    try:
+        return _read_csv(data, csv_format, convert, BLOCK)
+    except pa.ArrowInvalid as error:
+        if "straddling" not in str(error):
+            raise
+    return _read_csv(data, csv_format, convert, LARGE_BLOCK)
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+
+
+def _read_csv(data: bytes, csv_format: CsvFormat, convert: dict[str, Any], block: int) -> pa.Table:
+    return arrow_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=arrow_csv.ReadOptions(
+            use_threads=False,
+            block_size=block,
+            column_names=csv_format.names,
+            encoding=csv_format.encoding,
+        ),
+        # newlines_in_values has no cost for files without quotes.
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=csv_format.separator, newlines_in_values=True
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            true_values=_TRUE,
+            false_values=_FALSE,
+            strings_can_be_null=True,
+            **convert,
+        ),
+    )

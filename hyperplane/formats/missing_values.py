@@ -1,0 +1,110 @@
+"""Texts that are missing values in CSV: those of pandas, and those of ``na_values``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hyperplane.core.errors import Fault
+from hyperplane.core.units import is_iterable
+from hyperplane.formats.filters import suggest_similar
+
+#: Default missing values of ``pandas.read_csv``.
+PANDAS_MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+_ALLOWED = "a text or number, a list of these, or a mapping of column to these"
+
+
+@dataclass(frozen=True)
+class MissingValues:
+    """Missing values in addition to those of pandas, in every column or by column."""
+
+    everywhere: tuple[str, ...] = ()
+    by_column: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def texts_for(self, name: str) -> tuple[str, ...]:
+        """Return the additional missing values of a column."""
+        return dict(self.by_column).get(name, self.everywhere)
+
+    def group_columns(self, names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
+        """Group columns by their missing values."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name in names:
+            groups.setdefault(self.texts_for(name), []).append(name)
+        return groups
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Return a table with floats that equal a missing value, in any notation, set to null."""
+        for place, name in enumerate(table.column_names):
+            column = table.column(place)
+            numbers = (
+                _parse_floats(self.texts_for(name)) if pa.types.is_floating(column.type) else []
+            )
+            if numbers:
+                missing = pc.is_in(column, pa.array(numbers, column.type))
+                null = pa.scalar(None, column.type)
+                table = table.set_column(place, name, pc.if_else(missing, null, column))
+        return table
+
+
+def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, list[Fault]]:
+    """Parse ``na_values`` into missing values and faults.
+
+    Examples
+    --------
+    >>> parse_na_values(["-", -999], ["a"])[0].everywhere
+    ('-', '-999', '-999.0')
+    """
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in names]
+        faults = [
+            Fault(
+                "na_values",
+                repr(name)[:80],
+                "a column of the files",
+                suggest_similar(str(name), names),
+            )
+            for name in unknown
+        ]
+        by_column = {name: _parse_texts(given[name]) for name in given if name not in unknown}
+        faults += [_make_fault(given[name]) for name, texts in by_column.items() if texts is None]
+        known = tuple((name, texts) for name, texts in by_column.items() if texts is not None)
+        return MissingValues((), known), faults
+    texts = _parse_texts(given)
+    return (MissingValues(), [_make_fault(given)]) if texts is None else (MissingValues(texts), [])
+
+
+def _make_fault(given: Any) -> Fault:
+    return Fault("na_values", repr(given)[:80], _ALLOWED)
+
+
+def _parse_texts(given: Any) -> tuple[str, ...] | None:
+    """Return all notations of the values, as pandas does; None for values of other types."""
+    if isinstance(given, str | bytes) or not is_iterable(given):
+        given = [given]
+    texts: list[str] = []
+    for one in given:
+        if isinstance(one, bool) or not (isinstance(one, str) or hasattr(one, "__float__")):
+            return None
+        texts.append(str(one))
+        with suppress(ValueError, OverflowError, TypeError):
+            number = float(one)
+            if number == int(number):
+                texts += [str(int(number)), f"{int(number)}.0"]
+    return tuple(dict.fromkeys(texts))
+
+
+def _parse_floats(texts: Sequence[str]) -> list[float]:
+    numbers = []
+    for text in texts:
+        with suppress(ValueError):
+            numbers.append(float(text))
+    return [number for number in numbers if not math.isnan(number)]

@@ -1,0 +1,1 @@
+"""Conversion of Polars and Arrow data to pandas."""

@@ -1,0 +1,179 @@
+"""Parquet partitions: row groups scanned by Polars, or read by pyarrow where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import polars as pl
+from pyarrow import parquet
+
+from hyperplane.formats.column_mapping import ColumnMapping
+from hyperplane.formats.file_partition import FilePartition
+from hyperplane.formats.filters import Filters
+from hyperplane.formats.parquet.index_ranges import IndexRange
+from hyperplane.formats.partitions import Bounds
+from hyperplane.formats.polars_columns import columns
+from hyperplane.formats.request import OnError
+from hyperplane.objectstore.locations import File
+
+
+@dataclass(frozen=True)
+class RowGroupRange:
+    """Consecutive row groups of one file.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    groups : tuple of int
+        Their indexes.
+    start, rows : int
+        First row within the file, and number of rows.
+    whole : bool
+        Whether these are all rows of the file.
+    schema_id : int, optional
+        Identifies the schema of the file; files of the same schema can be scanned together.
+    mapping : ColumnMapping
+        Converts columns of the file to those of the data set.
+    use_pyarrow : bool
+        Whether pyarrow reads the file even from a local disk, because Polars cannot open it.
+    index : IndexRange, optional
+        A requested index that is computed from row numbers.
+    """
+
+    file: File
+    groups: tuple[int, ...]
+    start: int
+    rows: int
+    whole: bool
+    schema_id: int | None
+    mapping: ColumnMapping
+    use_pyarrow: bool = False
+    index: IndexRange | None = None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The URL of the file, for messages."""
+        return (self.file.url,)
+
+    @property
+    def scan_key(self) -> Any:
+        """Key that is equal for row groups that one scan can read."""
+        alike = self.whole and self.schema_id is not None and self.index is None
+        return (self.schema_id, self.mapping) if alike else self
+
+    @property
+    def first_read(self) -> int:
+        """Number of the first row that is read, within the file."""
+        return self.start
+
+    def scan(self) -> pl.LazyFrame:
+        """Return a lazy frame of the columns of the file, on a local disk."""
+        raw = pl.scan_parquet(self.file.path, glob=False, hive_partitioning=False)
+        rows = raw if self.whole else raw.slice(self.start, self.rows)
+        return rows if self.index is None else self.index.add_to(rows, self.start)
+
+    @property
+    def identity(self) -> Any:
+        """Identifies the row groups within the file, for a token."""
+        return self.groups
+
+    def __str__(self) -> str:
+        return f"{self.file.url}{list(self.groups)}"
+
+    def fetch(self, names: Collection[str]) -> pl.LazyFrame:
+        """Read some columns of the file, and no other data, from any file system."""
+        if self.file.store.local and not self.use_pyarrow:
+            return self.scan().select(columns(names))
+        with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
+            reader = parquet.ParquetFile(opened, pre_buffer=True)
+            stored = [name for name in names if self.index is None or name != self.index.name]
+            table = reader.read_row_groups(self.groups, columns=stored, use_threads=False)
+        if self.index is not None:
+            table = self.index.append_to(table, self.first_read)
+        loaded = pl.from_arrow(table)
+        frame = loaded if isinstance(loaded, pl.DataFrame) else loaded.to_frame()
+        frame.columns = table.column_names  # Polars renames columns with empty names
+        return frame.lazy()
+
+
+@dataclass(frozen=True, repr=False)
+class ParquetPartition(FilePartition):
+    """A partition of Parquet row groups.
+
+    Parameters
+    ----------
+    pieces : tuple of RowGroupRange
+        In the order of the rows.
+    filters : Filters
+        Row filters.
+    nbytes : int
+        Estimated bytes in memory of the requested columns, before filters.
+    on_error : {"raise", "skip"}
+        Whether a damaged file is an error or left out.
+    known : mapping of str to Bounds
+        Minimum and maximum of columns; not pickled.
+    """
+
+    pieces: tuple[RowGroupRange, ...]
+    filters: Filters
+    nbytes: int
+    on_error: OnError = "raise"
+    known: Mapping[str, Bounds] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def slices(self) -> tuple[RowGroupRange, ...]:
+        """The row groups, as ranges."""
+        return self.pieces
+
+    @property
+    def rows(self) -> int:
+        """Number of rows before filters."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def _is_read_by_python(self) -> bool:
+        is_local = self.pieces[0].file.store.local
+        return (
+            self.on_error == "skip" or not is_local or any(one.use_pyarrow for one in self.pieces)
+        )
+
+    def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
+        """Return the filtered rows as a lazy frame that reads only the needed columns."""
+        if self._is_read_by_python:
+            return super().scan(where)
+        runs = groupby(self.pieces, key=lambda piece: piece.scan_key)
+        frames = [_scan_files(list(run)) for _, run in runs]
+        frames_read = [mapping.apply(raw, self.filters, where=where) for raw, mapping in frames]
+        return frames_read[0] if len(frames_read) == 1 else pl.concat(frames_read)
+
+    def collect(self, names: Sequence[str]) -> pl.DataFrame:
+        """Read some columns of the filtered rows."""
+        if self._is_read_by_python:
+            return super().collect(names)
+        return self.scan().select(columns(names)).collect()
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Return minimum and maximum of a column of times or integers, before filters.
+
+        None if unknown, and always on a worker, because the bounds are not pickled.
+        """
+        return self.known.get(column)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "known": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def _scan_files(pieces: list[RowGroupRange]) -> tuple[pl.LazyFrame, ColumnMapping]:
+    """Return one scan of whole files of the same schema, and their column mapping."""
+    if len(pieces) == 1:
+        return pieces[0].scan(), pieces[0].mapping
+    paths = [piece.file.path for piece in pieces]
+    raw = pl.scan_parquet(paths, glob=False, hive_partitioning=False)
+    return raw, pieces[0].mapping

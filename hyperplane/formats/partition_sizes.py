@@ -1,0 +1,88 @@
+"""Choose the sizes of partitions and group small inputs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+from hyperplane.core.active_cluster import count_threads
+from hyperplane.core.errors import Fault
+from hyperplane.core.units import parse_bytes
+
+T = TypeVar("T")
+
+#: Bytes in memory below which a separate partition for a thread is not worth its overhead.
+MIN_PARTITION_SIZE = 10_000_000
+#: Default size of partitions.
+DEFAULT_PARTITION_SIZE = "100MB"
+#: Partition size for which files are never divided and all are one partition.
+WHOLE_FILES = sys.maxsize
+
+
+def parse_partition_size(partition_size: Any) -> tuple[int, list[Fault]]:
+    """Parse the ``partition_size`` argument into bytes, and faults."""
+    try:
+        size = parse_bytes(str(partition_size))
+    except ValueError:
+        size = 0
+    if size > 0:
+        return size, []
+    allowed = "a size in memory such as '100MB'"
+    return 1, [Fault("partition_size", repr(partition_size)[:80], allowed)]
+
+
+def choose_target_size(total: int, partition_size: int) -> float:
+    """Return the target bytes of a partition, smaller if threads would otherwise be idle."""
+    if partition_size == WHOLE_FILES:
+        return partition_size
+    workers = count_threads() if total > MIN_PARTITION_SIZE else 1
+    return min(partition_size, max(MIN_PARTITION_SIZE, total / workers))
+
+
+def group_neighbors(
+    items: Sequence[T],
+    sizes: Sequence[int],
+    partition_size: int,
+    files: Sequence[str] | None = None,
+) -> list[list[T]]:
+    """Group consecutive items into partitions of similar size, in order.
+
+    Parameters
+    ----------
+    items : sequence
+        Indivisible inputs, such as row groups.
+    sizes : sequence of int
+        Bytes in memory of each item.
+    partition_size : int
+        Target for the maximum bytes in memory of a partition.
+    files : sequence of str, optional
+        The file of each item, if partitions must not contain items of several files.
+
+    Examples
+    --------
+    >>> group_neighbors("abcdef", [40_000_000] * 6, 100_000_000)
+    [['a', 'b'], ['c', 'd'], ['e', 'f']]
+    >>> group_neighbors("abcdef", [4_000_000] * 6, 100_000_000, files="xxyyyz")
+    [['a', 'b'], ['c', 'd', 'e'], ['f']]
+    """
+    aim = choose_target_size(sum(sizes), partition_size)
+    parts: list[list[T]] = []
+    for _, run in groupby(range(len(items)), lambda place: files and files[place]):
+        places = list(run)
+        parts += _group_evenly([(items[place], sizes[place]) for place in places], aim)
+    return parts
+
+
+def _group_evenly(items: Sequence[tuple[T, int]], aim: float) -> list[list[T]]:
+    """Group consecutive items into the fewest similar groups below ``aim`` bytes."""
+    total = sum(size for _, size in items)
+    count = max(1, -int(-total // aim))
+    parts: dict[int, list[T]] = {}
+    before = 0
+    for item, size in items:
+        middle = before + size / 2
+        parts.setdefault(int(middle * count / max(1, total)), []).append(item)
+        before += size
+    return list(parts.values())

@@ -1,0 +1,135 @@
+"""The request of a ``read`` call, and the plan made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.core.errors import DataError, Fault, ReadError, check
+from hyperplane.core.units import is_iterable
+from hyperplane.formats import filters as row_filters
+from hyperplane.formats import types
+from hyperplane.formats.read_errors import join_errors, warn_skipped
+
+if TYPE_CHECKING:
+    from hyperplane.formats.partitions import ScannablePartition
+    from hyperplane.formats.schemas import SchemaMode
+    from hyperplane.formats.types import Decimals
+
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """The partitions and columns of the data set that a ``read`` call returns.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        The partitions; at least one.
+    columns : dict of str to polars.DataType
+        The requested columns.
+    optional : set of str
+        Columns that may have missing values.
+    categories : dict of str to tuple of str
+        Columns of ordered categories, with these categories.
+    pandas_dtypes : dict of str to dtype
+        Columns whose pandas dtype the caller set and that would otherwise get another one.
+    """
+
+    parts: Sequence[ScannablePartition]
+    columns: Mapping[str, pl.DataType]
+    optional: set[str]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pandas_dtypes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def like(self) -> pd.DataFrame:
+        """An empty frame of the columns with their pandas dtypes (Dask's ``meta``)."""
+        kinds = {name: self._to_pandas_dtype(name, kind) for name, kind in self.columns.items()}
+        for name, categories in self.categories.items():
+            kinds[name] = pd.CategoricalDtype(pd.Index(categories, dtype=kinds[name]), ordered=True)
+        kinds |= {name: dtype for name, dtype in self.pandas_dtypes.items() if name in kinds}
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
+
+    def _to_pandas_dtype(self, name: str, kind: pl.DataType) -> Any:
+        try:
+            return types.to_pandas_dtype(kind, name in self.optional)
+        except pa.ArrowInvalid as error:  # more than 64 nested lists
+            advice = (
+                "read it with hyperplane.bag.read_records, or select other columns with columns="
+            )
+            raise DataError(
+                name, f"has a type that Arrow does not support ({error}); {advice}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """The arguments of ``read`` that are common to all formats."""
+
+    columns: Any = None
+    filters: Any = None
+    partition_size: int = 100_000_000
+    schema_mode: SchemaMode = "strict"
+    decimals: Decimals = "float"
+    on_error: OnError = "raise"
+    #: Whether each partition contains rows of one file only.
+    one_file_each: bool = False
+
+    def files(self, slices: Sequence[Any]) -> list[str] | None:
+        """Return the file of each slice, or None if slices of different files may be joined."""
+        return [file_slice.file.path for file_slice in slices] if self.one_file_each else None
+
+    def resolve(
+        self, known: Mapping[str, pl.DataType], default: Sequence[str]
+    ) -> tuple[row_filters.Filters, dict[str, pl.DataType]]:
+        """Return the parsed filters and the requested columns with their types.
+
+        Parameters
+        ----------
+        known : mapping of str to polars.DataType
+            All columns of the files.
+        default : sequence of str
+            The columns returned by default.
+
+        Raises
+        ------
+        RequestError
+            With every unknown column and every invalid filter.
+        """
+        faults = []
+        names = list(default)
+        if self.columns is not None:
+            single = isinstance(self.columns, str) or not is_iterable(self.columns)
+            names = [] if single else list(self.columns)
+            if not names:
+                given = repr(self.columns)[:80]
+                advice = f"write columns=[{given}]" if isinstance(self.columns, str) else ""
+                faults.append(Fault("columns", given, "a list of at least one column", advice))
+        for name in names:
+            if not row_filters.is_column(name, known):
+                allowed = "a column of the files: " + _list_names(known)
+                advice = row_filters.suggest_similar(name, known)
+                faults.append(Fault("columns", repr(name)[:80], allowed, advice))
+            elif names.count(name) > 1:
+                faults.append(Fault("columns", repr(name), "each column once"))
+        filters_parsed, wrong = row_filters.parse_filters(self.filters, known)
+        check(list(dict.fromkeys([*faults, *wrong])))
+        return filters_parsed, {name: known[name] for name in names}
+
+    def raise_or_warn(self, errors: Sequence[ReadError], readable: int) -> None:
+        """Raise the errors of files, or warn if they are skipped and ``readable`` files remain."""
+        if errors and (self.on_error == "raise" or not readable):
+            raise join_errors(errors)
+        warn_skipped(errors)
+
+
+def _list_names(names: Mapping[str, Any]) -> str:
+    shown = ", ".join(list(names)[:20])
+    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"

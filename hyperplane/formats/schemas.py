@@ -1,0 +1,163 @@
+"""Merge the schemas of files, and report their differences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.core.errors import Fault
+from hyperplane.formats import types
+
+#: Whether files of different columns are an error, or merged.
+SchemaMode = Literal["strict", "union"]
+#: Maximum number of files that a fault names.
+MAX_NAMED_FILES = 3
+#: Names of unnamed indexes that pandas and Dask write to Parquet.
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
+
+
+@dataclass(frozen=True)
+class FileSchema:
+    """The schema of files with the same columns.
+
+    Parameters
+    ----------
+    kinds : dict of str to polars.DataType
+        The types of the columns in the data set.
+    untyped : frozenset of str
+        Columns of nulls only, which match any type.
+    urls : list of str
+        The files.
+    unreadable : dict of str to Fault
+        Columns of types that Polars does not support, with the fault if they are requested.
+    """
+
+    kinds: Mapping[str, pl.DataType]
+    untyped: frozenset[str]
+    urls: list[str]
+    unreadable: Mapping[str, Fault] = field(default_factory=dict)
+
+
+def is_unnamed_index(name: str) -> bool:
+    """Whether a column of a Parquet file is an unnamed index.
+
+    Examples
+    --------
+    >>> is_unnamed_index("__null_dask_index__"), is_unnamed_index("__index_level_0__")
+    (True, True)
+    """
+    return _UNNAMED_INDEX.fullmatch(name) is not None
+
+
+def make_file_schema(
+    schema: pa.Schema, decimals: types.Decimals, url: str, with_intervals: Collection[str] = ()
+) -> tuple[FileSchema, list[Fault]]:
+    """Return the schema of one file, and a fault for each duplicate column name.
+
+    ``with_intervals`` are columns that contain month intervals, also inside lists and structs.
+    """
+    kinds: dict[str, pl.DataType] = {}
+    unreadable: dict[str, Fault] = {}
+    faults = []
+    for entry in schema:
+        if entry.name in kinds:
+            twice = f"{entry.name!r} twice"
+            advice = "rename one, as with pyarrow.parquet.read_table(...).rename_columns"
+            faults.append(Fault(url, twice, "unique column names", advice))
+        try:
+            # pyarrow reads nested intervals as bytes; Polars cannot open the file.
+            nested = entry.type.num_fields and entry.name in with_intervals
+            kind = pa.month_day_nano_interval() if nested else entry.type
+            kinds[entry.name] = types.to_polars(kind, decimals)
+        except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            kinds[entry.name] = pl.Null()  # an error only if the column is requested
+            unreadable[entry.name] = Fault(
+                url,
+                f"{entry.name}: {entry.type}",
+                f"a supported type ({error})",
+                "or select other columns with columns=",
+            )
+    untyped = {entry.name for entry in schema if pa.types.is_null(entry.type)}
+    return FileSchema(kinds, frozenset(untyped.union(unreadable)), [url], unreadable), faults
+
+
+def find_unreadable_columns(
+    file_schemas: Iterable[FileSchema], names: Collection[str]
+) -> list[Fault]:
+    """Return the faults of requested columns whose types Polars does not support."""
+    return [
+        each.unreadable[name] for each in file_schemas for name in names if name in each.unreadable
+    ]
+
+
+def merge_schemas(
+    file_schemas: Sequence[FileSchema], schema_mode: SchemaMode
+) -> tuple[dict[str, pl.DataType], list[Fault]]:
+    """Return the columns of the data set in order of appearance, and all differences.
+
+    Parameters
+    ----------
+    file_schemas : sequence of FileSchema
+        The different schemas.
+    schema_mode : {"strict", "union"}
+        Whether all must be equal, or may lack columns and have narrower types. An unnamed index
+        may always be absent, and is left out if its types differ.
+    """
+    kinds: dict[str, pl.DataType] = {}
+    origin: dict[str, FileSchema] = {}
+    faults: list[Fault] = []
+    conflicting = set()
+    for one in file_schemas:
+        for name, kind in one.kinds.items():
+            if name not in kinds:
+                kinds[name], origin[name] = kind, one
+                strict = schema_mode == "strict" and not is_unnamed_index(name)
+                if one is not file_schemas[0] and strict:
+                    faults.append(
+                        _make_difference_fault(
+                            one, name, f"{kind}", "no such column", file_schemas[0]
+                        )
+                    )
+                continue
+            if name in one.untyped:
+                continue
+            if name in origin[name].untyped:
+                kinds[name], origin[name] = kind, one
+                continue
+            wide = types.merge_nested_types(kinds[name], kind)
+            widest = types.find_wider_type(kinds[name], kind)
+            if schema_mode == "union":
+                wide = wide or widest
+            if wide is None and is_unnamed_index(name):
+                conflicting.add(name)
+            elif wide is None:
+                first_schema = origin[name]
+                faults.append(
+                    _make_difference_fault(
+                        one, name, f"{kind}", f"{kinds[name]}", first_schema, bool(widest)
+                    )
+                )
+            else:
+                kinds[name] = wide
+        if schema_mode == "strict":
+            needed = [name for name in file_schemas[0].kinds if not is_unnamed_index(name)]
+            absent = [name for name in needed if name not in one.kinds]
+            faults += [
+                _make_difference_fault(one, n, "no such column", f"{kinds[n]}", file_schemas[0])
+                for n in absent
+            ]
+    return {name: kind for name, kind in kinds.items() if name not in conflicting}, faults
+
+
+def _make_difference_fault(
+    one: FileSchema, name: str, given: str, expected: str, other: FileSchema, wide: bool = True
+) -> Fault:
+    more = f" and {len(one.urls) - MAX_NAMED_FILES} more" if len(one.urls) > MAX_NAMED_FILES else ""
+    where = ", ".join(one.urls[:MAX_NAMED_FILES]) + more
+    advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
+    return Fault(where, f"{name}: {given}", f"{expected}, as in {other.urls[0]}", advice)

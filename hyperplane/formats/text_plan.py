@@ -1,0 +1,211 @@
+"""Plan partitions of text files: the common steps for CSV and JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+import polars as pl
+
+from hyperplane.core.errors import Fault, check
+from hyperplane.formats import hive_partitions, partition_sizes, samples, schemas
+from hyperplane.formats.byte_ranges import (
+    ByteRange,
+    ByteRangeDecoder,
+    ByteRangePartition,
+)
+from hyperplane.formats.column_mapping import ColumnMapping
+from hyperplane.formats.filters import Filters, filter_columns, suggest_similar
+from hyperplane.formats.request import ReadPlan, ReadRequest
+from hyperplane.objectstore.locations import File
+
+Kinds = dict[str, pl.DataType]
+_DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' or a shorter number"
+
+
+@dataclass
+class TextFile:
+    """What the samples tell about a text file.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    start : int
+        Offset of its first record.
+    names : tuple of str
+        Its columns.
+    density : float
+        Ratio of bytes in memory to bytes of text.
+    multiline : bool
+        Whether quoted values may contain line ends.
+    """
+
+    file: File
+    start: int
+    names: tuple[str, ...]
+    density: float = 1.0
+    multiline: bool = False
+
+    @property
+    def memory(self) -> int:
+        """Estimated bytes in memory."""
+        size = self.file.size * (samples.COMPRESSION_RATIO if self.file.compression else 1)
+        return int(size * self.density)
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Arguments of ``read`` that apply to text files only."""
+
+    dtypes: Any = field(default_factory=dict)
+    parse_dates: Any = None
+    separator: str | None = None
+    encoding: str = "utf-8"
+    names: Sequence[str] | None = None
+    multiline: bool = False
+    na_values: Any = ()
+
+
+def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
+    """Parse ``dtypes`` into types by column, the nullable columns among them, and faults."""
+    kinds: Kinds = {}
+    optional: set[str] = set()
+    if not isinstance(dtypes, Mapping):
+        if _to_polars_type(dtypes) is None:
+            allowed = f"a mapping of column to type, or one type: {_DTYPES}"
+            return {}, set(), [Fault("dtypes", repr(dtypes)[:80], allowed)]
+        dtypes = dict.fromkeys(known, dtypes)
+    faults = []
+    for name, declared in dtypes.items():
+        if name not in known:
+            faults.append(
+                Fault("dtypes", repr(name), "a column of the files", suggest_similar(name, known))
+            )
+            continue
+        kind = _to_polars_type(declared)
+        if kind is None:
+            faults.append(
+                Fault("dtypes", f"{name}: {declared!r}", _DTYPES, "use parse_dates for times")
+            )
+            continue
+        kinds[name] = kind
+        if pd.api.types.is_extension_array_dtype(pd.api.types.pandas_dtype(declared)):
+            optional.add(name)
+    return kinds, optional, faults
+
+
+def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
+    """Return the columns for which the caller set a dtype without missing values."""
+    return tuple(
+        name
+        for name, kind in declared.items()
+        if name not in optional and (kind.is_integer() or isinstance(kind, pl.Boolean))
+    )
+
+
+def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
+    """Return the dtypes set by the caller that differ from the default for the same values.
+
+    For example ``Float64``, whose values could also be ``float64``, but which behaves differently.
+    """
+    pandas_dtypes = {}
+    for name in names:
+        dtype = pd.api.types.pandas_dtype(dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
+        text = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
+        if text or isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype, pd.ArrowDtype)):
+            pandas_dtypes[name] = dtype
+    return pandas_dtypes
+
+
+def _to_polars_type(declared: Any) -> pl.DataType | None:
+    if declared is None:  # which pandas takes for float64
+        return None
+    try:
+        dtype = pd.api.types.pandas_dtype(declared)
+    except (TypeError, ValueError, SyntaxError):  # SyntaxError for text with thousands of digits
+        return None
+    if isinstance(dtype, pd.StringDtype):
+        return pl.String()
+    numpy: Any = getattr(dtype, "numpy_dtype", dtype)
+    if getattr(numpy, "kind", "") not in "biuf" or numpy.itemsize > 8 or str(numpy) == "float16":
+        return None
+    name = "Boolean" if numpy.kind == "b" else numpy.name.title().replace("Ui", "UI")
+    kind: pl.DataType = getattr(pl, name)()
+    return kind
+
+
+def make_read_plan(
+    text_files: Sequence[TextFile],
+    kinds: Mapping[str, pl.DataType],
+    optional: set[str],
+    decoder: Callable[[TextFile], ByteRangeDecoder],
+    request: ReadRequest,
+    pandas_dtypes: Mapping[str, Any],
+) -> ReadPlan:
+    """Divide and join files into partitions."""
+    keys, key_types, keyless = hive_partitions.parse_hive_keys(
+        [one.file.path for one in text_files], kinds
+    )
+    every = {**kinds, **key_types}
+    filters, chosen = request.resolve(every, list(every))
+    filter_schema = {name: every[name] for name in filter_columns(filters)}
+    total = sum(text_file.memory for text_file in text_files)
+    aim = partition_sizes.choose_target_size(total, request.partition_size)
+    byte_ranges: list[ByteRange] = []
+    for text_file in text_files:
+        values = dict(keys.get(text_file.file.path, ()))
+        used = {**chosen, **filter_schema}
+        constants = tuple((name, values.get(name)) for name in used if name not in text_file.names)
+        mapping = ColumnMapping(
+            tuple(chosen.items()), tuple(filter_schema.items()), frozenset(), constants
+        )
+        byte_ranges += _split_file(text_file, decoder(text_file), mapping, aim)
+    parts = _make_partitions(byte_ranges, filters, request)
+    absent = {n for n in chosen if n in kinds and any(n not in c.names for c in text_files)}
+    absent |= keyless.intersection(chosen)
+    return ReadPlan(parts, chosen, optional | absent, pandas_dtypes=pandas_dtypes)
+
+
+def _split_file(
+    text_file: TextFile, decoder: ByteRangeDecoder, mapping: ColumnMapping, aim: float
+) -> list[ByteRange]:
+    file, memory = text_file.file, text_file.memory
+    count = 1 if file.compression else max(1, round(memory / aim + 0.4))
+    ends = (
+        samples.find_split_offsets(file, text_file.start, count, text_file.multiline)
+        if count > 1
+        else [text_file.start, file.size]
+    )
+    share = memory / max(1, file.size - text_file.start)
+    return [
+        ByteRange(file, start, stop, decoder, mapping, int((stop - start) * share))
+        for start, stop in pairwise(ends)
+    ] or [ByteRange(file, text_file.start, text_file.start, decoder, mapping, 0)]
+
+
+def _make_partitions(
+    byte_ranges: Sequence[ByteRange], filters: Filters, request: ReadRequest
+) -> list[ByteRangePartition]:
+    sizes = [max(1, byte_range.nbytes) for byte_range in byte_ranges]
+    groups = partition_sizes.group_neighbors(
+        byte_ranges, sizes, request.partition_size, request.files(byte_ranges)
+    )
+    return [ByteRangePartition(tuple(group), filters, request.on_error) for group in groups]
+
+
+def check_same_columns(
+    text_files: Sequence[TextFile], kinds: Kinds, schema_mode: schemas.SchemaMode
+) -> None:
+    """Raise RequestError with all differences between the columns of files, unless allowed."""
+    by_names: dict[frozenset[str], list[str]] = {}
+    for text_file in text_files:
+        by_names.setdefault(frozenset(text_file.names), []).append(text_file.file.url)
+    file_schemas = [
+        schemas.FileSchema({n: kinds[n] for n in kinds if n in names}, frozenset(), urls)
+        for names, urls in by_names.items()
+    ]
+    check(schemas.merge_schemas(file_schemas, schema_mode)[1])

@@ -1,0 +1,1 @@
+"""Files that run a job without a supervisor: Slurm, Kubernetes, Amazon States Language."""

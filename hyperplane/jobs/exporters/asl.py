@@ -1,0 +1,159 @@
+"""Convert a pipeline to an Amazon States Language machine that runs AWS Batch jobs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hyperplane.core.errors import Fault, check
+from hyperplane.jobs.definition.order import waves
+from hyperplane.jobs.environment import parameter_faults, parameter_variables, parameters_as_text
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.definition.models import Pipeline, Step
+
+#: Resource that runs a Batch job and waits for its end.
+BATCH = "arn:aws:states:::batch:submitJob.sync"
+#: Maximum length of a state's name; minimum and maximum size of a Batch array job.
+_MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
+_PROGRAMS = {"python": "python", "javascript": "node", "bash": "bash"}
+
+
+def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Convert a pipeline to a state machine whose tasks are AWS Batch jobs.
+
+    The input of an execution names their queue and definition: ``{"job_queue": ...,
+    "job_definition": ...}``. The container needs the pipeline's files in its working directory.
+    Chunks become an array job, whose index :func:`hyperplane.shard` reads.
+
+    The language has no dependencies between single states, only branches that end together.
+    Therefore steps are grouped into waves, and a step starts when all steps of the previous wave
+    are done: possibly later than its dependencies require, never earlier.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        The steps.
+    parameters : mapping, optional
+        Names and values, for the environment of each step.
+
+    Returns
+    -------
+    dict
+        The state machine; serialize it with ``json.dumps``.
+
+    Raises
+    ------
+    RequestError
+        With everything that Batch does not support.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Pipeline, Step
+    >>> step = Step(name="hello", kind="command", argv=("echo", "hello"))
+    >>> machine = to_asl(Pipeline.from_steps("greeting", [step]))
+    >>> machine["StartAt"], machine["States"]["hello"]["Resource"]
+    ('hello', 'arn:aws:states:::batch:submitJob.sync')
+    """
+    given: Any = {} if parameters is None else parameters
+    if not isinstance(given, Mapping):
+        check([Fault("parameters", type(given).__name__, "a mapping of names to values")])
+    check([*parameter_faults(given), *_batch_faults(pipeline)])
+    environment = parameter_variables(parameters_as_text(given))
+    names: dict[str, str] = {}
+    for step in pipeline.steps:
+        names[step.name] = _unique_name(step.name, names.values())
+    tasks = {step.name: _task(step, environment) for step in pipeline.steps}
+    states: dict[str, dict[str, Any]] = {}
+    for number, wave in enumerate(waves(pipeline), start=1):
+        if len(wave) == 1:
+            states[names[wave[0]]] = tasks[wave[0]]
+            continue
+        branches = [
+            {"StartAt": names[step], "States": {names[step]: {**tasks[step], "End": True}}}
+            for step in wave
+        ]
+        taken = [*names.values(), *states]
+        states[_unique_name(f"wave {number}", taken)] = {
+            "Type": "Parallel", "Branches": branches, "ResultPath": None,
+        }  # fmt: skip
+    for (_, state), after in itertools.zip_longest(states.items(), list(states)[1:]):
+        state.update({"Next": after} if after else {"End": True})
+    return {"Comment": pipeline.name, "StartAt": next(iter(states)), "States": states}
+
+
+def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
+    variables = {**environment, **step.env}
+    command = [*step.argv] if step.kind == "command" else [_PROGRAMS[step.kind], step.path]
+    needs = step.resources
+    amounts = {
+        "VCPU": None if needs.cores is None else f"{needs.cores:g}",
+        "MEMORY": None if needs.ram_gb is None else str(int(needs.ram_gb * 1e9) >> 20),  # MiB
+        "GPU": str(needs.gpus) if needs.gpus else None,
+    }
+    wanted = [{"Type": kind, "Value": value} for kind, value in amounts.items() if value]
+    container: dict[str, Any] = {"Command": command}
+    if variables:
+        container["Environment"] = [{"Name": k, "Value": v} for k, v in variables.items()]
+    if wanted:
+        container["ResourceRequirements"] = wanted
+    chunks = step.chunks or 0
+    state: dict[str, Any] = {
+        "Type": "Task",
+        "Resource": BATCH,
+        "Parameters": {
+            "JobName": _batch_name(step.name),
+            "JobQueue.$": "$$.Execution.Input.job_queue",
+            "JobDefinition.$": "$$.Execution.Input.job_definition",
+            "ContainerOverrides": container,
+            **({"ArrayProperties": {"Size": chunks}} if chunks else {}),
+        },
+        "ResultPath": None,
+    }
+    if step.retries:
+        retry = {"MaxAttempts": step.retries, "IntervalSeconds": 1, "BackoffRate": 2.0}
+        state["Retry"] = [{"ErrorEquals": ["States.TaskFailed", "States.Timeout"], **retry}]
+    if step.timeout is not None:
+        state["TimeoutSeconds"] = max(1, round(step.timeout))
+    return state
+
+
+def _batch_faults(pipeline: Pipeline) -> list[Fault]:
+    """Return what Batch, or a container with only the pipeline's files, does not support."""
+    faults = []
+    if pipeline.requirements is not None:
+        allowed = "no requirements; install them in the image of the job definition"
+        faults.append(Fault("requirements", pipeline.requirements, allowed))
+    for number, step in enumerate(pipeline.steps):
+        where = f"steps[{number}]"
+        if step.kind == "notebook":
+            advice = "make it a python step, or a command that runs papermill"
+            faults.append(Fault(f"{where}.kind", "notebook", "a program", advice))
+        if step.foreach is not None:
+            faults.append(Fault(f"{where}.foreach", "values", "chunks; array jobs have indices"))
+        if step.chunks is not None and not _MIN_ARRAY_SIZE <= step.chunks <= _MAX_ARRAY_SIZE:
+            allowed = f"{_MIN_ARRAY_SIZE} to {_MAX_ARRAY_SIZE}, the sizes of an array job"
+            faults.append(Fault(f"{where}.chunks", str(step.chunks), allowed))
+        for field in ("secrets", "working_dir", "split", "more_memory"):
+            if getattr(step, field):
+                allowed = "no value; set it in the job definition"
+                faults.append(Fault(f"{where}.{field}", "given", allowed))
+    return faults
+
+
+def _batch_name(name: str) -> str:
+    """Convert a name to the characters that Batch allows: letters, digits and hyphens."""
+    return "".join(
+        character if character.isascii() and character.isalnum() else "-" for character in name
+    )[:128]
+
+
+def _unique_name(name: str, taken: Collection[str]) -> str:
+    """Return a state name that is short enough and not taken."""
+    short = name[:_MAX_NAME_LENGTH]
+    for number in itertools.count(2):
+        if short not in taken:
+            break
+        short = f"{name[: _MAX_NAME_LENGTH - 6]} {number}"
+    return short

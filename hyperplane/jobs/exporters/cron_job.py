@@ -1,0 +1,91 @@
+"""Kubernetes CronJob manifests of schedules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hyperplane.core.errors import Fault, check
+from hyperplane.jobs.exporters.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, dump_yaml
+from hyperplane.platforms.kubernetes.pods import verbatim
+
+#: Seconds that a job has to end after SIGTERM before its pod is killed.
+_GRACE_SECONDS = 30
+#: Maximum length of a CronJob name: Kubernetes appends to it, up to 63 characters.
+_MAX_NAME_LENGTH = 52
+
+
+def render_cron_job(
+    name: str, cron: str, argv: Sequence[str], *, image: str, folder: str, overlap: bool
+) -> str:
+    """Render the manifest of a CronJob that runs a job in the foreground of its pod.
+
+    Parameters
+    ----------
+    name : str
+        Name of the schedule.
+    cron : str
+        Cron expression, in UTC.
+    argv : sequence of str
+        Program and arguments.
+    image : str
+        Image with the program and the files of the pipeline.
+    folder : str
+        Working folder; that of the image if empty.
+    overlap : bool
+        Whether a run may start while an earlier one is running.
+
+    Raises
+    ------
+    RequestError
+        If Kubernetes cannot represent it.
+
+    Examples
+    --------
+    >>> options = {"image": "tools", "folder": "", "overlap": True}
+    >>> text = render_cron_job("Tidy", "0 6 * * *", ["tidy"], **options)
+    >>> text.splitlines()[3]
+    '  name: tidy'
+    """
+    resource = re.sub("[^a-z0-9-]+", "-", name.lower()).strip("-")
+    faults = []
+    if len(resource) > _MAX_NAME_LENGTH:
+        allowed = f"at most {_MAX_NAME_LENGTH} characters for Kubernetes"
+        faults.append(Fault("--name", repr(name), allowed))
+    if not image.strip():
+        advice = "it needs hyperplane and the files of the pipeline"
+        faults.append(Fault("--image", "nothing", "an image for the job's container", advice))
+    if re.search("7", cron.split()[4]):
+        allowed = "0 for Sunday in Kubernetes"
+        faults.append(Fault("--cron, day of the week", repr(cron.split()[4]), allowed))
+    check(faults)
+    labels = {"app.kubernetes.io/managed-by": "hyperplane", "hyperplane.dev/schedule": name}
+    command = [verbatim(word) for word in argv]
+    container = {"name": "job", "image": image, "command": command, **SAFE_CONTAINER}
+    if folder:
+        container["workingDir"] = folder
+    manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": resource, "labels": labels},
+        "spec": {
+            "schedule": cron,
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Allow" if overlap else "Forbid",
+            "jobTemplate": {
+                "spec": {
+                    "backoffLimit": 0,  # hyperplane retries itself, from the finished steps
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {
+                            "restartPolicy": "Never",
+                            **SAFE_POD,
+                            "terminationGracePeriodSeconds": _GRACE_SECONDS,
+                            "containers": [container],
+                        },
+                    },
+                }
+            },
+        },
+    }
+    return dump_yaml(manifest)

@@ -1,0 +1,205 @@
+"""Resources, retries, variables and command lines of steps, for all schedulers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from hyperplane import config
+from hyperplane.core.errors import Fault, UnknownPool
+from hyperplane.core.units import gb_to_bytes, parse_seconds
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.wording import format_value
+from hyperplane.jobs.environment import (
+    PARAMETER_PREFIX,
+    PARAMETERS,
+    cluster_variable,
+    secret_variables,
+    step_variables,
+)
+from hyperplane.jobs.failure_kinds import INPUT, classify_failure
+from hyperplane.jobs.states import Job, WorkUnit
+from hyperplane.jobs.step_command import build_arguments, notebook_output_path
+
+#: Exit codes after which a retry makes no sense.
+INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "") == INPUT)
+
+_COUNT = "HYPERPLANE_SHARD_COUNT"
+_OF_INDEX = ("HYPERPLANE_SHARD_INDEX", f"{PARAMETER_PREFIX}CHUNK_ID", "CHUNK_ID")
+_OF_ITEM = (f"{PARAMETER_PREFIX}ITEM", "ITEM")
+
+
+class ResourceRequest(NamedTuple):
+    """Resources that one process of a step requests; None where it states none.
+
+    Parameters
+    ----------
+    cores : float or None
+        Cores.
+    memory : int or None
+        Bytes.
+    gpus : int
+        GPUs.
+    """
+
+    cores: float | None
+    memory: int | None
+    gpus: int
+
+
+def resource_request(step: Step) -> ResourceRequest:
+    """Return the request of a step; for a pool, what worker processes can have of it.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Resources
+    >>> step = Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5))
+    >>> resource_request(step)
+    ResourceRequest(cores=None, memory=1500000000, gpus=0)
+    """
+    resources = step.resources
+    if resources.pool is not None:
+        pool = config.get_pool(resources.pool)
+        room = gb_to_bytes(pool.allocatable_ram_gb)
+        return ResourceRequest(pool.allocatable_cores, room, resources.gpus or pool.gpus)
+    memory = None if resources.ram_gb is None else gb_to_bytes(resources.ram_gb)
+    return ResourceRequest(resources.cores, memory, resources.gpus)
+
+
+def count_retries(job: Job, step: Step) -> int:
+    """Return the number of retries of a step, by default that of the job."""
+    return job.max_retries if step.retries is None else step.retries
+
+
+def retry_pauses(times: int) -> list[float]:
+    """Return the seconds before each of a number of retries."""
+    settings = config.jobs()
+    first = float(parse_seconds(settings.retry_wait))
+    most = float(parse_seconds(settings.retry_wait_most))
+    return [min(most, first * 2.0**time) for time in range(times)]
+
+
+def grace_seconds() -> float:
+    """Return the seconds between SIGTERM and SIGKILL."""
+    return float(parse_seconds(config.jobs().grace))
+
+
+def slug(name: str, most: int) -> str:
+    """Return a name in letters, digits and dashes, valid in every scheduler; may be empty.
+
+    Examples
+    --------
+    >>> slug("Übung 1: x; rm -rf /", 63)
+    'bung-1-x-rm-rf'
+    """
+    return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[:most].strip("-")
+
+
+def file_stem(place: int, step: Step) -> str:
+    """Return the stem of the names of a step's files."""
+    return f"{place:03d}-{slug(step.name, 40)}".strip("-")
+
+
+@dataclass(frozen=True)
+class StepEnvironment:
+    """Variables that a step has beyond those of the system where it runs.
+
+    Parameters
+    ----------
+    fixed : dict of str to str
+        Variables that are the same for all chunks. If the step has chunks, the JSON parameters lack
+        ``chunk_id`` and ``item``.
+    index_variables, item_variables : tuple of str
+        Names of the variables with the chunk's index and with its item.
+    secrets : dict of str to tuple of str
+        For each secret, the variables that hold it.
+    """
+
+    fixed: dict[str, str]
+    index_variables: tuple[str, ...]
+    item_variables: tuple[str, ...]
+    secrets: dict[str, tuple[str, ...]]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters that are the same for all chunks."""
+        parameters: dict[str, str] = json.loads(self.fixed[PARAMETERS])
+        return parameters
+
+
+def build_environment(job: Job, step: Step) -> StepEnvironment:
+    """Return the variables of a step, as the local runner sets them."""
+    secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
+    secret_names = {name for names in secrets.values() for name in names}
+    taken = secret_names | set(step.env)
+    index_variables = _without_taken(taken, _OF_INDEX if step.chunk_count else ())
+    item_variables = _without_taken(taken, _OF_ITEM if step.foreach else ())
+    dropped = ("chunk_id",) * bool(step.chunk_count) + ("item",) * bool(step.foreach)
+    parameters = {name: text for name, text in job.parameters.items() if name not in dropped}
+    fixed = step_variables(replace(job, parameters=parameters), step, WorkUnit(step.name), 1)
+    if step.chunk_count:
+        fixed.setdefault(_COUNT, str(step.chunk_count))
+    varying = {*index_variables, *item_variables, *secret_names}
+    shared = {name: text for name, text in fixed.items() if name not in varying}
+    return StepEnvironment(
+        {**shared, **cluster_variable(step, 0)}, index_variables, item_variables, secrets
+    )
+
+
+def _without_taken(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in taken)
+
+
+class CommandLine(NamedTuple):
+    """Program and arguments of a step.
+
+    Parameters
+    ----------
+    words : tuple of str
+        The words; for a notebook in chunks all but the last.
+    output : tuple of (str, str), or None
+        For a notebook in chunks, the text before and after the chunk's index in the last word.
+    """
+
+    words: tuple[str, ...]
+    output: tuple[str, str] | None = None
+
+
+def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
+    """Return program and arguments of a step; each chunk of a notebook has its own output."""
+    whole = WorkUnit(step.name)
+    words = build_arguments(job, step, whole, python)
+    if step.kind != "notebook" or not step.chunk_count:
+        return CommandLine(words)
+    path = Path(notebook_output_path(job, step, whole))
+    return CommandLine(words[:-1], (f"{path.parent / path.stem}-", path.suffix))
+
+
+def common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
+    """Yield what no scheduler supports: changing a step's size after a failure."""
+    for index, step in enumerate(pipeline.steps):
+        for field in ("more_memory", "split"):
+            value = getattr(step, field)
+            if value is not None:
+                allowed = f"no value on {runner}, which restarts steps unchanged"
+                advice = "request the memory at once, or use the local runner"
+                yield Fault(f"steps[{index}].{field}", f"{value:g}", allowed, advice)
+        try:
+            resource_request(step)
+        except UnknownPool as error:
+            where = f"steps[{index}].resources.pool"
+            yield from (replace(fault, where=where) for fault in error.faults)
+
+
+def encoding_faults(job: Job) -> Iterator[Fault]:
+    """Yield faults for parameters that cannot be encoded."""
+    for name, text in job.parameters.items():
+        try:
+            f"{name}{text}".encode()
+        except UnicodeEncodeError:
+            where = f"parameters[{format_value(name)}]"
+            yield Fault(where, "bytes that are not text", "text that UTF-8 can encode")

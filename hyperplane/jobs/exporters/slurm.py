@@ -1,0 +1,213 @@
+"""Render a job for Slurm: an sbatch script per step, as an array for chunks, and submit.sh."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from hyperplane import config
+from hyperplane.core.errors import Fault, check
+from hyperplane.jobs import requirements
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.order import waves
+from hyperplane.jobs.environment import PARAMETERS, variable_name
+from hyperplane.jobs.exporters.rendering import (
+    INPUT_CODES,
+    StepEnvironment,
+    build_command_line,
+    build_environment,
+    common_faults,
+    count_retries,
+    file_stem,
+    grace_seconds,
+    resource_request,
+    retry_pauses,
+    slug,
+)
+from hyperplane.jobs.exporters.shell import RESOLVE_SECRETS, SUBMIT_SCRIPT, quote_word, render_array
+from hyperplane.jobs.runners import retrying
+from hyperplane.jobs.runners.base import Document
+from hyperplane.jobs.states import Job
+from hyperplane.jobs.step_command import working_folder
+
+#: Maximum bytes of a script: Slurm's limit is 4 MiB unless a site changes it.
+_MAX_SCRIPT_BYTES = 1 << 22
+#: Seconds by which Slurm may send a signal early.
+_SIGNAL_EARLY_SECONDS = 60
+_TASK = '"$SLURM_ARRAY_TASK_ID"'
+
+
+@dataclass(frozen=True)
+class SlurmRenderer:
+    """Renders jobs as sbatch scripts.
+
+    ``python`` is the interpreter on the nodes, by default this one, which is right if they share
+    its folder.
+    """
+
+    python: str = field(default_factory=lambda: sys.executable)
+
+    name: ClassVar[str] = "slurm"
+
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """Return everything in a pipeline that is not supported."""
+        return list(common_faults(pipeline, self.name))
+
+    def render(self, job: Job) -> list[Document]:
+        """Render a script for each step, and ``submit.sh``, which submits them in order."""
+        steps = requirements.add_install_step(job.pipeline, self.python)
+        documents = [self._document(job, place, step) for place, step in enumerate(steps)]
+        check(_size_faults(documents))
+        return [*documents, Document("submit.sh", _render_submit_script(job, steps), "submit")]
+
+    def _document(self, job: Job, place: int, step: Step) -> Document:
+        name = file_stem(place, step)
+        variables = build_environment(job, step)
+        options = [
+            *_sbatch_options(job, step, name),
+            f"export={','.join(_exported_variables(variables))}",
+        ]
+        lines = [
+            "#!/bin/bash",
+            *(f"#SBATCH --{option}" for option in options),
+            f"# Step {step.name!a} of job {job.name!a}.",
+            "set -euo pipefail",
+        ]
+        for first, *others in variables.secrets.values():
+            lines += [f'export {other}="${first}"' for other in others]
+        if variables.item_variables:
+            lines += _item_arrays(step)
+        lines.append(f"cd -- {quote_word(working_folder(job.pipeline, step))}")
+        text = "\n".join([*lines, " \\\n  ".join(self._words(job, step, variables))]) + "\n"
+        return Document(f"{name}.sbatch", text, "step")
+
+    def _words(self, job: Job, step: Step, variables: StepEnvironment) -> list[str]:
+        """Return the command that runs the step.
+
+        Variables are set by ``env``, not by bash, in which some names are special, such as UID and
+        RANDOM.
+        """
+        fixed = {name: text for name, text in variables.fixed.items() if name != PARAMETERS}
+        words = ["exec env", *(f"{name}={quote_word(text)}" for name, text in fixed.items())]
+        words += [f"{name}={_TASK}" for name in variables.index_variables]
+        words += [
+            f'{name}="${{hyperplane_items[SLURM_ARRAY_TASK_ID]}}"'
+            for name in variables.item_variables
+        ]
+        words.append(f"{PARAMETERS}={_parameters_word(step, variables)}")
+        tries = count_retries(job, step)
+        if tries:
+            seconds = ",".join(f"{pause:g}" for pause in retry_pauses(tries))
+            codes = ",".join(map(str, INPUT_CODES))
+            words.append(
+                f"{quote_word(self.python)} -I {quote_word(retrying.__file__)} {seconds} {codes}"
+            )
+        if step.timeout is not None:
+            limit = f"{step.timeout:.3f}".rstrip("0").rstrip(".")
+            # Found on the PATH of the node, which the step may change.
+            program = '"$(command -v timeout)"'
+            words.append(f"{program} --kill-after={math.ceil(grace_seconds())} {limit}")
+        run = build_command_line(
+            job, step, requirements.select_interpreter(job.pipeline, self.python)
+        )
+        if "=" in run.words[0]:  # env would read it as a variable
+            words.append("/bin/sh -c 'exec \"$@\"' hyperplane-step")
+        words += map(quote_word, run.words)
+        if run.output is not None:
+            before, after = map(quote_word, run.output)
+            words.append(f'{before}"$(printf %05d {_TASK})"{after}')
+        return words
+
+
+def _sbatch_options(job: Job, step: Step, name: str) -> list[str]:
+    """Return the sbatch options; names of the user are reduced to letters, digits and dashes."""
+    resources, count = resource_request(step), step.chunk_count
+    options = [f"job-name={slug(job.name, 40)}.{name}", "no-requeue"]
+    options.append(f"output=logs/{name}_{'%A_%a' if count else '%j'}.log")
+    if count:
+        limit = "" if step.max_parallel is None else f"%{step.max_parallel}"
+        options.append(f"array=0-{count - 1}{limit}")
+    if resources.cores is not None:
+        options.append(f"cpus-per-task={math.ceil(resources.cores)}")
+    if resources.memory is not None:
+        options.append(f"mem={-(-resources.memory // 2**20)}M")
+    if resources.gpus:
+        options.append(f"gres=gpu:{resources.gpus}")
+    if step.timeout is not None:
+        tries = count_retries(job, step)
+        polite = math.ceil(grace_seconds())
+        most = (tries + 1) * (step.timeout + polite) + sum(retry_pauses(tries))
+        # The limit of each attempt comes first; this one is for programs that it does not end.
+        options.append(f"time={math.ceil((most + polite + _SIGNAL_EARLY_SECONDS) / 60)}")
+        options.append(f"signal=B:TERM@{polite}")
+    return options
+
+
+def _exported_variables(variables: StepEnvironment) -> list[str]:
+    """Return variables exported from the submission: PATH and secrets."""
+    return ["PATH", *(names[0] for names in variables.secrets.values())]
+
+
+def _item_arrays(step: Step) -> list[str]:
+    items = step.foreach or ()
+    as_json = (json.dumps(item, ensure_ascii=False) for item in items)
+    return [
+        render_array("hyperplane_items", map(quote_word, items)).rstrip(),
+        render_array("hyperplane_json", map(quote_word, as_json)).rstrip(),
+    ]
+
+
+def _parameters_word(step: Step, variables: StepEnvironment) -> str:
+    """Return the parameters as JSON, including those of the chunk."""
+    if not step.chunk_count:
+        return quote_word(variables.fixed[PARAMETERS])
+    shared = json.dumps(variables.parameters, ensure_ascii=False)[:-1]
+    text = (
+        quote_word(f'{shared}{", " if variables.parameters else ""}"chunk_id": "')
+        + _TASK
+        + quote_word('"')
+    )
+    if step.foreach:
+        text += quote_word(', "item": ') + '"${hyperplane_json[SLURM_ARRAY_TASK_ID]}"'
+    return text + quote_word("}")
+
+
+def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
+    lines = ["#!/bin/bash", f"# Submits the steps of job {job.name!a} to Slurm."]
+    text = "\n".join(lines) + "\n" + SUBMIT_SCRIPT
+    secrets = {
+        name: names[0]
+        for step in steps
+        for name, names in build_environment(job, step).secrets.items()
+    }
+    if secrets:
+        folder = config.jobs().secrets
+        text += RESOLVE_SECRETS
+        for name, variable in secrets.items():
+            names = dict.fromkeys(one for one in (name, variable_name(name)) if one.isidentifier())
+            text += (
+                " ".join(["secret", variable, quote_word(str(Path(folder, name))), *names]) + "\n"
+            )
+    by_name = {step.name: (place, step) for place, step in enumerate(steps)}
+    places: dict[str, int] = {}
+    text += "\n"
+    for wave in waves(job.pipeline.model_copy(update={"steps": steps})):
+        for name in wave:
+            place, step = by_name[name]
+            before = [str(places[other]) for other in step.depends_on]
+            text += " ".join(["submit", f"{file_stem(place, step)}.sbatch", *before]) + "\n"
+            places[name] = len(places)
+    return text + "trap - EXIT\n"
+
+
+def _size_faults(documents: list[Document]) -> list[Fault]:
+    allowed = "at most 4 MiB, the limit of Slurm"
+    return [
+        Fault(one.name, f"{len(one.text.encode())} bytes", allowed, "give foreach fewer values")
+        for one in documents
+        if len(one.text.encode()) > _MAX_SCRIPT_BYTES
+    ]

@@ -1,0 +1,1 @@
+"""The runner that starts a Kubernetes Job for each attempt."""

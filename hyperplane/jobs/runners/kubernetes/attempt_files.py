@@ -1,0 +1,138 @@
+"""Local files of an attempt on Kubernetes: start, log and exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from hyperplane.core.errors import EngineError
+from hyperplane.jobs.notebook import extract_notebook
+from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.runners.kubernetes.watcher import JobWatcher
+from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
+
+#: Seconds to wait for the rest of a log after its container has ended.
+LOG_SECONDS = 10.0
+#: Number of requests for a whole log, and seconds between them.
+LOG_ATTEMPTS, LOG_RETRY_SECONDS = 5, 2.0
+#: Response of a kubelet, in place of the log, for a removed container.
+_LOG_REMOVED = b"unable to retrieve container logs"
+
+
+class AttemptFiles:
+    """Files of one attempt on this machine; ``watcher`` provides the log."""
+
+    def __init__(self, command: AttemptCommand, watcher: JobWatcher) -> None:
+        self._command, self._watcher = command, watcher
+        self._following: asyncio.Task[None] | None = None
+
+    def exit_code(self) -> int | None:
+        """Return the recorded exit code."""
+        try:
+            return int(self._command.file(".exit").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def end_time(self) -> float:
+        """Return when its container ended; 0 while that is unknown."""
+        with suppress(OSError):
+            return self._command.file(".exit").stat().st_mtime
+        return 0.0
+
+    def pod_name(self) -> str:
+        """Return the name of the pod that runs it; empty before."""
+        try:
+            return self._command.file(".pid").read_text()
+        except OSError:
+            return ""
+
+    def record_start(self, pod: str, at: float) -> None:
+        """Record which pod runs it, and since when."""
+        if not self.pod_name():
+            # The log replaces the messages on why it does not run yet.
+            self._write(".log", self._preface())
+            self._write(".pid", pod.encode(), at)
+
+    def record_end(self, code: int, at: float | None = None) -> None:
+        """Record how and when it ended."""
+        self._write(".exit", str(code).encode(), at)
+
+    def write_status(self, message: str) -> None:
+        """Write why it does not run yet, replacing the previous message."""
+        self._write(".log", self._preface() + f"waiting for Kubernetes: {message}\n".encode())
+
+    def append_line(self, message: str) -> None:
+        """Append a line to its log."""
+        with self._command.file(".log").open("a") as log:
+            log.write(f"\n{message}\n")
+
+    def follow(self, pod: str) -> None:
+        """Copy its log as it is written; start over if the connection broke."""
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow(pod))
+
+    async def _follow(self, pod: str) -> None:
+        # After a broken connection or on a full disk, the whole log is fetched at the end.
+        with suppress(EngineError, OSError), self._command.file(".log").open("wb", 0) as log:
+            log.write(self._preface())
+            async for part in self._watcher.follow(pod):
+                log.write(part)
+
+    def stop_following(self) -> None:
+        """Stop copying the log."""
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
+
+    async def finish_log(self, seconds: float) -> None:
+        """Wait up to ``seconds`` for the rest of the log, and stop copying it."""
+        if self._following is not None:
+            await asyncio.wait({self._following}, timeout=seconds)
+        self.stop_following()
+        self._extract_notebook()
+
+    async def save_log(self, pod: str) -> None:
+        """Fetch the whole log if the copy is shorter."""
+        if self._following is not None:
+            await asyncio.wait({self._following}, timeout=LOG_SECONDS)
+        self.stop_following()
+        for _ in range(LOG_ATTEMPTS):
+            text = await self._watcher.read_log(pod)
+            if text is not None:
+                log, whole = self._command.file(".log"), self._preface() + text
+                if not text.startswith(_LOG_REMOVED) and len(whole) >= log.stat().st_size:
+                    self._write(".log", whole)
+                break
+            await asyncio.sleep(LOG_RETRY_SECONDS)
+        self._extract_notebook()
+
+    def _preface(self) -> bytes:
+        """Return the first lines of the log, which the pod does not have."""
+        try:
+            return self._command.file(PREFACE_SUFFIX).read_bytes()
+        except OSError:
+            return b""
+
+    def _extract_notebook(self) -> None:
+        """Move the executed notebook from the log to its file."""
+        try:
+            output = Path(self._command.file(".notebook").read_text())
+            log = self._command.file(".log").read_bytes()
+        except OSError:
+            return
+        rest, found = extract_notebook(log)
+        if rest != log:
+            self._write(".log", rest)
+        if found is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_bytes(found)
+
+    def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
+        """Write a file through a draft and a rename."""
+        draft = self._command.file(f"{suffix}.draft")
+        draft.write_bytes(content)
+        if at is not None:
+            os.utime(draft, (at, at))
+        draft.replace(self._command.file(suffix))

@@ -1,0 +1,195 @@
+"""Runner for Kubernetes: each attempt is a Job with one pod.
+
+The supervisor creates the Job of an attempt when the dependencies are done, copies the pod's output
+to the job's folder, records how it ended, deletes it, and creates the next one. If the supervisor
+is killed, the pods continue, and the next supervisor finds their Jobs by the names of the attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib.util
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hyperplane import config
+from hyperplane.core.errors import EngineError, Fault
+from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.wording import format_value
+from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.runners.base import RemoteQueueMixin
+from hyperplane.jobs.runners.kubernetes.attempt import (
+    FOLDER,
+    MAX_FILE_BYTES,
+    StagedFile,
+    build_job,
+    build_secret,
+)
+from hyperplane.jobs.runners.kubernetes.pod import PodProcess
+from hyperplane.jobs.runners.kubernetes.watcher import (
+    BATCH,
+    REQUEST_SECONDS,
+    JobWatcher,
+    error_text,
+    run_within,
+)
+from hyperplane.jobs.states import Job
+from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
+from hyperplane.platforms.local import process_identity
+from hyperplane.spec.settings import KubernetesJobSettings
+
+_PYTHON = "python"
+#: Files of the program that executes notebooks, and their folder in a pod.
+_PROGRAM_FILES = [
+    Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, process_identity)
+]
+_PROGRAM_FOLDER = f"{FOLDER}/.hyperplane"
+
+
+class KubernetesRunner(RemoteQueueMixin):
+    """Runs steps as Kubernetes Jobs; ``options`` are those of :meth:`resolve_options`."""
+
+    name: ClassVar[str] = "kubernetes"
+    at_once: ClassVar[int] = 500
+
+    def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        self._settings = KubernetesJobSettings(**options)
+        del environment  # its relevant parts are in the options
+        self._watcher: JobWatcher | None = None
+
+    @classmethod
+    def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the engine's Kubernetes settings, overridden by options of the submission."""
+        settings = config.engine_settings("kubernetes", KubernetesJobSettings)
+        settings_in_use = settings.with_options(options, "runner_options")
+        if settings_in_use.kubeconfig is None:  # the supervisor may have another default
+            settings_in_use = settings_in_use.model_copy(
+                update=resolve_kubeconfig(settings_in_use.namespace, settings_in_use.context)
+            )
+        return settings_in_use.model_dump(mode="json", by_alias=True, warnings="none")
+
+    def unavailable_reason(self) -> str:
+        """Check for kr8s, an image, and an API server that responds."""
+        if importlib.util.find_spec("kr8s") is None:
+            return "install kr8s with: pip install 'hyperplane[kubernetes]'"
+        if self._settings.image is None:
+            return (
+                "set an image with hyperplane.engines.kubernetes.image or the option "
+                "image=registry/name:tag"
+            )
+        with ThreadPoolExecutor(1) as executor:  # the main thread of a notebook has an event loop
+            return executor.submit(asyncio.run, self._connection_error()).result()
+
+    async def _connection_error(self) -> str:
+        from hyperplane.platforms.kubernetes.api import KubernetesApi
+
+        api = KubernetesApi(self._settings.namespace)
+        try:
+            connecting = api.connect(self._settings.kubeconfig, self._settings.context)
+            await run_within(REQUEST_SECONDS, connecting)
+            for kind, version in (("jobs", BATCH), ("pods", "v1")):
+                await run_within(REQUEST_SECONDS, api.list(kind, version))
+        except (TimeoutError, EngineError) as error:
+            return error_text(error)
+        finally:
+            with suppress(KeyError):
+                await api.close()
+        return ""
+
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """Return everything in a pipeline that pods cannot run."""
+        faults = []
+        if pipeline.requirements is not None:
+            advice = "install them in the image, and omit the key"
+            given = format_value(pipeline.requirements)
+            faults.append(Fault("requirements", given, "no requirements on kubernetes", advice))
+        for step in pipeline.steps:
+            where = f"step {step.name!r}: "
+            if step.argv[1:] == ("-m", calls.PROGRAM):
+                allowed = "a script or notebook, or a program in the image"
+                faults.append(Fault(f"{where}argv", "a Python function", allowed))
+            if step.path and self._settings.root is None:
+                faults += _file_faults(where, Path(pipeline.root, step.path))
+        return faults
+
+    def with_runtime_paths(self, job: Job) -> Job:
+        """Return the job with the folders and interpreter of the image."""
+        pipeline, root = job.pipeline, self._settings.root
+        steps = pipeline.steps
+        if root is None:  # the file of each step is staged
+            steps = tuple(
+                one.model_copy(update={"path": Path(one.path).name, "working_dir": None})
+                for one in steps
+            )
+            pipeline = pipeline.model_copy(update={"working_dir": None})
+        moved = pipeline.model_copy(update={"root": root or FOLDER, "steps": steps})
+        return replace(job, definition=moved.to_json(), folder=FOLDER, python=_PYTHON)
+
+    async def start(self, command: AttemptCommand, step: Step, memory_factor: float) -> PodProcess:
+        """Create the Job of an attempt, and the Secret that it owns."""
+        for suffix in (".exit", ".pid"):
+            command.file(suffix).unlink(missing_ok=True)
+        files = []
+        if command.script is not None and self._settings.root is None:
+            where = f"{FOLDER}/{command.script.name}"
+            files.append(StagedFile("hyperplane-file", where, command.script.read_bytes()))
+        if step.kind == "notebook":
+            # The program that executes the notebook is staged, too: the image need not have this
+            # package.
+            program = [
+                StagedFile(
+                    f"hyperplane-program-{number}",
+                    f"{_PROGRAM_FOLDER}/{file.name}",
+                    file.read_bytes(),
+                )
+                for number, file in enumerate(_PROGRAM_FILES)
+            ]
+            files += program
+            words = (_PYTHON, program[0].path, *command.argv[2:])
+            command = replace(
+                command,
+                argv=words,
+                step_variables={**command.step_variables, notebook.SEND_VARIABLE: "1"},
+            )
+            command.file(".notebook").write_text(str(command.notebook))
+        watcher = self._get_watcher()
+        job = build_job(command, step, memory_factor, self._settings, files)
+        try:
+            # The Secret after the Job, which owns it and with which it is deleted.
+            await watcher.create(job, partial(build_secret, command=command, files=files))
+        except OSError as error:
+            process = PodProcess(command, watcher)
+            if error.errno == errno.EAGAIN:  # it is unknown whether it was created
+                return process
+            await process.delete_job()
+            raise
+        return PodProcess(command, watcher, time.monotonic())
+
+    def reattach(self, command: AttemptCommand) -> PodProcess:
+        """Return the process of a Job that an earlier supervisor created."""
+        return PodProcess(command, self._get_watcher())
+
+    def _get_watcher(self) -> JobWatcher:
+        if self._watcher is None:
+            self._watcher = JobWatcher(self._settings)
+        return self._watcher
+
+
+def _file_faults(where: str, file: Path) -> list[Fault]:
+    try:
+        size = file.stat().st_size
+    except OSError:
+        return []  # reported elsewhere
+    if size <= MAX_FILE_BYTES:
+        return []
+    allowed = f"at most {MAX_FILE_BYTES} bytes for a staged file"
+    advice = "add it to the image, and set the option root=FOLDER"
+    return [Fault(f"{where}{file.name}", f"{size} bytes", allowed, advice)]

@@ -1,0 +1,1 @@
+"""The runner that submits a batch job for each attempt."""

@@ -1,0 +1,136 @@
+"""Submit attempts at chunks of one step as a job array.
+
+Common settings, including the step's secrets, are passed as for a single batch job. Differences are
+passed in a file in the job's shared folder that only its owner can read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hyperplane.jobs import step_wrapper
+from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.environment import secret_variables
+from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.runners import slurm_task
+from hyperplane.jobs.runners.slurm.job_id import prepare_id_file
+from hyperplane.jobs.runners.slurm.submit import (
+    BatchJob,
+    command_environment,
+    escape_path,
+    run_sbatch,
+)
+
+#: Folder of a chunk, with at least five digits; the last three are the task index, hence at most
+#: 999. Sites allow 1,000 tasks by default.
+_CHUNK = re.compile(r"(.*\d\d)(\d{3})")
+#: Message of sbatch where arrays are unavailable or limited.
+ARRAY_REFUSED = "Invalid job array"
+
+
+def array_key(command: AttemptCommand, step: Step, memory_factor: float) -> Hashable:
+    """Return a key shared by attempts that can form one array; None if it must be alone."""
+    folder = command.attempt_prefix.parent
+    chunk = _CHUNK.fullmatch(folder.name)
+    # A backslash disables the placeholder for the task index.
+    if chunk is None or "\\" in str(folder):
+        return None
+    secret_names = secret_variables(dict.fromkeys(step.secrets, ""))
+    return (
+        *(
+            step.name,
+            memory_factor,
+            command.folder,
+            folder.with_name(chunk[1]),
+            command.attempt_prefix.name,
+        ),
+        # Also by secrets, which are not written to the file of differences.
+        *((name, command.environment.get(name)) for name in sorted(secret_names)),
+    )
+
+
+def task_index(command: AttemptCommand) -> int:
+    """Return the task index of an attempt in its array."""
+    return int(command.attempt_prefix.parent.name[-3:])
+
+
+def array_command(commands: Sequence[AttemptCommand]) -> AttemptCommand:
+    """Return the command of an array, with files beside the folders of the chunks."""
+    first = commands[0].attempt_prefix
+    prefix = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
+    return AttemptCommand((), {}, commands[0].folder, prefix)
+
+
+def shared_variables(commands: Sequence[AttemptCommand]) -> dict[str, str]:
+    """Return the variables that all attempts have in common."""
+    return {
+        name: value
+        for name, value in command_environment(commands[0].environment).items()
+        if all(one.environment.get(name) == value for one in commands)
+    }
+
+
+def write_tasks(path: Path, commands: Iterable[AttemptCommand], shared: Mapping[str, str]) -> None:
+    """Write the differences between tasks to a file."""
+    places, entries, offset = [], [], 0
+    for command in commands:
+        own = [
+            f"{name}={value}"
+            for name, value in command_environment(command.environment).items()
+            if shared.get(name) != value
+        ]
+        words = [str(command.attempt_prefix), str(len(own)), *own, *command.argv]
+        entries.append(b"\0".join(map(os.fsencode, words)))
+        places.append(f"{task_index(command)} {offset} {len(entries[-1])}\n")
+        offset += len(entries[-1])
+    path.unlink(missing_ok=True)
+    path.touch(0o600, exist_ok=False)
+    path.write_bytes("".join(places).encode() + b"\n" + b"".join(entries))
+
+
+def submit_array(
+    array: AttemptCommand,
+    commands: Sequence[AttemptCommand],
+    step: Step,
+    memory_factor: float,
+    slurm_environment: Mapping[str, str],
+) -> str:
+    """Submit attempts as one array and return its id.
+
+    Parameters
+    ----------
+    array : AttemptCommand
+        The array, as :func:`array_command` returns it.
+    commands : sequence of AttemptCommand
+        Commands of the attempts, all with the same :func:`array_key`.
+    step : Step
+        Their step, for its resources.
+    memory_factor : float
+        Factor by which the step's memory is multiplied.
+    slurm_environment : mapping of str to str
+        Environment in which Slurm's commands are found.
+
+    Raises
+    ------
+    OSError
+        As for a single attempt; and if the file of tasks cannot be written.
+    """
+    prepare_id_file(array)
+    for command in commands:
+        prepare_id_file(command, array, task_index(command))
+    tasks, shared = array.file(".tasks"), shared_variables(commands)
+    write_tasks(tasks, commands, shared)
+    first = commands[0].attempt_prefix
+    below = escape_path(first.parent)[:-3] + "%3a"
+    batch = BatchJob(
+        replace(array, environment=shared),
+        (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),
+        log=f"{below}/{escape_path(Path(first.name))}.log",
+        options=(f"--array={','.join(str(task_index(one)) for one in commands)}",),
+    )
+    return run_sbatch(batch, step, memory_factor, slurm_environment)

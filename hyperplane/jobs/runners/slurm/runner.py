@@ -1,0 +1,293 @@
+"""Runner for Slurm: each attempt is a batch job, or a task of a job array.
+
+Steps run in the same wrapper program as on this machine, which writes the same files to the job's
+folder; the nodes must share it. The supervisor submits an attempt when the dependencies are done,
+records how it ended, and submits the next one; Slurm decides when and on which node it runs.
+Concurrent attempts at chunks of a step form one job array. If the supervisor is killed, the batch
+jobs continue, and the next supervisor finds them by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ClassVar
+
+from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.failure_kinds import read_tail
+from hyperplane.jobs.processes import AttemptCommand, LocalProcess
+from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
+from hyperplane.jobs.runners.slurm.array import (
+    ARRAY_REFUSED,
+    array_command,
+    array_key,
+    submit_array,
+)
+from hyperplane.jobs.runners.slurm.job_id import SlurmJobId, prepare_id_file
+from hyperplane.jobs.runners.slurm.submit import command_environment, submit_attempt
+from hyperplane.platforms.slurm.request_batcher import RequestBatcher
+from hyperplane.platforms.slurm.squeue import CACHE_SECONDS, REMOVED_STATE, SlurmQueue, is_active
+
+#: Seconds between polls.
+POLL_SECONDS = 1.0
+#: Seconds after the end of a batch job until its files appear on a network file system.
+FILE_DELAY_SECONDS = 15.0
+SLURM_COMMANDS = ("sbatch", "squeue", "scancel")
+#: States after which the attempt is repeated without counting as a failure.
+_INFRASTRUCTURE_STATES = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
+#: Exit codes of a terminated or killed program.
+_SIGNAL_CODES = (-signal.SIGTERM, -signal.SIGKILL)
+#: Checks for a submission without a response: Slurm may be busy.
+SUBMIT_CHECKS = 8
+#: Seconds for which Slurm must report that a job will never start.
+NEVER_STARTS_SECONDS = 60.0
+#: Exit code of a step that can never run: a configuration error in sysexits.h.
+CONFIGURATION_ERROR = 78
+#: Seconds between requests to cancel a job.
+CANCEL_SECONDS = 10.0
+#: Checks until a batch job whose program has ended has a final state.
+STATE_CHECKS = 10
+#: Threads for sbatch, separate because an unavailable Slurm blocks them.
+_SUBMIT_THREADS = ThreadPoolExecutor(8, "hyperplane-sbatch")
+#: Message in a log if Slurm enforces memory limits itself.
+_MEMORY = re.compile("Exceeded (job|step) memory limit|oom.kill", re.I)
+
+
+#: An attempt, its step, and the factor of its memory.
+_AttemptRequest = tuple[AttemptCommand, Step, float]
+
+
+class SlurmProcess:
+    """One attempt as a batch job; ``queue`` is shared by all attempts of a supervisor."""
+
+    def __init__(self, command: AttemptCommand, queue: SlurmQueue) -> None:
+        self.command, self._queue, self._job_id = command, queue, SlurmJobId(command)
+        self._end_requested = False
+        self._waits, self._since = "", 0.0
+        # The files of the attempt are those of a local process.
+        self._local_process = LocalProcess(command)
+
+    def exit_code(self) -> int | None:
+        """Return the exit code that the wrapper has recorded."""
+        return self._local_process.exit_code()
+
+    def end_time(self) -> float:
+        """Return when the exit code was recorded; 0 before."""
+        if self.exit_code() is None:
+            return 0.0
+        return self.command.file(".exit").stat().st_mtime
+
+    async def wait_until_running(self) -> None:
+        """Return when a node runs it, or Slurm no longer knows it."""
+        while not self.command.file(".pid").exists() and self.exit_code() is None:
+            if not await self._in_queue() and not self._job_id.may_appear():
+                return
+            await self._report_pending()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _report_pending(self) -> None:
+        """Log why it is pending; cancel it if it can never start."""
+        job_id = self._job_id.read()
+        waits = self._queue.pending_status(job_id)
+        if waits is None or self.command.file(".pid").exists():
+            return
+        if str(waits) != self._waits:
+            self._waits, self._since = str(waits), time.monotonic()
+            self._append_log(f"waiting for Slurm: job {job_id} is {waits}")
+        elif (
+            waits.blocked_advice
+            and not waits.reason.startswith("JobHeld")
+            and time.monotonic() - self._since > NEVER_STARTS_SECONDS
+        ):
+            self._append_log(f"Slurm will not start job {job_id}, {waits}: {waits.blocked_advice}")
+            self._end_requested = True
+            self.command.file(".exit").write_text(str(CONFIGURATION_ERROR))
+            await self._queue.cancel(job_id)
+
+    def _append_log(self, message: str) -> None:
+        with self.command.file(".log").open("a") as log:
+            log.write(f"{message}\n")
+
+    async def wait(self) -> int | None:
+        """Wait until Slurm no longer has the job, and return its exit code."""
+        state = ""
+        while self.exit_code() is None:
+            if not await self._in_queue():
+                if not self._job_id.read():
+                    if self._job_id.may_appear():
+                        await asyncio.sleep(POLL_SECONDS)
+                        continue
+                    break  # it was not submitted
+                state = await self._state()
+                if not is_active(state):
+                    break
+            await asyncio.sleep(POLL_SECONDS)
+        # Also if Slurm reports no state: it forgets a job some minutes after its end.
+        deadline = time.monotonic() + (
+            FILE_DELAY_SECONDS if state in ("", "COMPLETED", "FAILED") else POLL_SECONDS
+        )
+        while self.exit_code() is None and self._job_id.read() and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_SECONDS / 5)
+        return await self._resolve_exit_code()
+
+    async def _resolve_exit_code(self) -> int | None:
+        """Return the exit code, and log the state if Slurm has ended the job."""
+        code, job_id = self.exit_code(), self._job_id.read()
+        if not job_id or self._end_requested or code not in (None, *_SIGNAL_CODES):
+            return code
+        state = await self._state()
+        for _ in range(STATE_CHECKS):  # a step ended by a signal ends before its batch job
+            if not is_active(state):
+                break
+            await asyncio.sleep(POLL_SECONDS)
+            state = await self._state()
+        if state in _INFRASTRUCTURE_STATES:
+            return None
+        nothing_to_say = state in ("", "COMPLETED") or is_active(state)
+        if nothing_to_say or (code is not None and state == "FAILED"):
+            return code
+        log = self.command.file(".log")
+        of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(read_tail(log))
+        self._append_log(
+            f"\nSlurm ended job {job_id}{' for its memory' * bool(of_memory)}: {state}"
+        )
+        # Not a signal, which would hide the line above from the reason of the attempt.
+        return -signal.SIGKILL if of_memory else 1
+
+    async def end(self, grace: float) -> int | None:
+        """Terminate the batch job, and cancel it after ``grace`` seconds."""
+        self._end_requested = True
+        while not await self._in_queue() and self._job_id.may_appear():
+            await asyncio.sleep(POLL_SECONDS)
+        job_id = self._job_id.read()
+        if not job_id:
+            return self.exit_code()
+        heard = await self._queue.terminate(job_id)
+        ending = asyncio.ensure_future(self.wait())
+        await asyncio.wait({ending}, timeout=grace if heard else 0)
+        while not ending.done():
+            await self._queue.cancel(job_id)
+            await asyncio.wait({ending}, timeout=CANCEL_SECONDS)
+        return await ending
+
+    async def _state(self) -> str:
+        state = await self._queue.get_state(self._job_id.read())
+        if state != REMOVED_STATE:
+            return state
+        return "" if self.command.file(".pid").exists() else "CANCELLED"
+
+    async def _in_queue(self) -> bool:
+        if not self._job_id.read():  # the supervisor was killed before it stored the id
+            job_id = await self._queue.find_job_id(self._job_id.name())
+            if job_id is None:
+                return True  # unknown
+            if not job_id:
+                return False
+            self._job_id.write(job_id)
+        return await self._queue.contains(self._job_id.read())
+
+
+class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
+    """Runs steps as Slurm batch jobs; ``environment`` is that of the submission."""
+
+    name: ClassVar[str] = "slurm"
+    at_once: ClassVar[int] = 1000
+
+    def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        super().__init__(environment, options)
+        self._slurm_environment = command_environment(environment)
+        self._queue = SlurmQueue(self._slurm_environment)
+        self._use_arrays = True
+        self._submissions = RequestBatcher(self._submit, uncancellable=True)
+
+    def unavailable_reason(self) -> str:
+        """Check for Slurm's commands."""
+        path = self._slurm_environment.get("PATH")
+        absent = [name for name in SLURM_COMMANDS if shutil.which(name, path=path) is None]
+        if not absent:
+            return ""
+        return f"no {', '.join(absent)} on the PATH; submit from a machine with Slurm's commands"
+
+    async def start(
+        self, command: AttemptCommand, step: Step, memory_factor: float
+    ) -> SlurmProcess:
+        """Submit an attempt."""
+        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for suffix in (".exit", ".pid", ".slurm"):
+            command.file(suffix).unlink(missing_ok=True)
+        # Attempts without an array key have a unique key.
+        kind = array_key(command, step, memory_factor) or command.attempt_prefix
+        error_of_attempt = await self._submissions.request((command, step, memory_factor), kind)
+        if error_of_attempt is not None:
+            raise error_of_attempt
+        return SlurmProcess(command, self._queue)
+
+    async def _submit(self, requests: list[_AttemptRequest]) -> list[BaseException | None]:
+        """Submit attempts with the same key; return the error of each, if any."""
+        commands = [command for command, _, _ in requests]
+        _, step, memory_factor = requests[0]
+        if len(requests) > 1 and self._use_arrays:
+            array = array_command(commands)
+            try:
+                await self._submit_and_record(
+                    array,
+                    partial(
+                        submit_array, array, commands, step, memory_factor, self._slurm_environment
+                    ),
+                )
+            except OSError as error:
+                if ARRAY_REFUSED not in str(error):
+                    raise
+                self._use_arrays = False
+            else:
+                return [None for _ in requests]
+        for command in commands:
+            prepare_id_file(command)
+        return await asyncio.gather(
+            *(
+                self._submit_and_record(
+                    command,
+                    partial(submit_attempt, command, step, memory_factor, self._slurm_environment),
+                )
+                for command in commands
+            ),
+            return_exceptions=True,
+        )
+
+    async def _submit_and_record(
+        self, command: AttemptCommand, submission: Callable[[], str]
+    ) -> None:
+        """Submit one batch job or array, and store its id."""
+        job_id = SlurmJobId(command)
+        try:
+            number = await asyncio.get_running_loop().run_in_executor(_SUBMIT_THREADS, submission)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            number = await self._find_submitted(job_id.name())  # Slurm may have accepted it
+            if not number:
+                raise
+        job_id.write(number)
+
+    async def _find_submitted(self, name: str) -> str:
+        """Return the id of a job submitted without a response; empty if there is none."""
+        job_id = None
+        for _ in range(SUBMIT_CHECKS):
+            await asyncio.sleep(CACHE_SECONDS)
+            if job_id := await self._queue.find_job_id(name):
+                return job_id
+        while job_id is None:  # Slurm does not respond, so it is unknown
+            await asyncio.sleep(CANCEL_SECONDS)
+            job_id = await self._queue.find_job_id(name)
+        return job_id
+
+    def reattach(self, command: AttemptCommand) -> SlurmProcess:
+        """Return the process of a batch job that an earlier supervisor submitted."""
+        return SlurmProcess(command, self._queue)

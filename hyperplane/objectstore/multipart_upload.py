@@ -1,0 +1,148 @@
+"""Compare and upload large local files in blocks, without holding them in memory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hyperplane.core.errors import StorageError
+from hyperplane.objectstore.retrying import call_with_retries, translate_errors
+from hyperplane.objectstore.store_files import ObjectStore, content_type_options
+from hyperplane.objectstore.target import Target
+
+T = TypeVar("T")
+#: Bytes read at a time; smaller files are uploaded whole.
+BLOCK_BYTES = 8 * 2**20
+
+
+class MultipartUpload:
+    """A local file that is saved without being held in memory.
+
+    Parameters
+    ----------
+    source : pathlib.Path
+        The file.
+    """
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.size = source.stat().st_size
+
+    def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
+        """Return whether a file of the store is equal, and its size; None if it does not exist."""
+        try:
+            info = _call_store(object_store, path, partial(object_store.store.system.info, path))
+            size = int(info["size"] or 0)
+            same = size == self.size and _call_store(
+                object_store, path, partial(self._has_same_bytes, object_store, path)
+            )
+        except (FileNotFoundError, StorageError) as error:
+            if object_store.is_missing(error):
+                return False, None
+            raise
+        return same, size
+
+    def _has_same_bytes(self, object_store: ObjectStore, path: str) -> bool:
+        """Return whether a file of the store begins with the bytes of the local one."""
+        with self.source.open("rb") as local, object_store.store.system.open(path, "rb") as remote:
+            while block := local.read(BLOCK_BYTES):
+                if remote.read(len(block)) != block:
+                    return False
+        return True
+
+    def put(self, object_store: ObjectStore, path: str) -> None:
+        """Upload the file atomically, replacing an existing one."""
+        if object_store.store.local:
+            _call_store(object_store, path, partial(_copy_locally, self.source, path, Path.replace))
+        else:
+            _call_store(object_store, path, partial(self._send, object_store, path))
+
+    def put_new(self, object_store: ObjectStore, path: str) -> None:
+        """Upload the file atomically, unless it exists.
+
+        Raises
+        ------
+        FileExistsError
+            If it exists with other content.
+        """
+        try:
+            if object_store.store.local:
+                _call_store(object_store, path, partial(_copy_locally, self.source, path, os.link))
+            else:
+                _call_store(
+                    object_store, path, partial(self._send, object_store, path, mode="create")
+                )
+        except FileExistsError:
+            # If an answer was lost, this process may have uploaded the file itself.
+            if not self.compare(object_store, path)[0]:
+                raise
+
+    def verify(self, object_store: ObjectStore, path: str) -> None:
+        """Compare the store's size of the file with the local one.
+
+        Raises
+        ------
+        StorageError
+            If the size differs.
+        """
+        object_store.store.system.invalidate_cache()
+        size = _call_store(object_store, path, partial(object_store.store.system.info, path))[
+            "size"
+        ]
+        if int(size or 0) != self.size:
+            raise StorageError(
+                Target(object_store.store, path).url,
+                f"has {size} bytes in the store, but {self.source} had {self.size} bytes; save it "
+                "again while no process changes it",
+            )
+
+    def _send(self, object_store: ObjectStore, path: str, **options: Any) -> None:
+        # Object stores publish a multipart upload when it is complete.
+        system = object_store.store.system
+        system.put_file(str(self.source), path, **content_type_options(system, path), **options)
+
+
+def _copy_locally(source: Path, path: str, publish: Callable[[Path, str], Any]) -> None:
+    """Copy a file to a temporary name on the same disk, then publish it under its path."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
+    try:
+        shutil.copyfile(source, draft)
+        publish(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _call_store(object_store: ObjectStore, path: str, work: Callable[[], T]) -> T:
+    """Call a function under the store's concurrency limit, with retries."""
+
+    def throttled() -> T:
+        with object_store.throttle.acquire():
+            return work()
+
+    url = Target(object_store.store, path).url
+    return call_with_retries(
+        throttled, url, store=object_store.store, throttled=object_store.throttle.reduce
+    )
+
+
+def hash_file(file: Path, update: Callable[[bytes], None]) -> int:
+    """Pass the blocks of a local file to ``update``, and return its size.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read.
+    """
+    size = 0
+    with translate_errors(str(file)), file.open("rb") as opened:
+        while block := opened.read(BLOCK_BYTES):
+            update(block)
+            size += len(block)
+    return size

@@ -1,0 +1,291 @@
+"""Operations on whole files of a store or local disk, with retries and a concurrency limit."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import mimetypes
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fsspec.spec import AbstractFileSystem
+
+from hyperplane.core.errors import StorageError
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.retrying import call_with_retries
+from hyperplane.objectstore.throttle import MAX_LIMIT, Throttle
+
+T = TypeVar("T")
+
+_CONTENT_TYPES = {
+    ".parquet": "application/vnd.apache.parquet",
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".avro": "application/avro",
+    ".npy": "application/octet-stream",
+}
+#: One per protocol.
+_throttles: dict[str, Throttle] = {}
+
+
+def guess_content_type(name: str) -> str:
+    """Return the content type of a file by its name."""
+    suffix = Path(name).suffix.lower()
+    return _CONTENT_TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def content_type_options(system: Any, path: str) -> dict[str, Any]:
+    """Return the file system's options that set the content type of a file."""
+    protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
+    kind = guess_content_type(path)
+    if protocol in ("gs", "gcs"):
+        return {"content_type": kind}
+    if protocol in ("s3", "s3a"):
+        return {"ContentType": kind}
+    if protocol in ("abfs", "az", "abfss"):
+        settings = importlib.import_module("azure.storage.blob").ContentSettings
+        return {"content_settings": settings(content_type=kind)}
+    return {}
+
+
+class ObjectStore:
+    """Operations on whole files of one store.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.throttle = _throttles.setdefault(store.protocol, Throttle())
+
+    def put(self, path: str, data: Any) -> None:
+        """Write a file atomically, replacing an existing one."""
+        self._call(
+            path, partial(_write_replacing if self.store.local else self._upload, path, data)
+        )
+
+    def put_new(self, path: str, data: bytes) -> None:
+        """Write a file atomically, unless it exists.
+
+        Raises
+        ------
+        FileExistsError
+            If it exists with other content.
+        """
+        try:
+            self._call(
+                path, partial(_write_new if self.store.local else self._upload_new, path, data)
+            )
+            return
+        except FileExistsError as error:
+            refused = error
+        # If an answer was lost, this process may have written the file itself. Outside of the
+        # handler, as a transient error of this request would get the refusal as its context and
+        # not be retried.
+        if self.get(path) != data:
+            raise refused
+
+    def get(self, path: str) -> bytes | None:
+        """Return the content of a file; None if it does not exist."""
+        try:
+            data: bytes = self._call(path, partial(self.store.system.cat_file, path))
+            return data
+        except (FileNotFoundError, StorageError) as error:
+            if self.is_missing(error):
+                return None
+            raise
+
+    def list_files(self, folder: str) -> dict[str, dict[str, Any]]:
+        """Return the store's information on all files below a folder, by relative path."""
+        system = self.store.system
+        system.invalidate_cache()
+        # fsspec's generic find() ignores folders that it cannot read.
+        is_generic = type(system).find is AbstractFileSystem.find
+        list_below = self._walk if is_generic else partial(self._find, system)
+        try:
+            files = list_below(folder)
+        except (FileNotFoundError, StorageError) as error:
+            if self.is_missing(error):
+                return {}
+            raise
+        prefix = folder.rstrip("/") + "/"
+        inside = {path: info for path, info in files.items() if path.startswith(prefix)}
+        return {path.removeprefix(prefix): info for path, info in inside.items()}
+
+    def _find(self, system: Any, folder: str) -> dict[str, dict[str, Any]]:
+        """Return all files below a folder by path, with the file system's own find()."""
+        files: dict[str, dict[str, Any]] = self._call(
+            folder, partial(system.find, folder, detail=True)
+        )
+        return files
+
+    def _walk(self, folder: str) -> dict[str, dict[str, Any]]:
+        """Return all files below a folder by path; each folder's listing is retried."""
+        files, pending = {}, [folder]
+        while pending:
+            current = pending.pop()
+            try:
+                entries = self._call(current, partial(self.store.system.ls, current, detail=True))
+            except (FileNotFoundError, StorageError) as error:
+                if current == folder or not self.is_missing(error):
+                    raise
+                continue  # the folder was removed meanwhile
+            for info in entries:
+                if info["type"] != "directory":
+                    files[info["name"]] = info
+                elif info["name"].rstrip("/") != current:
+                    pending.append(info["name"].rstrip("/"))
+        return dict(sorted(files.items()))
+
+    def is_file(self, path: str) -> bool:
+        """Return whether a path is an existing file."""
+        # Not fsspec's isfile, which returns False for any error.
+        self.store.system.invalidate_cache()
+        try:
+            info = self._call(path, partial(self.store.system.info, path))
+        except (FileNotFoundError, StorageError) as error:
+            if self.is_missing(error):
+                return False
+            raise
+        return bool(info["type"] == "file")
+
+    def verify(self, path: str, data: bytes) -> None:
+        """Compare the store's size and checksum of a file with what was written.
+
+        Raises
+        ------
+        StorageError
+            If the size differs, or the MD5 if the store reports one.
+        """
+        self.store.system.invalidate_cache()
+        info = self._call(path, partial(self.store.system.info, path))
+        if int(info["size"] or 0) != len(data) or _reported_md5(info) not in ("", _md5(data)):
+            raise StorageError(
+                path if self.store.local else self.store.system.unstrip_protocol(path),
+                f"has {info['size']} bytes in the store, but {len(data)} bytes were written, or "
+                "its checksum differs; save again",
+            )
+
+    def copy(self, path: str, to: str) -> None:
+        """Copy a file within the store, on the server's side; on local disk make a hard link."""
+        copy = _link_or_copy if self.store.local else self.store.system.cp_file
+        self._call(to, partial(copy, path, to))
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files; missing ones are ignored."""
+        self.map_concurrently(self._remove, list(paths))
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder and all files below it."""
+        if self.store.local:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            self.remove(f"{folder}/{name}" for name in self.list_files(folder))
+
+    def map_concurrently(self, work: Callable[[Any], T], over: Sequence[Any]) -> list[T]:
+        """Call a function for each item in threads, and return the results in order."""
+        if not over:
+            return []
+        with ThreadPoolExecutor(min(MAX_LIMIT, len(over))) as pool:
+            return list(pool.map(work, over))
+
+    def is_missing(self, error: BaseException) -> bool:
+        """Return whether an error means that a file does not exist."""
+        return isinstance(error, FileNotFoundError) or isinstance(
+            error.__cause__, FileNotFoundError
+        )
+
+    def _call(self, path: str, work: Callable[[], T]) -> T:
+        """Call a function under the concurrency limit, with retries."""
+        url = path if self.store.local else self.store.system.unstrip_protocol(path)
+
+        def in_turn() -> T:
+            with self.throttle.acquire():
+                return work()
+
+        return call_with_retries(in_turn, url, store=self.store, throttled=self.throttle.reduce)
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._call(path, partial(self.store.system.rm_file, path))
+        except (FileNotFoundError, StorageError) as error:
+            if not self.is_missing(error):
+                raise
+
+    def _upload(self, path: str, data: Any, **options: Any) -> None:
+        system = self.store.system
+        kind = content_type_options(system, path)
+        if "content_type" in kind:  # gcsfs: verify the checksum, as S3 does anyway
+            options["consistency"] = "md5"
+        system.pipe_file(path, bytes(data), **kind, **options)
+
+    def _upload_new(self, path: str, data: bytes) -> None:
+        self._upload(path, data, mode="create")
+
+
+def _reported_md5(info: Mapping[str, Any]) -> str:
+    """Return the MD5 of a file as hexadecimal digits; empty if the store does not report it."""
+    if info.get("md5Hash"):
+        return base64.b64decode(info["md5Hash"]).hex()
+    # The ETag of a multipart upload is not the MD5 of the file.
+    etag = str(info.get("ETag", "")).strip('"')
+    return etag if re.fullmatch("[0-9a-f]{32}", etag) else ""
+
+
+def _md5(data: Any) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def _write_draft(path: str, data: Any) -> Path:
+    """Write data to a temporary file in the folder of a path."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
+    try:
+        with draft.open("xb") as opened:
+            opened.write(data)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    return draft
+
+
+def _link_or_copy(path: str, to: str) -> None:
+    """Hard link a file, or copy it if the disk has no hard links."""
+    Path(to).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(path, to)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a disk without hard links
+        shutil.copy2(path, to)
+
+
+def _write_replacing(path: str, data: Any) -> None:
+    """Write a file by renaming a temporary file to its path."""
+    draft = _write_draft(path, data)
+    try:
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _write_new(path: str, data: bytes) -> None:
+    """Write a file by linking a temporary file to its path."""
+    draft = _write_draft(path, data)
+    try:
+        os.link(draft, path)  # unlike a rename it fails when the name is taken
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,275 @@
+"""The target of a save: a location, and the folder beside it for staging and manifests."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from hyperplane.core.errors import Fault, RequestError, StorageError, check
+from hyperplane.core.public_calls import unknown_name
+from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.reachability import StoreUnreachable, monitor_open
+from hyperplane.objectstore.redaction import describe_error, redact_url
+from hyperplane.objectstore.retrying import NO_CONNECTION
+
+#: Bytes of a name on local disk: disks allow 255, and names of temporary files are longer.
+LONGEST_NAME = 200
+#: Read-only file systems of fsspec.
+_READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "git", "github"}
+#: Arguments of other writers for columns whose values become folder names.
+_PARTITIONED = {"partition_by", "partition_on", "partition_cols", "partitionBy"}
+#: Similarity from which an option counts as a misspelled argument.
+_SLIP = 0.8
+_FIELD = re.compile(r"\{[^{}/]*\}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Location of a saved output.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    path : str
+        Path on the store, without trailing slash.
+    """
+
+    store: Store
+    path: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """The URL for messages, without secrets."""
+        return self.path if self.store.local else redact_url(self.address(self.path))
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return PurePosixPath(self.path).name
+
+    @property
+    def parent(self) -> str:
+        """Folder that contains the target."""
+        return str(PurePosixPath(self.path).parent)
+
+    @property
+    def beside(self) -> str:
+        """Folder for manifests and unpublished parts.
+
+        It is beside the target and not in it, because a file that is not a part, even a hidden one,
+        breaks some readers of folders (Polars, and Dask with ``filesystem="arrow"``).
+        """
+        return f"{self.parent}/.{self.name}.hyperplane"
+
+    def address(self, path: str) -> str:
+        """Return a path of the store as a URL for other libraries; may contain a signature."""
+        return path if self.store.local else str(self.store.system.unstrip_protocol(path))
+
+
+def resolve_target(
+    url: Any,
+    storage_options: Mapping[str, Any] | None,
+    extra_options: Mapping[str, Any] | None = None,
+) -> Target:
+    """Return the target of a URL; of a link on local disk, the file that it leads to.
+
+    Raises
+    ------
+    RequestError
+        If the URL is not one, is a glob or a chain of URLs, or names a whole bucket or disk, or if
+        the options ask for an asynchronous file system.
+    StorageError
+        If nothing listens at the server's address, or its host name is unknown.
+    """
+    allowed = "a path or URL of one file or folder"
+    if not isinstance(url, (str, os.PathLike)) or not str(url).strip():
+        raise RequestError([Fault("url", repr(url)[:80], allowed)])
+    text: Any = os.fspath(url)  # may be bytes
+    if not isinstance(text, str) or not _is_valid_name(text):
+        wrong = Fault("url", ascii(text)[:80], f"{allowed}, as a string without null bytes")
+        raise RequestError([wrong])
+    given: Any = storage_options  # callers may pass another type
+    if not isinstance(given, Mapping | None):
+        asked = f"a {type(given).__name__}"  # its value may be a secret
+        raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
+    options = {**(given or {}), **(extra_options or {})}
+    if options.get("asynchronous"):
+        wrong = Fault(
+            "asynchronous", "True", "False", "omit it; all file systems are used synchronously"
+        )
+        raise RequestError([wrong])
+    if "::" in text:
+        # fsspec takes :: for a chain of URLs even in a local path.
+        advice = "use the URL of the store itself; names must not contain ::"
+        wrong = Fault("url", repr(redact_url(text)), f"{allowed}, without ::", advice)
+        raise RequestError([wrong])
+    try:
+        with monitor_open(text, options):
+            system, path = fsspec.url_to_fs(text, **options)
+    except StoreUnreachable as error:
+        raise StorageError(
+            redact_url(text), f"{NO_CONNECTION} ({describe_error(error, options, text)})"
+        ) from error
+    except Exception as error:  # each file system raises its own exceptions
+        wrong = Fault(
+            "url",
+            repr(redact_url(text)),
+            f"a URL that fsspec can open ({describe_error(error, options, text)})",
+        )
+        raise RequestError([wrong]) from error
+    path = path.rstrip("/")
+    if isinstance(system, LocalFileSystem):
+        store = Store("file", "file:///", options)
+        is_below_root = path not in ("", "/")
+        try:
+            path = os.path.realpath(path) if Path(path).is_symlink() else path
+            Path(path).exists()
+        except OSError as error:  # the name is too long, or a folder is not accessible
+            wrong = Fault("url", repr(redact_url(text))[:80], f"{allowed} ({error.strerror})")
+            raise RequestError([wrong]) from error
+    else:
+        protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
+        store = Store(protocol, text, options)
+        is_below_root = path != "" if protocol == "memory" else "/" in path.strip("/")
+    if not is_below_root:
+        raise RequestError([Fault("url", repr(redact_url(text)), f"{allowed}, not a whole store")])
+    if "*" in path or ".." in PurePosixPath(path).parts:
+        raise RequestError([Fault("url", repr(redact_url(text)), f"{allowed}, without * and ..")])
+    return Target(store, path)
+
+
+def _is_valid_name(text: str) -> bool:
+    """Return whether a text can be a file name: valid Unicode without null characters."""
+    return "\0" not in text and not any("\ud800" <= one <= "\udbff" for one in text)
+
+
+def location_faults(target: Target) -> list[Fault]:
+    """Return the faults of a target for saving; loading from it may still be possible.
+
+    Examples
+    --------
+    >>> location_faults(resolve_target("memory://docs/out_{idx:05d}.csv", None))[0].allowed
+    'a name without {}'
+    """
+    faults = read_only_faults(target)
+    if has_field(target.path):
+        advice = "pass hyperplane.output_path(url, idx), or shard=(idx, n)"
+        faults.append(Fault("url", repr(target.url), "a name without {}", advice))
+    if not target.store.local:
+        return faults
+    if len(os.fsencode(target.name)) > LONGEST_NAME:
+        allowed = f"a name of at most {LONGEST_NAME} bytes"
+        faults.append(Fault("url", repr(target.url), allowed, "choose a shorter one"))
+    # Saving would replace everything in the folder.
+    elif _contains_cwd(target.path) or os.path.ismount(target.path):
+        allowed = "a new file or folder, not the current folder, a parent of it, or a disk"
+        faults.append(Fault("url", repr(target.url), allowed, "add a name to it"))
+    return faults
+
+
+def read_only_faults(target: Target) -> list[Fault]:
+    """Return a fault if the target's file system is read-only."""
+    if target.store.protocol not in _READ_ONLY:
+        return []
+    advice = "save to a disk or an object store"
+    allowed = f"a writable store; {target.store.protocol} can only be read"
+    return [Fault("url", repr(target.url), allowed, advice)]
+
+
+def has_field(path: str) -> bool:
+    """Return whether a path has a field such as ``{}`` or ``{idx}``."""
+    return _FIELD.search(path) is not None
+
+
+def _contains_cwd(path: str) -> bool:
+    """Return whether a path is the current folder or a parent of it."""
+    try:
+        return Path.cwd().is_relative_to(path)
+    except FileNotFoundError:
+        return False  # the current folder has been removed
+
+
+def check_options(url: Any, options: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Raise for misspelled arguments of a function and for options unknown to the file system.
+
+    Parameters
+    ----------
+    url : object
+        The URL as given.
+    options : mapping
+        The function's ``**options``, which are meant for the file system.
+    function : callable
+        The public function.
+
+    Raises
+    ------
+    UnknownArgument
+        With every option of a local path, which has none, and every option that the store does
+        not know and whose name is close to an argument of the function.
+    """
+    if not options:
+        return
+    parameters = inspect.signature(function).parameters.values()
+    known = [
+        parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    system = _system_class(url)
+    of_store = _option_names(system)
+    faults = []
+    for name, value in options.items():
+        fault = unknown_name(name, value, known, function.__name__)
+        if system is LocalFileSystem:
+            advice = fault.advice or "a local path has no options"
+            faults.append(replace(fault, advice=advice))
+        elif name not in of_store and get_close_matches(name, known, n=1, cutoff=_SLIP):
+            faults.append(fault)
+    check(faults)
+
+
+def _system_class(url: Any) -> Any:
+    """Return the file system class of a URL; None if it is unknown or not installed."""
+    try:
+        return fsspec.get_filesystem_class(fsspec.utils.get_protocol(os.fspath(url)))
+    except (ImportError, TypeError, ValueError):
+        return None
+
+
+def _option_names(system: Any) -> set[str]:
+    """Return the names of the options of a file system class and its parents."""
+    classes = getattr(system, "__mro__", ())
+    constructors = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)]
+    with contextlib.suppress(ValueError):  # constructors written in C have no signature
+        return {
+            name
+            for constructor in constructors
+            for name in inspect.signature(constructor).parameters
+        }
+    return set()
+
+
+def check_partition_options(options: Mapping[str, Any]) -> None:
+    """Raise for other writers' arguments for partitioning by value, with advice for that.
+
+    Raises
+    ------
+    RequestError
+        For any store, as its library would take the argument for an option of the file system.
+    """
+    allowed = "an argument of this function, which writes a file for each partition"
+    advice = "for folders by value use df.reset_index().to_parquet(url, partition_on=[...])"
+    check(
+        Fault(name, repr(value)[:80], allowed, advice)
+        for name, value in options.items()
+        if name in _PARTITIONED
+    )

@@ -1,0 +1,1 @@
+"""Kubernetes: its API, pods and their status."""

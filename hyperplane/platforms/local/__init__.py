@@ -1,0 +1,1 @@
+"""The local machine: cores, memory, processes, locks and private folders."""

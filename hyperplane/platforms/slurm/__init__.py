@@ -1,0 +1,1 @@
+"""Slurm: its commands and the state of batch jobs."""

@@ -1,0 +1,133 @@
+"""Connections to the hosts of the ssh engine, and explanations of their errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from hyperplane.core.errors import StartFailed
+from hyperplane.core.units import plural
+from hyperplane.spec.settings import SshSettings
+
+#: Seconds between keepalive messages, and how many may stay unanswered on a live connection.
+KEEPALIVE, KEEPALIVE_COUNT = 15, 4
+_SECTION = "hyperplane.engines.ssh"
+
+
+class SshConnections:
+    """One ssh connection to each host, shared by all processes that are started there."""
+
+    def __init__(self, settings: SshSettings) -> None:
+        self._settings = settings
+        self._connections: dict[str, asyncssh.SSHClientConnection] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._closed = False
+        #: Messages about processes that did not start.
+        self.faults: list[str] = []
+
+    async def open(self, names: Iterable[str]) -> None:
+        """Connect to hosts concurrently.
+
+        Raises
+        ------
+        StartFailed
+            When hosts cannot be reached; the message names each of them with the reason.
+        """
+        wanted = list(dict.fromkeys(names))
+        answers = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
+        faults = []
+        for name, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, BaseException):
+                faults.append(f"{name}: {explain_error(answer, self._settings)}")
+        if faults:
+            raise StartFailed(
+                "ssh",
+                f"{plural(len(faults), 'host')} of {len(wanted)} cannot be used; nothing was "
+                "started:\n  " + "\n  ".join(faults),
+            )
+
+    async def connection(self, name: str) -> asyncssh.SSHClientConnection:
+        """Return the connection to a host; open it if there is none or if it was lost."""
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            found = self._connections.get(name)
+            if found is None or found.is_closed():
+                found = await asyncssh.connect(name, **self._options())
+                self._connections[name] = found
+            if self._closed:  # meanwhile, by the cleanup of an interrupted start
+                found.abort()
+                raise asyncssh.ConnectionLost("the cluster is closed")
+            return found
+
+    async def close(self) -> None:
+        """Close all connections and permit no new ones."""
+        self._closed = True
+        for connection in self._connections.values():
+            connection.close()
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError, asyncssh.Error, asyncio.TimeoutError):
+                await asyncio.wait_for(connection.wait_closed(), 5)
+        self._connections.clear()
+
+    def _options(self) -> dict[str, Any]:
+        """Return the settings as asyncssh's options; the rest is read from OpenSSH's files."""
+        settings = self._settings
+        chosen = {
+            "username": settings.username,
+            "port": settings.port,
+            "client_keys": [str(Path(key).expanduser()) for key in settings.client_keys],
+            "known_hosts": settings.known_hosts and str(Path(settings.known_hosts).expanduser()),
+        }
+        return {
+            "connect_timeout": settings.connect_timeout,
+            "keepalive_interval": KEEPALIVE,
+            "keepalive_count_max": KEEPALIVE_COUNT,
+            **{name: value for name, value in chosen.items() if value},
+        }
+
+
+def explain_error(error: BaseException, settings: SshSettings) -> str:
+    """Return why a host cannot be reached, and what to do about it."""
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        file = settings.known_hosts or "~/.ssh/known_hosts"
+        return (
+            f"its host key is not in {file}, so it may be another machine; connect once with "
+            "`ssh` and compare the fingerprint, or add the key that its administrator gives you"
+        )
+    if isinstance(error, asyncssh.PermissionDenied):
+        keys = ", ".join(settings.client_keys) or "the keys of ~/.ssh and of the agent"
+        user = settings.username or "you"
+        return (
+            f"permission denied for {user} with {keys}; try `ssh` in a terminal, or set "
+            f"{_SECTION}.username and .client_keys"
+        )
+    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+        return (
+            f"no answer within {settings.connect_timeout:g} s; is the machine up and the port "
+            f"open? Check {_SECTION}.hosts and .port"
+        )
+    if isinstance(error, asyncssh.KeyImportError | asyncssh.KeyEncryptionError):
+        return f"a key cannot be read: {error}; check {_SECTION}.client_keys"
+    if isinstance(error, socket.gaierror):
+        return f"unknown host name ({error.strerror}); check {_SECTION}.hosts"
+    if isinstance(error, ConnectionError | asyncssh.ConnectionLost | asyncssh.ProtocolError):
+        port = settings.port or 22
+        reason = getattr(error, "strerror", None) or error
+        return f"no ssh server at port {port} ({reason}); check {_SECTION}.port"
+    if isinstance(error, OSError | asyncssh.Error):
+        return f"{error or type(error).__name__}; check {_SECTION}.{_setting_of(error, settings)}"
+    raise error
+
+
+def _setting_of(error: BaseException, settings: SshSettings) -> str:
+    """Return the name of the setting that an error is about."""
+    file = getattr(error, "filename", None)
+    if file is None:
+        return "hosts"
+    known = settings.known_hosts and str(Path(settings.known_hosts).expanduser())
+    return "known_hosts" if str(file) == known else "client_keys"

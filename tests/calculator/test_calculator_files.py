@@ -1,0 +1,222 @@
+"""Uncompressed size of files."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from measured_files import FRAME, ROWS, decoded_of, fault_of, frame_of, in_memory, size_of
+
+from hyperplane.calculator import data_files
+from hyperplane.calculator.data_files import measure_files
+
+
+class TestParquet:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        folder = tmp_path / "data"
+        for number, day in enumerate(["day=1", "day=2"]):
+            (folder / day).mkdir(parents=True)
+            frame_of(2000, number).to_parquet(folder / day / "part-0.parquet", row_group_size=300)
+        frame_of(1000, 7).to_parquet(folder / "part-9.parquet", compression=None)
+        return folder
+
+    @staticmethod
+    def _parts(folder):
+        return sorted(folder.rglob("part-*.parquet"))
+
+    @pytest.mark.parametrize("name", ["a.parquet", "a.parq", "a.pq", "A.PARQUET"])
+    def test_one_file_is_what_its_footer_says(self, tmp_path, name):
+        FRAME.to_parquet(tmp_path / name, row_group_size=1000)
+        size, how = measure_files(str(tmp_path / name))
+        assert size == decoded_of(tmp_path / name) > (tmp_path / name).stat().st_size
+        assert how.startswith("footers of 1 Parquet file, ")
+
+    @pytest.mark.parametrize("ending", ["", "/"])
+    def test_a_folder_is_the_sum_of_all_in_it(self, folder, ending):
+        size, how = measure_files(f"{folder}{ending}")
+        assert size == decoded_of(*self._parts(folder))
+        assert how.startswith("footers of 3 Parquet files, ")
+
+    @pytest.mark.parametrize(
+        ("pattern", "count"),
+        [("*.parquet", 1), ("**/*.parquet", 3), ("day=*", 2), ("day=1/*", 1), ("day=[12]", 2)],
+    )
+    def test_a_glob_is_the_sum_of_what_it_matches(self, folder, pattern, count):
+        size, how = measure_files(f"{folder}/{pattern}")
+        found = {
+            "*.parquet": [folder / "part-9.parquet"],
+            "**/*.parquet": self._parts(folder),
+            "day=1/*": [folder / "day=1" / "part-0.parquet"],
+        }.get(pattern, self._parts(folder)[:2])
+        assert len(found) == count
+        assert size == decoded_of(*found)
+        assert how.startswith(f"footers of {count} Parquet file")
+
+    def test_what_the_writers_leave_behind_is_ignored(self, folder):
+        clean = size_of(folder)
+        (folder / "_SUCCESS").touch()
+        (folder / "_metadata").write_bytes(b"xxxx")
+        (folder / ".part-0.parquet.crc").write_bytes(b"xxxx")
+        for name in ("_delta_log", "_temporary", ".ipynb_checkpoints", "day=1/.tmp"):
+            (folder / name).mkdir()
+            (folder / name / "0.json").write_text("{}")
+            FRAME.to_parquet(folder / name / "part-0.parquet")
+        assert size_of(folder) == clean
+        assert size_of(f"{folder}/*") == clean
+
+    def test_data_below_a_hidden_folder_is_data(self, tmp_path):
+        place = tmp_path / ".cache" / "_work"
+        place.mkdir(parents=True)
+        FRAME.to_parquet(place / "a.parquet")
+        assert size_of(place) == size_of(place / "a.parquet") == decoded_of(place / "a.parquet")
+
+    def test_a_file_named_outright_is_never_hidden(self, tmp_path):
+        FRAME.to_parquet(tmp_path / "_a.parquet")
+        assert size_of(tmp_path / "_a.parquet") == decoded_of(tmp_path / "_a.parquet")
+
+    def test_of_very_many_files_some_are_read(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(data_files, "SAMPLED_FOOTERS", 4)
+        for number in range(20):
+            frame_of(200 + 10 * number, number).to_parquet(tmp_path / f"{number:02}.parquet")
+        size, how = measure_files(str(tmp_path))
+        assert size == pytest.approx(decoded_of(*tmp_path.iterdir()), rel=0.05)
+        assert how.startswith("footers of 4 Parquet files, ")
+
+    def test_a_broken_file_is_a_fault(self, tmp_path):
+        (tmp_path / "a.parquet").write_bytes(b"PAR1 but not really")
+        fault = fault_of(tmp_path / "a.parquet")
+        assert fault.allowed.startswith("readable files (")
+
+
+NUMBERS = FRAME[["id", "x"]]
+WORDS = pd.DataFrame({"text": ["the quick brown fox jumps over the lazy dog"] * ROWS})
+WIDE = pd.DataFrame(np.random.default_rng(0).integers(0, 9, (2000, 60))).add_prefix("c")
+FRAMES = {"mixed": FRAME, "numbers": NUMBERS, "words": WORDS, "one": FRAME[["id"]], "wide": WIDE}
+each_frame = pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+
+
+class TestText:
+    """Estimates within 25 % of the memory that pandas uses for the same file."""
+
+    @each_frame
+    @pytest.mark.parametrize("ending", ["", ".gz", ".bz2", ".xz", ".zip"])
+    def test_csv(self, tmp_path, frame, ending):
+        path = tmp_path / f"a.csv{ending}"
+        frame.to_csv(path, index=False)
+        size, how = measure_files(str(path))
+        assert size == pytest.approx(in_memory(pd.read_csv(path)), rel=0.25)
+        assert how.startswith("1 CSV file of ")
+        assert how.endswith("(expansion of a sample)")
+
+    @each_frame
+    @pytest.mark.parametrize(("ending", "codec"), [(".zst", "zstd"), (".lz4", "lz4")])
+    def test_csv_that_pandas_alone_cannot_unpack(self, tmp_path, frame, ending, codec):
+        text = frame.to_csv(index=False).encode()
+        (tmp_path / f"a.csv{ending}").write_bytes(pa.compress(text, codec, asbytes=True))
+        expected = in_memory(pd.read_csv(io.BytesIO(text)))
+        assert size_of(tmp_path / f"a.csv{ending}") == pytest.approx(expected, rel=0.25)
+
+    @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4"])
+    def test_what_is_no_packed_file_is_a_fault(self, tmp_path, ending):
+        (tmp_path / f"a.csv{ending}").write_text("n\n1\n" * 100)
+        assert "readable files (" in fault_of(tmp_path / f"a.csv{ending}").allowed
+
+    @pytest.mark.parametrize("separator", ["\t", ";", "|"])
+    def test_other_separators(self, tmp_path, separator):
+        path = tmp_path / "a.tsv"
+        WIDE.to_csv(path, sep=separator, index=False)
+        assert size_of(path) == pytest.approx(in_memory(WIDE), rel=0.25)
+
+    @each_frame
+    @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json", "json.gz"])
+    def test_json_lines(self, tmp_path, frame, ending):
+        path = tmp_path / f"a.{ending}"
+        frame.to_json(path, orient="records", lines=True, date_format="iso")
+        assert size_of(path) == pytest.approx(in_memory(pd.read_json(path, lines=True)), rel=0.25)
+
+    @pytest.mark.parametrize("rows", [10, 200, ROWS])
+    @pytest.mark.parametrize("indent", [None, 2])
+    def test_a_json_array_of_any_length(self, tmp_path, rows, indent):
+        path = tmp_path / "a.json"
+        frame_of(rows).to_json(path, orient="records", indent=indent, date_format="iso")
+        assert size_of(path) == pytest.approx(in_memory(pd.read_json(path)), rel=0.25)
+
+    def test_a_json_array_of_nested_items_that_the_sample_cuts(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(data_files, "SAMPLE", 10_000)
+        items = [{"a": {"b": [1, {"c": "ü"}]}, "text": "]},{" * 20} for _ in range(500)]
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps(items, ensure_ascii=False), encoding="utf-8")
+        assert size_of(path) == pytest.approx(in_memory(pd.read_json(path)), rel=0.25)
+
+    @pytest.mark.parametrize("buffer", [8192, 131_072])
+    @pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
+    def test_what_is_packed_tightly_is_not_underestimated(
+        self, tmp_path, monkeypatch, ending, buffer
+    ):
+        # Newer versions of Python read compressed files in blocks larger than this file.
+        monkeypatch.setattr(io, "DEFAULT_BUFFER_SIZE", buffer)
+        frame = pd.DataFrame({"id": [1_234_567] * 200_000, "name": ["alphabetagamma"] * 200_000})
+        path = tmp_path / f"a.csv.{ending}"
+        frame.to_csv(path, index=False)
+        assert size_of(path) == pytest.approx(in_memory(frame), rel=0.25)
+
+    @pytest.mark.parametrize("buffer", [8192, 131_072])
+    def test_what_is_packed_is_counted_as_far_as_it_was_read(self, tmp_path, monkeypatch, buffer):
+        monkeypatch.setattr(io, "DEFAULT_BUFFER_SIZE", buffer)
+        monkeypatch.setattr(data_files, "UNPACKED", 0)
+        digits = np.random.default_rng(0).integers(0, 3, 300_000)
+        frame = pd.DataFrame({"name": ["alphabetagamma"] * 300_000, "digit": digits})
+        frame.to_csv(tmp_path / "a.csv.gz", index=False)
+        assert size_of(tmp_path / "a.csv.gz") == pytest.approx(in_memory(frame), rel=0.25)
+
+    def test_several_files_count_by_their_size(self, tmp_path):
+        frames = [frame_of(rows, rows) for rows in (100, 4000, 500, 2000, 3000, 1000)]
+        for number, frame in enumerate(frames):
+            frame.to_csv(tmp_path / f"{number}.csv", index=False)
+        read = [pd.read_csv(path) for path in tmp_path.iterdir()]
+        assert size_of(tmp_path) == pytest.approx(sum(map(in_memory, read)), rel=0.25)
+
+    def test_only_a_sample_is_read(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(data_files, "SAMPLE", 10_000)
+        FRAME.to_csv(tmp_path / "a.csv", index=False)
+        read, sizes = pd.read_csv, []
+
+        def counting(file, **how):
+            sizes.append(len(file.getvalue()))
+            return read(file, **how)
+
+        monkeypatch.setattr(pd, "read_csv", counting)
+        assert size_of(tmp_path / "a.csv") > 0
+        assert len(sizes) == 1
+        assert 9_000 < sizes[0] <= 10_000
+
+    def test_a_sample_ends_with_a_whole_line(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(data_files, "SAMPLE", 1000)
+        (tmp_path / "a.csv").write_text("a,b\n" + "1,2222222222\n" * 500)
+        frame = pd.read_csv(tmp_path / "a.csv")
+        assert size_of(tmp_path / "a.csv") == pytest.approx(in_memory(frame), rel=0.25)
+
+    def test_a_sample_may_end_inside_a_quoted_text(self, tmp_path):
+        frame = pd.DataFrame(
+            {"id": range(4000), "text": ["first, line\nand second\n\n" * 25] * 4000}
+        )
+        frame.to_csv(tmp_path / "a.csv", index=False)
+        assert (tmp_path / "a.csv").stat().st_size > 2 * data_files.SAMPLE
+        assert size_of(tmp_path / "a.csv") == pytest.approx(in_memory(frame), rel=0.25)
+
+    @pytest.mark.parametrize("text", ["", "a,b\n"])
+    def test_a_file_without_rows(self, tmp_path, text):
+        (tmp_path / "a.csv").write_text(text)
+        assert 0 <= size_of(tmp_path / "a.csv") < 1000
+
+    def test_text_that_is_not_a_table_is_measured(self, tmp_path):
+        (tmp_path / "a.txt").write_text("Call me Ishmael.\nSome years ago, never mind\n" * 400)
+        assert size_of(tmp_path / "a.txt") > 10_000
+
+    def test_text_that_cannot_be_decoded_is_a_fault(self, tmp_path):
+        (tmp_path / "a.csv").write_bytes(b"\xb5\xff\xfe\x00" * 100)
+        assert fault_of(tmp_path / "a.csv").allowed.startswith("readable files (")

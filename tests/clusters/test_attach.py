@@ -1,0 +1,163 @@
+"""Attach to a cluster that does not answer, or when the list of clusters cannot be read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import dask.config
+import psutil
+import pytest
+
+import hyperplane
+from hyperplane.clusters import records
+from hyperplane.clusters.dask import attach
+from hyperplane.clusters.dask import settings as dask_settings
+
+pytestmark = pytest.mark.usefixtures("few_imports")
+
+HOLDS = """
+import sys, time
+import hyperplane
+client, cluster = hyperplane.start(hyperplane.plan_cluster(
+    num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact", name="frozen"
+))
+print("ready", flush=True)
+sys.stdin.readline()
+client.close(); cluster.close()
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = dask.config.get("scheduler", default=None)
+    program = subprocess.Popen(
+        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    try:
+        assert program.stdout.readline() == "ready\n"
+        os.kill(program.pid, signal.SIGSTOP)
+        advice = f"did not answer within 2 s.*kill -CONT {program.pid}"
+        with monkeypatch.context() as patch:
+            patch.setattr(attach, "ANSWER_WITHIN", 2.0)
+            with pytest.raises(hyperplane.EngineError, match=advice):
+                hyperplane.get_cluster("frozen")
+        assert dask_settings._requested == {}
+        os.kill(program.pid, signal.SIGCONT)
+        client, cluster = hyperplane.get_cluster("frozen")
+        with cluster, client:
+            assert client.submit(sum, [1, 2]).result(timeout=120) == 3
+    finally:
+        os.kill(program.pid, signal.SIGCONT)
+        program.communicate("\n", timeout=120)
+    assert program.returncode == 0
+    assert dask.config.get("scheduler", default=None) == scheduler
+
+
+def test_a_list_of_clusters_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable() -> list[Path]:
+        raise PermissionError(13, "Permission denied", "/tmp/hyperplane-1000")
+
+    monkeypatch.setattr(records, "record_folders", unreadable)
+    with pytest.raises(hyperplane.EngineError, match="the list of clusters cannot be read"):
+        hyperplane.get_cluster("any")
+
+
+def listed(name: str, engine: str) -> None:
+    """Write a record for a cluster that does not exist."""
+    record = records.ClusterRecord(
+        name=name,
+        engine=engine,
+        scheduler="tcp://127.0.0.1:1",
+        dashboard="",
+        pid=os.getpid(),
+        started=records.own_start_time(),
+        workers=1,
+        threads=1,
+        ram_gb=1.0,
+    )
+    records.write(record)
+
+
+def test_the_engine_is_the_one_that_started_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def found(self: object, name: str, settings: object) -> None:
+        asked.append((type(self).__name__, name))
+        raise hyperplane.EngineError("ssh", "reached")
+
+    monkeypatch.setattr("hyperplane.clusters.dask.ssh.engine.SshEngine.connect", found)
+    listed("of-ssh", "ssh")
+    listed("of-slurm", "slurm")
+    try:
+        with pytest.raises(hyperplane.EngineError, match="reached"):
+            hyperplane.get_cluster("of-ssh")
+        assert asked == [("SshEngine", "of-ssh")]
+        with pytest.raises(hyperplane.EngineError) as caught:
+            hyperplane.get_cluster("neither")
+        assert "this machine runs no cluster 'neither'" in str(caught.value)
+        assert "of-ssh (ssh)" in str(caught.value)
+        assert "of-slurm (slurm)" in str(caught.value)
+        assert "name its engine: get_cluster('neither', \"kubernetes\")" in str(caught.value)
+        with pytest.raises(hyperplane.EngineError, match=r"no cluster 'of-ssh'; .*of-ssh \(ssh\)"):
+            hyperplane.get_cluster("of-ssh", "local")
+    finally:
+        for name in ("of-ssh", "of-slurm"):
+            records.remove(name, str(tmp_path / name))
+
+
+INTERRUPTED = """
+import os, sys, time
+import hyperplane
+client, cluster = hyperplane.start(hyperplane.plan_cluster(
+    num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact"
+))
+kept = client.scatter([1, 2])
+workers = client.run(os.getpid).values()
+try:
+    print(*workers, flush=True)  # the interrupt comes as soon as this is read
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+time.sleep(1)
+print(sum(client.gather(kept)), *client.run(os.getpid).values(), flush=True)
+client.close(); cluster.close()
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
+def test_an_interrupt_of_the_whole_group_leaves_workers_and_their_data() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert program.stdout is not None
+    try:
+        workers = program.stdout.readline().split()
+        assert len(workers) == 2
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal and a notebook do
+        out, err = program.communicate(timeout=240)
+    finally:
+        if program.poll() is None:
+            for child in psutil.Process(program.pid).children(recursive=True):
+                child.kill()
+            program.kill()
+    lines = out.splitlines()
+    assert lines[0] == "interrupted", err
+    assert lines[1].split()[0] == "3"
+    assert sorted(lines[1].split()[1:]) == sorted(workers)
+    assert program.returncode == 0

@@ -1,0 +1,198 @@
+"""When worker processes are forked from the forkserver, and when they are not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from multiprocessing import forkserver as python_forkserver
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from dask_notices import without_notices
+
+import hyperplane
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.local import forkserver
+from hyperplane.clusters.dask.local.cluster import GuardedNanny
+
+pytestmark = [
+    pytest.mark.usefixtures("few_imports"),
+    pytest.mark.cluster,
+    pytest.mark.own_forkserver,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the forkserver is for Linux"),
+]
+
+
+def child(queue: object) -> None:
+    queue.put((os.getppid(), "json.tool" in sys.modules, os.environ.get("MARK")))  # type: ignore[attr-defined]
+
+
+def ask() -> tuple[int, bool, str | None]:
+    context = get_context("forkserver")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    answer = queue.get(timeout=120)
+    process.join()
+    process.close()
+    queue.close()
+    queue.join_thread()
+    return answer  # type: ignore[no-any-return]
+
+
+def test_forked_with_modules_and_variables_and_ended_with_its_last_user() -> None:
+    before = dict(os.environ)
+    assert forkserver.acquire(["json.tool"], {"MARK": "1"})
+    try:
+        pid, loaded, mark = ask()
+        assert (loaded, mark) == (True, "1")
+        assert dict(os.environ) == before
+        assert forkserver.acquire(["json.tool"], {"MARK": "1"})
+        forkserver.release()
+        assert ask()[0] == pid
+    finally:
+        forkserver.release()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_other_variables_mean_no_fork() -> None:
+    assert forkserver.acquire([], {"MARK": "1"})
+    try:
+        assert not forkserver.acquire([], {"MARK": "2"})
+    finally:
+        forkserver.release()
+
+
+def test_a_forkserver_of_the_program_is_left_alone() -> None:
+    python_forkserver.ensure_running()
+    try:
+        assert not forkserver.acquire([], {})
+        assert ask()[1] is False
+    finally:
+        vars(python_forkserver)["_forkserver"]._stop()
+
+
+def test_a_module_that_does_not_import_is_no_harm() -> None:
+    assert forkserver.acquire(["no_such_module_at_all", "json.tool"], {})
+    try:
+        assert ask()[1] is True
+    finally:
+        forkserver.release()
+
+
+def test_not_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not forkserver.acquire([], {})
+
+
+def test_its_process_has_one_thread_whatever_it_loads() -> None:
+    """In a separate program, without modules that other tests have imported."""
+    program = (
+        "import os\n"
+        "from hyperplane.engines.local import forkserver\n"
+        "import multiprocessing.forkserver\n"
+        "assert forkserver.acquire(['dask.dataframe', 'pyarrow.parquet', 'pyarrow.dataset'],\n"
+        "                      {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1'})\n"
+        "pid = vars(multiprocessing.forkserver)['_forkserver']._forkserver_pid\n"
+        "done = multiprocessing.get_context('forkserver').Process(target=print)\n"
+        "done.start(); done.join()\n"
+        "print(len(os.listdir(f'/proc/{pid}/task')))\n"
+        "forkserver.release()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=240
+    )
+    assert done.stdout.split() == ["1"]
+    assert without_notices(done.stderr) == ""
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A temporary directory with a path that is too long for a socket."""
+    folder = tmp_path / ("long" * 60)[: 150 - len(str(tmp_path)) - 1]
+    folder.mkdir()
+    assert len(str(folder)) == 150
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def held_open(folder: Path) -> list[str]:
+    numbers = Path("/proc/self/fd").iterdir()
+    paths = [str(number.readlink()) for number in numbers if number.is_symlink()]
+    return [path for path in paths if path.startswith(str(folder))]
+
+
+def test_a_temporary_directory_with_a_long_path(far: Path) -> None:
+    assert forkserver.acquire(["json.tool"], {"MARK": "1"})
+    try:
+        pid, loaded, mark = ask()
+        assert (loaded, mark) == (True, "1")
+        (folder,) = records.private_folders()
+        assert folder.is_relative_to(far)
+        assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
+        (listener,) = (folder / f"_p{os.getpid()}").iterdir()
+        assert listener.is_socket()
+        assert ask()[0] == pid
+    finally:
+        forkserver.release()
+    assert list(far.iterdir()) == []
+    assert held_open(far) == []
+
+
+def test_a_killed_owner_with_a_long_path_leaves_nothing(far: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from hyperplane.engines.local import forkserver\n"
+        "assert forkserver.acquire([], {})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(far)}
+    subprocess.run([sys.executable, "-c", program], env=environment, timeout=240, check=False)
+    (folder,) = records.private_folders()
+    (left,) = folder.iterdir()
+    assert [each.is_socket() for each in left.iterdir()] == [True]
+    assert records.read_all() == []
+    assert list(far.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_socket_means_no_fork_and_leaves_nothing(
+    far: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forkserver, "_short_path", str)
+    assert not forkserver.acquire([], {})
+    assert list(far.iterdir()) == []
+
+
+def test_a_cluster_closes_while_the_forkserver_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = GuardedNanny.close
+    # A second instead of Dask's nine for a worker process.
+    monkeypatch.setattr(
+        GuardedNanny,
+        "close",
+        lambda nanny, timeout=5, reason="nanny-close": real(nanny, timeout=0.6, reason=reason),
+    )
+    options: dict[str, Any] = {"nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 0.5}
+    client, cluster = hyperplane.initialize_cluster(1, local_fit="exact", **options)
+    workers = list(client.run(os.getpid).values())
+    assert forkserver._started is not None
+    pid = forkserver._started[0]
+    client.close()
+    os.kill(pid, signal.SIGSTOP)
+    cluster.close()
+    assert cluster.status.name == "closed"
+    said = [each.getMessage() for each in caplog.records if "is stopped" in each.getMessage()]
+    assert len(said) == 1
+    assert f"kill -CONT {pid}" in said[0]
+    assert records.read_all(starting=True) == []
+    assert forkserver._started is None
+    for each in (pid, *workers):
+        assert not psutil.pid_exists(each) or psutil.Process(each).status() == "zombie"

@@ -1,0 +1,152 @@
+"""Ctrl-C while a cluster starts is deferred during steps that it would leave half done."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hyperplane
+from hyperplane import cluster as route
+from hyperplane.clusters import interrupts, records, start_lines, started_clusters
+from hyperplane.clusters.dask import guarded_cluster
+from hyperplane.clusters.dask.local import forkserver, start
+
+ONE: dict[str, Any] = {
+    "num_workers": 1,
+    "nprocs": 1,
+    "nthreads": 1,
+    "ram_gb_per_proc": 0.5,
+    "local_fit": "exact",
+    "name": "interrupted",
+}
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_it_is_put_off_to_the_end_of_the_block() -> None:
+    handler, reached = signal.getsignal(signal.SIGINT), []
+
+    def block() -> None:
+        with interrupts.defer_interrupts():
+            with interrupts.defer_interrupts():  # nested in another start
+                interrupt()
+            reached.append(signal.getsignal(signal.SIGINT))
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reached
+    assert reached != [handler]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_an_error_of_the_block_does_not_hide_it() -> None:
+    def block() -> None:
+        with interrupts.defer_interrupts():
+            interrupt()
+            raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+
+
+def test_one_that_waits_interrupts_what_takes_long_before_it_begins() -> None:
+    begun = []
+
+    def block() -> None:
+        with interrupts.defer_interrupts():
+            interrupt()
+            with interrupts.allow_interrupts():
+                begun.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert not begun
+
+
+def test_what_takes_long_is_interrupted_at_once_and_what_undoes_it_is_not() -> None:
+    reached = []
+
+    def block() -> None:
+        with interrupts.defer_interrupts():
+            try:
+                with interrupts.allow_interrupts():
+                    interrupt()
+                    reached.append("after the first")
+            finally:
+                for _ in range(interrupts.MAX_DEFERRED - 1):
+                    interrupt()
+                reached.append("undone")
+                interrupt()  # as by a user who does not want to wait
+                reached.append("after the last")
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reached == ["undone"]
+
+
+def test_other_threads_have_none_to_put_off() -> None:
+    handler, seen = signal.getsignal(signal.SIGINT), []
+
+    def look() -> None:
+        with interrupts.defer_interrupts(), interrupts.allow_interrupts():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [handler]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (records, "reserve"),
+        (forkserver, "acquire"),
+        (start, "_arguments"),
+        (start, "Client"),
+        (guarded_cluster.GuardedCluster, "begin_idle_timeout"),
+        (route, "_prepare"),
+        (started_clusters, "_is_open"),
+        (start_lines, "print_ready_lines"),
+    ],
+)
+def test_wherever_it_comes_nothing_is_left(
+    place: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = hyperplane.initialize_cluster(**{**ONE, "name": "first"})
+    real, interrupted = getattr(place, name), []
+
+    def and_then_interrupt(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        interrupted.append(name)
+        interrupt()
+        return found
+
+    with first[1], first[0]:
+        before = sorted(Path(tempfile.gettempdir()).rglob("*"))
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, and_then_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                hyperplane.initialize_cluster(**ONE)
+        assert interrupted
+        assert [record.name for record in records.read_all(starting=True)] == ["first"]
+        assert sorted(Path(tempfile.gettempdir()).rglob("*")) == before
+
+
+@pytest.mark.cluster
+def test_a_cluster_whose_lines_cannot_be_printed_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*arguments: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(start_lines, "print_ready_lines", closed)
+    with pytest.raises(BrokenPipeError):
+        hyperplane.initialize_cluster(**ONE)
+    assert records.read_all() == []

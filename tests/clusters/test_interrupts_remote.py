@@ -1,0 +1,199 @@
+"""Ctrl-C at any line of a start on remote engines leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import asyncssh
+import pytest
+from distributed import Scheduler
+from distributed.core import Status
+from interrupted_starts import (
+    SHORT,
+    FakeKubernetesApi,
+    GatewayServer,
+    HostConnection,
+    Lines,
+    OpenClient,
+    World,
+)
+from scale import scaled
+
+import hyperplane
+from hyperplane.clusters import records
+from hyperplane.clusters.dask import settings as dask_settings
+from hyperplane.clusters.dask import versions, wait_for_workers
+
+ONE: dict[str, Any] = {
+    "num_workers": 2,
+    "nprocs": 1,
+    "nthreads": 1,
+    "cores_per_worker": 1,
+    "ram_gb_per_proc": 0.5,
+    "name": "interrupted",
+}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    found = World()
+    monkeypatch.setattr(wait_for_workers, "Client", partial(OpenClient, world=found))
+    monkeypatch.setattr(versions, "check", lambda client, engine, settings: None)
+    yield found
+    assert found.begun
+
+
+def ssh(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    async def connect(host: str, **options: Any) -> HostConnection:
+        await asyncio.sleep(SHORT)
+        return HostConnection(world, host)
+
+    patch.setattr(asyncssh, "connect", connect)
+    options = {"hosts": ["a", "b"], "security": "none", "interface": "lo"}
+    return hyperplane.plan_cluster(
+        engine="ssh", engine_options=options, scheduler_deploy_mode="local", **ONE
+    )
+
+
+def slurm(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.clusters.dask.slurm import cluster as slurm_cluster
+    from hyperplane.clusters.dask.slurm import engine as slurm_engine
+
+    async def call(words: list[str], **options: Any) -> str:
+        if words[0] == "sbatch":
+            number = world.begin("job").partition(" ")[2]
+            await asyncio.sleep(SHORT)
+            return number
+        world.runs.discard(f"job {words[1]}")
+        return ""
+
+    async def ask(numbers: list[str]) -> dict[str, Any]:
+        return {}
+
+    usable = (True, "")
+    patch.setattr(slurm_engine.SlurmEngine, "available", lambda engine: usable)
+    patch.setattr(slurm_cluster.PlannedJob, "_call", staticmethod(call))
+    patch.setattr(slurm_cluster.slurm_queue, "query_jobs_async", ask)
+    options = {"interface": "lo", "security": "none", "shared_folder": tempfile.gettempdir() + "/s"}
+    return hyperplane.plan_cluster(engine="slurm", engine_options=options, **ONE)
+
+
+def gateway(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.clusters.dask.gateway import options as gateway_options
+    from hyperplane.clusters.dask.gateway import server
+    from hyperplane.clusters.dask.gateway import start as gateway_start
+
+    there = GatewayServer(world)
+    patch.setattr(server, "call", there.ask)
+    patch.setattr(server, "open_gateway", there.opened)
+    patch.setattr(gateway_start, "POLL_INTERVAL", SHORT)
+    patch.setattr(gateway_start, "Client", partial(OpenClient, world=world))
+    patch.setattr(gateway_start._PendingCluster, "check_sizes", lambda begun, client: None)
+    patch.setattr(gateway_options, "fill_options", lambda asked, plan: None)
+    patch.setattr(gateway_start, "WatchedGatewayCluster", SimpleNamespace(create=there.cluster_of))
+    return hyperplane.plan_cluster(
+        engine="gateway", engine_options={"address": there.address}, **ONE
+    )
+
+
+def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.clusters.dask.kubernetes import engine as kubernetes_engine
+    from hyperplane.clusters.dask.kubernetes import resource
+    from hyperplane.clusters.dask.kubernetes.cluster import HyperplaneKubeCluster
+
+    async def soon(self: Any, *arguments: Any) -> None:
+        await asyncio.sleep(SHORT)
+
+    usable = (True, "")
+    patch.setattr(kubernetes_engine.KubernetesEngine, "available", lambda engine: usable)
+    patch.setattr(resource, "KubernetesApi", lambda namespace: FakeKubernetesApi(world))
+    patch.setattr(resource.DaskClusterResource, "wait_for_scheduler", soon)
+    patch.setattr(HyperplaneKubeCluster, "_reach_scheduler", soon)
+    options = {"image": "registry.example/flights:1", "security": "none"}
+    return hyperplane.plan_cluster(engine="kubernetes", engine_options=options, **ONE)
+
+
+def left() -> list[str]:
+    """Everything that this process holds for clusters."""
+    loops = [thread.name for thread in threading.enumerate() if "IO loop" in thread.name]
+    schedulers = [each for each in Scheduler._instances if each.status != Status.closed]
+    files = map(str, Path(tempfile.gettempdir()).rglob("*"))
+    listed = [record.name for record in records.read_all(starting=True)]
+    return [*loops, *map(str, schedulers), *files, *listed, *dask_settings._applied]
+
+
+@pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
+def test_at_whatever_line_it_comes_nothing_is_left(
+    engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = engine(world, monkeypatch)
+    handler = signal.getsignal(signal.SIGINT)
+    for _ in range(2):  # the first start also imports
+        whole = Lines()
+        with whole.traced():
+            client, cluster = hyperplane.start(plan)
+        client.close()
+        cluster.close()
+        assert not world.runs
+    before = left()  # Dask's parent of scratch folders is not removed
+    for number in range(1, whole.seen, max(1, whole.seen // scaled(8, 60))):
+        lines = Lines(number)
+        with lines.traced(), pytest.raises(KeyboardInterrupt):
+            hyperplane.start(plan)
+        assert (lines.where, world.runs) == (lines.where, set())
+        assert (lines.where, left()) == (lines.where, before)
+        assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
+def test_whatever_is_just_beginning_nothing_is_left(
+    engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = engine(world, monkeypatch)
+    client, cluster = hyperplane.start(plan)
+    client.close()
+    cluster.close()
+    before = left()
+    for number in range(1, world.begun + 1):
+        world.begun, world.press_at = 0, number
+        with pytest.raises(KeyboardInterrupt):
+            hyperplane.start(plan)
+        assert (number, world.runs, left()) == (number, set(), before)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) -> None:
+    from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
+    from hyperplane.platforms.kubernetes.api import ENGINE
+
+    async def create(kind: str, content: Any, version: str) -> Any:
+        await asyncio.sleep(10 * SHORT)
+        if taken:
+            raise hyperplane.StartFailed(ENGINE, "the name is already in use")
+        return {}
+
+    async def interrupted() -> DaskClusterResource:
+        resource = DaskClusterResource("interrupted", "lab")
+        resource.api = SimpleNamespace(create=create)  # type: ignore[assignment]
+        creating = asyncio.ensure_future(resource.create({}, {}))
+        await asyncio.sleep(SHORT)
+        creating.cancel()
+        await asyncio.wait([creating])
+        assert creating.cancelled() or creating.exception() is not None
+        return resource
+
+    assert (
+        asyncio.run(interrupted()).ours is not taken
+    )  # otherwise another cluster would be deleted

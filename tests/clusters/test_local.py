@@ -1,0 +1,294 @@
+"""The contract of engines on the local engine, and tests of its features."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import psutil
+import pytest
+from contract import EngineContract
+
+import hyperplane
+from hyperplane.clusters import records
+from hyperplane.platforms.local import machine
+
+SMALL: dict[str, Any] = {
+    "num_workers": 1,
+    "nprocs": 2,
+    "nthreads": 1,
+    "ram_gb_per_proc": 0.5,
+    "cores_per_worker": 2,
+    "local_fit": "exact",
+    "timeout": 200,
+}
+ONE = {**SMALL, "nprocs": 1}
+
+
+class TestLocalEngine(EngineContract):
+    engine = "local"
+    small = SMALL
+
+    def check_terminate(self, cluster: Any, expected: float) -> None:
+        found = {
+            nanny.memory_manager.memory_terminate_fraction for nanny in cluster.workers.values()
+        }
+        assert found == {expected}
+
+
+def wait_until(condition: Callable[[], object], seconds: float) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
+def listening() -> set[tuple[str, int]]:
+    """Return addresses and ports that this process and its children listen on."""
+    found = set()
+    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            found |= {
+                (connection.laddr.ip, connection.laddr.port)
+                for connection in one.net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN
+            }
+    return found
+
+
+@pytest.mark.cluster
+def test_listens_on_loopback_only() -> None:
+    before = listening()  # services that tests share
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
+    with cluster, client:
+        assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
+        urllib.request.urlopen(cluster.dashboard_link).read()
+        assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
+
+
+@pytest.mark.cluster
+def test_dashboard_answers_under_both_paths() -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        own = cluster.dashboard_link
+        documented = own.replace("/status", f"/{cluster.name}/status")
+        for address in (documented, own, own.replace("status", "individual-task-stream")):
+            with urllib.request.urlopen(address) as answer:
+                assert answer.status == 200
+                assert b"bokeh" in answer.read().lower()
+        assert client.dashboard_link == own
+
+
+@pytest.mark.cluster
+def test_dashboard_pages_are_loaded_by_the_first_look_only() -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        applications = cluster.scheduler.http_application.applications
+        assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
+        urllib.request.urlopen(cluster.dashboard_link.replace("status", "health")).read()
+        assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
+        urllib.request.urlopen(cluster.dashboard_link).read()
+        assert [type(one).__name__ for one in applications] == ["DaskBokehTornado"]
+
+
+@pytest.mark.cluster
+def test_settings_that_keep_people_out_of_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_worker(dask_worker: Any) -> Any:
+        return dask.config.get("distributed.worker.memory.max-spill")
+
+    free = []  # measured at the start; other programs use the disk, too
+
+    def free_disk(folder: str) -> int:
+        free.append(shutil.disk_usage(folder).free)
+        return free[-1]
+
+    monkeypatch.setattr(machine, "free_disk", free_disk)
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
+    with cluster, client:
+        assert cluster.scheduler.worker_ttl == 60
+        assert cluster.scheduler.no_workers_timeout == 300
+        spill = list(client.run(of_worker).values())
+        assert all(0 < each <= free[-1] / 2 for each in spill)
+    assert dask.config.get("distributed.deploy.lost-worker-timeout") == "15s"
+
+
+@pytest.mark.cluster
+def test_settings_of_the_user_win() -> None:
+    chosen = {
+        "distributed.scheduler.worker-ttl": "45s",
+        "distributed.scheduler.no-workers-timeout": "7s",
+        "distributed.worker.memory.max-spill": "1GB",
+    }
+    with dask.config.set(chosen):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with cluster, client:
+            assert cluster.scheduler.worker_ttl == 45
+            assert cluster.scheduler.no_workers_timeout == 7
+            spill = client.run(lambda: dask.config.get("distributed.worker.memory.max-spill"))
+            assert set(spill.values()) == {"1GB"}
+
+
+@pytest.mark.cluster
+def test_a_job_without_workers_ends_with_an_error() -> None:
+    from distributed.scheduler import NoWorkerError
+
+    with dask.config.set({"distributed.scheduler.no-workers-timeout": "1s"}):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with cluster, client:
+            cluster.scale(0)
+            while client.scheduler_info()["workers"]:
+                time.sleep(0.05)
+            future = client.submit(sum, [1, 2])
+            with pytest.raises(NoWorkerError):
+                future.result(timeout=120)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("timeout", "comes_back"), [("300s", True), ("0.5s", False)])
+def test_a_worker_slow_to_come_back_keeps_its_place(
+    tmp_path: Path, timeout: str, comes_back: bool
+) -> None:
+    """Dask drops a worker's place after 15 s; the second case shows it, with half a second."""
+    slow = tmp_path / "slow.py"
+    flag = tmp_path / "started-once"
+    slow.write_text(
+        "import pathlib, time\n"
+        f"flag = pathlib.Path({str(flag)!r})\n"
+        "def dask_setup(worker):\n"
+        "    time.sleep(2) if flag.exists() else flag.touch()\n"
+    )
+    settings = {
+        "distributed.worker.preload": [str(slow)],
+        "hyperplane.engines.local.lost_worker_timeout": timeout,
+    }
+    with dask.config.set(settings):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        [pid] = client.run(os.getpid).values()
+        [nanny] = cluster.workers.values()
+        psutil.Process(pid).kill()
+        if comes_back:
+            # Not until there is none: on a busy machine it may be back before the first check.
+            wait_until(lambda: {*client.run(os.getpid, on_error="ignore").values()} - {pid}, 120)
+            assert list(cluster.workers.values()) == [nanny]
+        else:
+            wait_until(lambda: nanny.status.name == "closed" and not client.nthreads(), 120)
+            assert not cluster.workers
+
+
+@pytest.mark.cluster
+def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.py"  # the second worker connects long after the first one
+    slow.write_text(
+        "import os, time\n"
+        "def dask_setup(worker):\n"
+        "    try:\n"
+        f"        os.mkdir({str(tmp_path / 'first')!r})\n"
+        "    except FileExistsError:\n"
+        "        time.sleep(2)\n"
+    )
+    with dask.config.set({"distributed.worker.preload": [str(slow)]}):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL, idle_timeout=0.5))
+    with cluster, client:
+        wait_until(lambda: cluster.status.name == client.status == "closed", 120)
+
+
+@pytest.mark.own_forkserver
+@pytest.mark.cluster
+def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> None:
+    from hyperplane.clusters.dask.local import forkserver
+
+    first = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    [pid] = first.client.run(lambda: os.getppid()).values()
+    assert pid != os.getpid()
+    assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1, "a fork of threads is not safe"
+    second = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    assert set(second.client.run(os.getppid).values()) == {pid}
+    loaded = second.client.run(lambda: "dask.dataframe" in __import__("sys").modules)
+    assert all(loaded.values())
+    first.client.close(), first.cluster.close()
+    assert psutil.pid_exists(pid)
+    second.client.close(), second.cluster.close()
+    assert not psutil.pid_exists(pid)
+    assert forkserver._users == 0
+
+
+@pytest.mark.cluster
+def test_workers_see_the_variables_and_the_folder_of_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with first.cluster, first.client:
+        monkeypatch.setenv("SET_AFTER_THE_FORKSERVER", "yes")
+        monkeypatch.chdir(tmp_path)
+        second = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with second.cluster, second.client:
+            seen = second.client.run(
+                lambda: (os.environ.get("SET_AFTER_THE_FORKSERVER"), os.environ["OMP_NUM_THREADS"])
+            )
+            assert list(seen.values()) == [("yes", "1")]
+            assert list(second.client.run(os.getcwd).values()) == [str(tmp_path)]
+            hashes = [*first.client.run(hash, "text").values()]
+            assert [*second.client.run(hash, "text").values()] == hashes
+
+
+@pytest.mark.cluster
+def test_spawn_when_asked_for() -> None:
+    with dask.config.set({"hyperplane.engines.local.start_method": "spawn"}):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with cluster, client:
+            assert list(client.run(os.getppid).values()) == [os.getpid()]
+
+
+@pytest.mark.cluster
+def test_plain_dask_in_the_same_process_is_as_it_was() -> None:
+    from distributed import Client, LocalCluster
+
+    ours = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with ours.cluster, ours.client:
+        plain = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+        with plain, Client(plain) as client:
+            assert list(client.run(os.getppid).values()) == [os.getpid()]
+            assert plain.scheduler.worker_ttl == 300
+
+
+@pytest.mark.own_forkserver
+@pytest.mark.cluster
+def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text("import time\ndef dask_setup(worker):\n    time.sleep(600)\n")
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    with dask.config.set({"distributed.worker.preload": [str(hangs)]}):
+        plan = hyperplane.plan_cluster(**{**ONE, "timeout": 3})
+        with pytest.raises(hyperplane.StartTimeout, match="timeout=3") as caught:
+            hyperplane.start(plan)
+    assert caught.value.engine == "local"
+    assert caught.value.log_tail
+    assert isinstance(caught.value, TimeoutError)
+    left = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            left += [process] * ("resource_tracker" not in " ".join(process.cmdline()))
+    assert [process for process in left if process.pid not in before] == []
+    assert records.read_all() == []
+
+
+@pytest.mark.cluster
+def test_start_failure_tells_what_the_worker_did(tmp_path: Path) -> None:
+    breaks = tmp_path / "breaks.py"
+    breaks.write_text("import os\ndef dask_setup(worker):\n    os._exit(3)\n")
+    with (
+        dask.config.set({"distributed.worker.preload": [str(breaks)]}),
+        pytest.raises(hyperplane.StartFailed, match="everything was closed") as caught,
+    ):
+        hyperplane.start(hyperplane.plan_cluster(**ONE))
+    assert "exited with status 3" in caught.value.log_tail
+    assert records.read_all() == []

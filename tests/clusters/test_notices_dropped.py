@@ -1,0 +1,157 @@
+"""Which messages of Dask are suppressed, and that a program's own handlers get all records."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import threading
+from types import SimpleNamespace
+
+import dask.config
+import pytest
+from distributed.client import AllExit
+from distributed.core import Status
+
+from hyperplane.clusters.dask import notices
+
+LOST = "Removing worker 'x' caused the cluster to lose already computed task(s)"
+KILLED = "Worker process still alive after %s seconds, killing"
+CANCELLED = "Async instruction for <Task cancelled name=\"execute('slow')\"> ended with Cancelled"
+
+
+@pytest.fixture
+def dask_logger(monkeypatch):
+    """Dask's logger with its own handler, and with a file and a stream of the program."""
+    written = SimpleNamespace(terminal=io.StringIO(), own=io.StringIO())
+    logger = logging.getLogger("distributed")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    written.handlers = [logging.StreamHandler(one) for one in (written.terminal, written.own)]
+    form = logging.Formatter(dask.config.get("distributed.admin.log-format"))
+    written.handlers[0].setFormatter(form)  # as Dask does when it is imported
+    for handler in written.handlers:
+        logger.addHandler(handler)
+    monkeypatch.setattr(notices, "_holders", 0)
+    logging.getLogger("distributed.core").manager._clear_cache()
+    yield written
+    logging.getLogger("distributed.core").manager._clear_cache()
+
+
+def shown(written):
+    """The messages on the terminal."""
+    return [line.split(" - ", 3)[-1] for line in written.terminal.getvalue().splitlines()]
+
+
+def test_the_terminal_is_quiet_until_the_last_cluster_has_closed(dask_logger):
+    logger = logging.getLogger("distributed.core")
+    notices.hold_quiet()
+    notices.hold_quiet()
+    logger.info("one")
+    notices.release_quiet()
+    logger.info("two")
+    logger.warning("three")
+    notices.release_quiet()
+    logger.info("four")
+    assert shown(dask_logger) == ["three", "four"]
+    assert dask_logger.own.getvalue() == "one\ntwo\nthree\nfour\n"
+
+
+def test_levels_of_a_program_stay(dask_logger):
+    terminal, own = dask_logger.handlers
+    terminal.setLevel(logging.ERROR)
+    notices.hold_quiet()
+    assert (terminal.level, own.level) == (logging.ERROR, logging.NOTSET)
+    notices.release_quiet()
+    assert (terminal.level, own.level) == (logging.ERROR, logging.NOTSET)
+    terminal.setLevel(logging.NOTSET)
+    notices.hold_quiet()
+    terminal.setLevel(logging.DEBUG)  # the program wants all messages
+    notices.release_quiet()
+    assert (terminal.level, own.level) == (logging.DEBUG, logging.NOTSET)
+
+
+def test_closing_leaves_out_what_is_lost_and_killed_on_the_terminal_only(dask_logger):
+    with notices.without_closing_notices():
+        logging.getLogger("distributed.scheduler").warning(LOST)
+        logging.getLogger("distributed.nanny").warning(KILLED, 4.0)
+        logging.getLogger("distributed.nanny").warning("Restarting worker")
+    logging.getLogger("distributed.nanny").warning(KILLED, 5.0)
+    assert shown(dask_logger) == ["Restarting worker", KILLED % 5.0]
+    assert dask_logger.own.getvalue().splitlines() == [
+        KILLED % 4.0,
+        "Restarting worker",
+        KILLED % 5.0,
+    ]
+    logging.getLogger("distributed.scheduler").warning(LOST)
+    assert shown(dask_logger)[-1] == LOST
+
+
+def test_a_worker_that_closes_does_not_tell_of_its_tasks(dask_logger):
+    worker = SimpleNamespace(status=Status.running)
+    notices.dask_setup(worker)
+    logger = logging.getLogger("distributed.worker.state_machine")
+    logger.warning(CANCELLED)
+    worker.status = Status.closing
+    logger.warning(CANCELLED)
+    logger.warning("Compute Failed")
+    worker.status = Status.paused
+    logger.warning(CANCELLED)
+    assert shown(dask_logger) == [CANCELLED, "Compute Failed", CANCELLED]
+    assert dask_logger.own.getvalue().count(CANCELLED) == 3
+
+
+def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, capsys):
+    notices.dask_setup(SimpleNamespace(status=Status.closing))
+    logger = logging.getLogger("distributed.scheduler")
+    record = logger.makeRecord(logger.name, logging.WARNING, "", 0, "%d rows", ("many",), None)
+    with notices.without_closing_notices():
+        assert logger.filter(record)
+        dask_logger.handlers[0].handle(record)
+    assert shown(dask_logger) == []
+    assert capsys.readouterr().err.startswith("--- Logging error ---")  # of the handler
+
+
+def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatch):
+    # As the garbage collector may do, in the same thread and at any line.
+    find, released = notices._dask_handlers, []
+
+    def collecting(logger):
+        if not released:
+            released.append(notices._holders)
+            notices.release_quiet()
+        return find(logger)
+
+    monkeypatch.setattr(notices, "_dask_handlers", collecting)
+    holding = threading.Thread(target=notices.hold_quiet, daemon=True)
+    holding.start()
+    holding.join(30)
+    assert not holding.is_alive()
+    assert released == [1]
+
+
+def test_waits_that_ctrl_c_has_ended_are_dropped_and_other_errors_are_not():
+    loop = asyncio.new_event_loop()
+    told = []
+    try:
+        notices.drop_interrupted_waits(loop)
+        loop.default_exception_handler = told.append
+        loop.call_exception_handler({"message": "never retrieved", "exception": AllExit()})
+        loop.call_exception_handler({"message": "other", "exception": ValueError("no")})
+        loop.call_exception_handler({"message": "no exception"})
+        assert [context["message"] for context in told] == ["other", "no exception"]
+    finally:
+        loop.close()
+
+
+def test_a_loop_with_a_handler_keeps_it():
+    loop = asyncio.new_event_loop()
+    try:
+        handler = [].append
+        loop.set_exception_handler(lambda loop, context: handler(context))
+        kept = loop.get_exception_handler()
+        notices.drop_interrupted_waits(loop)
+        assert loop.get_exception_handler() is kept
+    finally:
+        loop.close()

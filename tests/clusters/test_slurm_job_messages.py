@@ -1,0 +1,154 @@
+"""Messages of the slurm engine about jobs, with a fake squeue."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hyperplane.clusters.dask.slurm import job_messages
+from hyperplane.errors import StartFailed
+from hyperplane.platforms.slurm.queue import SlurmJobStatus, query_jobs, summary
+from hyperplane.spec.settings import SlurmSettings
+
+pytestmark = pytest.mark.process
+
+
+def program(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def squeue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file of a fake squeue, to which a test writes the program."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "squeue"
+
+
+def test_squeue_is_read(squeue: Path) -> None:
+    lines = [
+        "7|PENDING|30:00|ReqNodeNotAvail, UnavailableNodes:n[1-2]",
+        "8|RUNNING|1-00:00:00|None",
+    ]
+    program(squeue, f"printf '%s\\n' {shlex.join(lines)}; printf '%s ' \"$@\" > {squeue}.seen")
+    told = query_jobs(["7", "8", "9"])
+    assert told == {
+        "7": SlurmJobStatus("PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-2]", "30:00"),
+        "8": SlurmJobStatus("RUNNING", "None", "1-00:00:00"),
+    }
+    assert "--jobs=7,8,9 " in Path(f"{squeue}.seen").read_text()
+    assert summary(told, 3).endswith("n[1-2]), 1 job RUNNING, 1 job gone")
+    program(squeue, "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    assert query_jobs(["7"]) == {}
+    program(squeue, "echo 'Unable to contact slurm controller' >&2; exit 1")
+    assert query_jobs(["7"]) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("PartitionTimeLimit", "shorter"),
+        ("PartitionConfig", "another partition"),
+        ("BadConstraints", "constraint"),
+        ("InvalidAccount", "account"),
+        ("InvalidQOS", "qos"),
+        ("JobHeldUser", "scontrol release"),
+        ("QOSMaxCpuPerJobLimit", "per node"),
+        ("AssocMaxWallDurationPerJobLimit", "shorter walltime"),
+        ("AssocGrpCPUMinutesLimit", "budget"),
+    ],
+)
+def test_reasons_that_do_not_pass_end_a_start(
+    squeue: Path, tmp_path: Path, reason: str, says: str
+) -> None:
+    program(squeue, f"echo '7|PENDING|30:00|{reason}'")
+    look = job_messages.StartupMonitor(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})
+    with pytest.raises(StartFailed, match=says) as caught:
+        look()
+    assert f"job 7, PENDING ({reason})" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "reason", ["Resources", "Priority", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "None"]
+)
+def test_temporary_reasons_are_reported(squeue: Path, tmp_path: Path, reason: str) -> None:
+    program(squeue, f"echo '7|PENDING|30:00|{reason}'")
+    said = job_messages.StartupMonitor(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
+    assert said.startswith("squeue reports: 1 job PENDING")
+    assert (reason in said) == (reason != "None")
+
+
+def test_a_job_that_ends_early_ends_the_start_with_what_it_printed(
+    squeue: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "flights-7.log").write_text("\n".join(["..."] * 50 + ["python: not found"]))
+    program(squeue, "echo '7|FAILED|30:00|NonZeroExitCode'")
+    with pytest.raises(StartFailed, match=r"job 7 ended .* FAILED \(NonZeroExitCode\)") as caught:
+        job_messages.StartupMonitor(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
+    assert caught.value.log_tail.endswith("python: not found")
+    assert caught.value.log_tail.count("\n") == 19
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "ends"),
+    [
+        ({"8"}, "Raise timeout to wait longer, or request less"),
+        ({"7", "8"}, "last lines of the output of job 7:\nworker speaks"),
+    ],
+)
+def test_advice_is_about_jobs_whose_workers_are_missing(
+    squeue: Path, tmp_path: Path, incomplete: set[str], ends: str
+) -> None:
+    (tmp_path / "flights-7.log").write_text("worker speaks\n")
+    program(squeue, "echo '7|RUNNING|30:00|None'; echo '8|PENDING|30:00|Resources'")
+    look = job_messages.StartupMonitor(
+        lambda: {"a-0": "7", "a-1": "8"}, tmp_path, lambda: incomplete
+    )
+    said = look()
+    assert said.endswith(ends)
+    assert ("slurm.interface" in said) == ("7" in incomplete)
+
+
+@pytest.mark.parametrize(
+    ("told", "walltime", "says"),
+    [
+        (
+            SlurmJobStatus("TIMEOUT", "None", "30:00"),
+            "30 minutes",
+            r"limit of 30:00.*walltime is 0:30:00",
+        ),
+        (SlurmJobStatus("TIMEOUT", "None", "1:00"), None, r"limit of 1:00.*walltime is not set"),
+        (
+            SlurmJobStatus("COMPLETED", "None", "30:00"),
+            "30 minutes",
+            r"retired 0:28:00 after.*moved to workers",
+        ),
+        (SlurmJobStatus("OUT_OF_MEMORY", "None", "30:00"), None, "more memory.*ram_gb_per_proc"),
+        (SlurmJobStatus("NODE_FAIL", "None", "30:00"), None, "node that failed"),
+        (SlurmJobStatus("FAILED", "NonZeroExitCode", "30:00"), None, r"FAILED \(NonZeroExitCode\)"),
+        (None, None, "no longer knows"),
+    ],
+)
+def test_why_a_job_has_ended(
+    told: SlurmJobStatus | None, walltime: str | None, says: str, tmp_path: Path
+) -> None:
+    settings = SlurmSettings(walltime=walltime)
+    text = job_messages.explain_end(settings, tmp_path, "7", "flights-0", told)
+    assert text.startswith("job 7 (worker flights-0) ")
+    assert re.search(says, text)
+    assert "cluster.adapt()" in text
+
+
+def test_memory_is_named_where_slurm_says_it_in_the_output_of_the_job_only(tmp_path: Path) -> None:
+    said = (
+        "slurmstepd: error: StepId=7.batch exceeded memory limit\nslurmstepd: error: Exceeded job"
+    )
+    (tmp_path / "flights-7.log").write_text(f"{said} memory limit\n")
+    told = SlurmJobStatus("FAILED", "JobLaunchFailure", "30:00")
+    text = job_messages.explain_end(SlurmSettings(), tmp_path, "7", "flights-0", told)
+    assert "used more memory than it requested. Raise ram_gb_per_proc" in text
+    assert text.endswith("memory limit")

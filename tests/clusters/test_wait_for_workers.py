@@ -1,0 +1,148 @@
+"""Last steps of a remote start: the client, all workers, equal versions, or a reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dask.config
+import pytest
+from distributed import Client, LocalCluster
+from distributed.client import _global_clients
+
+import hyperplane
+from hyperplane.clusters.dask import wait_for_workers
+from hyperplane.clusters.dask.settings import restore_client_settings
+from hyperplane.errors import StartFailed, StartTimeout
+from hyperplane.spec.settings import RemoteSettings
+
+SETTINGS = RemoteSettings()
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """A cluster of one worker."""
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as running:
+        yield running
+    restore_client_settings("joined")
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_for_workers, "POLL_INTERVAL", 0.2)
+
+
+def plan(workers: int, timeout: float = 120) -> hyperplane.ClusterPlan:
+    return hyperplane.plan_cluster(
+        engine="local",
+        local_fit="exact",
+        name="joined",
+        num_workers=workers,
+        nprocs=1,
+        nthreads=1,
+        ram_gb_per_proc=0.1,
+        timeout=timeout,
+    )
+
+
+def clients() -> list[Client]:
+    return [client for client in _global_clients.values() if client.status != "closed"]
+
+
+def nothing() -> str:
+    return "reason unknown."
+
+
+def join(
+    cluster: LocalCluster, workers: int, look: Callable[[], str] = nothing, timeout: float = 120
+) -> Client:
+    asked = plan(workers, timeout)
+    return wait_for_workers.connect_client(cluster, asked, SETTINGS, time.monotonic(), look)
+
+
+def test_gives_a_client_and_lends_it_its_settings(cluster: LocalCluster) -> None:
+    with join(cluster, 1) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
+        assert dask.config.get("dataframe.shuffle.method") == "tasks"
+
+
+def test_waits_for_workers_and_looks_meanwhile(cluster: LocalCluster) -> None:
+    looks = []
+
+    def look() -> str:
+        looks.append(len(looks))
+        if len(looks) == 2:
+            cluster.scale(2)
+        return "pending"
+
+    with join(cluster, 2, look) as client:
+        assert len(client.nthreads()) == 2
+    assert len(looks) >= 2
+
+
+def test_a_timeout_says_how_many_came_and_why(cluster: LocalCluster) -> None:
+    began = time.monotonic()
+    with pytest.raises(StartTimeout) as caught:
+        join(cluster, 3, lambda: "job 17 waits: Resources.", timeout=0.7)
+    assert time.monotonic() - began >= 0.7
+    assert caught.value.engine == "local"
+    assert str(caught.value).endswith(
+        "1 of 3 worker processes connected within 0.7 s (timeout); everything was closed again. "
+        "job 17 waits: Resources."
+    )
+    assert clients() == []
+
+
+def test_the_time_that_the_start_took_before_counts(cluster: LocalCluster) -> None:
+    asked, began = plan(2, timeout=1000), time.monotonic()
+    with pytest.raises(StartTimeout):
+        wait_for_workers.connect_client(cluster, asked, SETTINGS, began - 1001, nothing)
+
+
+def test_workers_that_are_there_are_not_too_late(cluster: LocalCluster) -> None:
+    with wait_for_workers.connect_client(
+        cluster, plan(1, timeout=1), SETTINGS, time.monotonic() - 2, nothing
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "error", [StartFailed("slurm", "the image is not there"), KeyboardInterrupt()]
+)
+def test_what_does_not_pass_by_itself_ends_the_waiting(
+    cluster: LocalCluster, error: BaseException
+) -> None:
+    def look() -> str:
+        raise error
+
+    with pytest.raises(type(error)):
+        join(cluster, 2, look)
+    assert clients() == []
+
+
+def test_other_versions_end_it_too(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Client.get_versions
+
+    def others(client: Client) -> Any:
+        told: Any = real(client)
+        told["scheduler"]["packages"]["dask"] = "1.0"
+        return told
+
+    monkeypatch.setattr(Client, "get_versions", others)
+    with pytest.raises(StartFailed, match=r"dask .* here, 1\.0 on the scheduler"):
+        join(cluster, 1)
+    assert clients() == []
+
+
+def test_a_scheduler_that_does_not_answer_is_an_error_of_ours(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Client) -> None:
+        raise OSError("connection refused")
+
+    monkeypatch.setattr(Client, "get_versions", refused)
+    said = f"{cluster.scheduler_address} does not answer this machine .OSError: connection refused"
+    with pytest.raises(StartFailed, match=said):
+        join(cluster, 1)
+    assert clients() == []

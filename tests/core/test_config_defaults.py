@@ -1,0 +1,81 @@
+"""The shipped YAML files as Dask defaults."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dask.config
+import pytest
+import yaml
+
+from hyperplane.core import config_defaults
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_shipped_file_is_registered():
+    assert {file.name for file in config_defaults.folder().glob("*.yaml")} == set(
+        config_defaults.FILES
+    )
+
+
+def test_every_shipped_file_goes_into_the_wheel():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    for name in config_defaults.FILES:
+        assert f'"config/{name}" = "hyperplane/config_data/{name}"' in pyproject
+
+
+def test_each_file_holds_one_section_of_ours_and_nothing_else():
+    for name in config_defaults.FILES:
+        content = config_defaults.load_file(name)
+        assert list(content) == ["hyperplane"]
+        assert list(content["hyperplane"]) == [Path(name).stem]
+        assert content == yaml.safe_load((config_defaults.folder() / name).read_text())
+
+
+def test_a_wheel_brings_its_own_folder(tmp_path, monkeypatch):
+    package = tmp_path / "hyperplane"
+    (package / "core").mkdir(parents=True)
+    file = package / "core" / "config_defaults.py"
+    monkeypatch.setattr(config_defaults, "__file__", str(file))
+    assert config_defaults.folder() == tmp_path / "config"
+    (package / "config_data").mkdir()
+    assert config_defaults.folder() == package / "config_data"
+
+
+def test_what_the_user_has_set_stays_as_it_is():
+    with dask.config.set({"hyperplane.memory.pause": 0.85}):
+        config_defaults.register()
+        assert dask.config.get("hyperplane.memory.pause") == 0.85
+        assert dask.config.get("hyperplane.memory.spill") == 0.70
+
+
+def test_changing_the_configuration_does_not_change_what_is_shipped():
+    with dask.config.set({"hyperplane.pools.pool_16_16.cores": 99}):
+        shipped = config_defaults.load_file("pools.yaml")["hyperplane"]["pools"]["pool_16_16"]
+        assert shipped["cores"] == 16
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("setting", "package", "other"),
+    [
+        ("distributed.worker.memory.pause", "distributed", "distributed.nanny.environ"),
+        ("jobqueue.slurm.cores", "dask_jobqueue", "jobqueue.slurm.memory"),
+        ("gateway.address", "dask_gateway", "gateway.public-address"),
+        ("kubernetes.name", "dask_kubernetes", "kubernetes.namespace"),
+    ],
+)
+def test_a_package_imported_while_a_setting_is_in_force_keeps_its_defaults(setting, package, other):
+    program = f"""
+import dask, hyperplane
+with dask.config.set({{{setting!r}: 0.5}}):
+    assert {package!r} not in __import__("sys").modules
+    import {package}
+    assert dask.config.get({setting!r}) == 0.5
+    within = dask.config.get({other!r})
+assert dask.config.get({setting!r}) != 0.5
+assert dask.config.get({other!r}) == within
+"""
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr.decode()

@@ -1,0 +1,113 @@
+"""Conversion of pydantic's validation errors into faults."""
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
+from hyperplane.errors import Fault
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["a", "b"] = "a"
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    count: Annotated[int, Field(ge=1, lt=10)] = 1
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    either: str | float | None = None
+    labels: dict[str, str] | str | None = None
+    inner: Inner = Inner()
+    names: Annotated[tuple[str, ...], Field(min_length=1)] = ("a",)
+    code: Annotated[str, Field(pattern="^[a-z]+$")] = "a"
+    odd: int = 1
+    flag: bool = False
+
+    @field_validator("odd")
+    @classmethod
+    def _is_odd(cls, value):
+        if value % 2 == 0:
+            raise ValueError("an odd number")
+        return value
+
+
+def _faults(prefix="", sources=None, **values):
+    with pytest.raises(ValidationError) as caught:
+        Model(**values)
+    return faults_from_validation(caught.value, prefix, sources)
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "asked", "allowed"),
+    [
+        ({"count": 0}, "count", "0", "at least 1"),
+        ({"count": 10}, "count", "10", "less than 10"),
+        ({"count": 1.5}, "count", "1.5", "a whole number"),
+        ({"count": "x"}, "count", "'x'", "a whole number"),
+        ({"share": 0}, "share", "0", "more than 0.0"),
+        ({"share": 2}, "share", "2", "at most 1.0"),
+        ({"share": "x"}, "share", "'x'", "a number"),
+        ({"flag": "maybe"}, "flag", "'maybe'", "True or False"),
+        ({"code": 5}, "code", "5", "text"),
+        ({"code": "A"}, "code", "'A'", "text that matches ^[a-z]+$"),
+        ({"odd": 2}, "odd", "2", "an odd number"),
+        (
+            {"names": "a"},
+            "names",
+            "'a'",
+            'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)',
+        ),
+        ({"names": 5}, "names", "5", "a list"),
+        ({"names": [1]}, "names.0", "1", "text"),
+        ({"inner": 5}, "inner", "5", "an object of type Inner"),
+        ({"inner": {"kind": "c"}}, "inner.kind", "'c'", "one of 'a' or 'b'"),
+        ({"inner": {"kine": "a"}}, "inner.kine", "'a'", "no such key"),
+        ({"either": [1]}, "either", "[1]", "text, or a number"),
+        ({"labels": 5}, "labels", "5", "a mapping, or text"),
+        ({"labels": {"a": 1}}, "labels.a", "1", "text"),
+        ({"other": 1}, "other", "1", "no such key"),
+    ],
+)
+def test_one_wrong_value_is_one_fault(values, where, asked, allowed):
+    [fault] = _faults(**values)
+    assert (fault.where, fault.asked, fault.allowed) == (where, asked, allowed)
+
+
+def test_all_come_in_the_order_of_the_fields_with_prefix_and_source():
+    faults = _faults("site.model", {"site.model.count": "a.yaml"}, odd=2, count=0, other=1)
+    assert [(fault.where, fault.source) for fault in faults] == [
+        ("site.model.count", "a.yaml"),
+        ("site.model.odd", ""),
+        ("site.model.other", ""),
+    ]
+
+
+def test_a_long_value_is_cut():
+    [fault] = _faults(count="x" * 500)
+    assert len(fault.asked) == 80
+    assert fault.asked.endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("where", "prefix", "advice"),
+    [
+        ("site.prot", "site", "did you mean port?"),
+        ("prot", "", "did you mean port?"),
+        ("site.zzz", "site", ""),
+    ],
+)
+def test_a_key_that_there_is_not_comes_with_those_that_there_are(where, prefix, advice):
+    fault = Fault(where, "1", "no such key", source="a.yaml")
+    found = with_known_names(fault, ["host", "port"], prefix)
+    assert found == Fault(where, "1", "one of host, port", advice, "a.yaml")
+
+
+@pytest.mark.parametrize("where", ["site.port", "site.port.0.zzz"])
+def test_what_is_wrong_in_a_known_key_stays_as_it_is(where):
+    fault = Fault(where, "1", "no such key")
+    assert with_known_names(fault, ["host", "port"], "site") is fault

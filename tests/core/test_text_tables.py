@@ -1,0 +1,56 @@
+"""Labeled rows for terminals and notebooks."""
+
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperplane.core.text_tables import as_html, as_text
+
+TEXTS = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=12)
+ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=5)
+
+
+class _Cells(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.cells = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag in {"th", "td"}:
+            self.cells.append("")
+
+    def handle_data(self, data):
+        self.cells[-1] += data
+
+
+def test_the_second_column_is_aligned():
+    text = as_text([("data", "100 GB"), ("memory", "800 GB"), ("", "more")])
+    assert text == "data    100 GB\nmemory  800 GB\n        more"
+
+
+def test_no_rows_are_no_text():
+    assert as_text([]) == ""
+    assert as_html([]) == "<table></table>"
+
+
+def test_rows_may_come_from_a_generator():
+    rows = [("a", "1"), ("bb", "2")]
+    assert as_text(row for row in rows) == as_text(rows)
+    assert as_html(row for row in rows) == as_html(rows)
+
+
+def test_html_is_escaped():
+    table = as_html([("<script>", "a & b < 'c' > \"d\"")])
+    assert "<script>" not in table
+    assert "&lt;script&gt;" in table
+    assert "a &amp; b &lt;" in table
+
+
+@given(ROWS)
+def test_a_browser_sees_just_the_rows(rows):
+    parser = _Cells()
+    parser.feed(as_html(rows))
+    assert parser.tags == ["table", *["tr", "th", "td"] * len(rows)]
+    assert parser.cells == [cell for row in rows for cell in row]

@@ -1,0 +1,95 @@
+"""Secrets that must not be shown."""
+
+from pathlib import Path
+
+import pytest
+
+from hyperplane.objectstore.redaction import (
+    collect_secrets,
+    describe_error,
+    describe_url,
+    redact_url,
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "safe"),
+    [
+        ("ftp://me:secret@host/a?sig=1", "ftp://host/a"),
+        ("https://host/a.csv?secret", "https://host/a.csv"),
+        ("simplecache::https://me:secret@host/a.csv?secret", "simplecache::https://host/a.csv"),
+        ("zip://a.csv::sftp://me:secret@host/b.zip", "zip://a.csv::sftp://host/b.zip"),
+        ("abfs://box/a.csv?sv=1&sig=secret", "abfs://box/a.csv"),
+        ("gs://bucket/day-?/*.csv", "gs://bucket/day-?/*.csv"),
+        ("/a@b/c?d=e", "/a@b/c?d=e"),
+        ("https://me:p@ss@host/a.csv", "https://host/a.csv"),
+        ("https://me@corp.com:p@ss@host:8080/a.csv", "https://host:8080/a.csv"),
+        ("https://me:p?ss@host/a.csv?sig=1", "https://host/a.csv"),
+        ("https://me:p::ss@host/a.csv", "https://host/a.csv"),
+        ("https://me:1234@host/a.csv", "https://host/a.csv"),
+        ("https://me:p/ss@host/a.csv", "https://***@host/a.csv"),
+        ("s3://key:sec/r@t@b/a", "s3://***@b/a"),
+        ("s3://key:/ret@b/a", "s3://***@b/a"),
+        ("zip://a.csv::s3://key:sec/ret@b/b.zip", "zip://a.csv::s3://***@b/b.zip"),
+        # Versions and mail addresses are not passwords and stay.
+        ("https://host:8080/a@b.csv", "https://host:8080/a@b.csv"),
+        ("https://[::1]:8080/a@b.csv", "https://[::1]:8080/a@b.csv"),
+        ("sftp://me@host/a@b.csv", "sftp://host/a@b.csv"),
+        ("gs://bucket/a@b.csv", "gs://bucket/a@b.csv"),
+        ("file:///a:b/c@d.csv", "file:///a:b/c@d.csv"),
+        ("https://me:pw@host/a.csv?mail=a@b", "https://host/a.csv"),
+        ("https://host/a.csv?mail=a@b", "https://host/a.csv"),
+        ("HTTPS://host/a.csv?secret", "HTTPS://host/a.csv"),
+        ("zip://x?.csv::https://host/a.zip?secret", "zip://x?.csv::https://host/a.zip"),
+        ("gs://me:pw@bucket/day-?.csv", "gs://bucket/day-?.csv"),
+        ("see https://host/a and https://me:pw@host/b", "see https://host/a and https://host/b"),
+    ],
+)
+def test_urls(url, safe):
+    assert redact_url(url) == safe
+
+
+def test_errors():
+    error = OSError("no s3cr3t for https://me:pw@host/a.csv?sig=abc and gs://b/c.csv")
+    text = describe_error(error, {"client": {"keys": ["s3cr3t"], "tries": 3, "anon": "no"}})
+    assert text == "OSError: no *** for https://host/a.csv and gs://b/c.csv"
+
+
+def test_the_longest_secret_is_hidden_first():
+    assert collect_secrets({"a": "abcd", "b": ("abcdef",), "c": "no", "d": None}) == [
+        "abcdef",
+        "abcd",
+    ]
+    assert collect_secrets(None) == []
+
+
+def test_parts_of_the_url_that_was_asked_for():
+    error = OSError("me:secret@d/a.csv and sig=secret2 are refused")
+    assert describe_error(error, None, "gs://me:secret@d/a.csv?sig=secret2") == (
+        "OSError: ***@d/a.csv and *** are refused"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "told", "safe"),
+    [
+        ("s3://key:sec/return@b/a", "port 'sec' of key:sec/return", "port 'sec' of ***"),
+        ("s3://key:sec/return@b/a", "no bucket return@b", "no bucket ***@b"),
+        ("https://me:p@ssword@host/a", "no host ssword@host", "no host ***@host"),
+        ("https://me:p@ssword@host/a", "p@ssword is refused", "*** is refused"),
+    ],
+)
+def test_parts_of_a_password_that_a_library_took_for_something_else(url, told, safe):
+    assert describe_error(OSError(told), None, url) == f"OSError: {safe}"
+
+
+def test_what_was_given():
+    assert describe_url(Path("/a/b.csv")) == "'/a/b.csv'"
+    assert describe_url("https://me:p@ss@host/a.csv?sig=1") == "'https://host/a.csv'"
+    assert [describe_url(one) for one in (None, 7, 1.5, {"secret": 1}, b"secret")] == [
+        "None",
+        "7",
+        "1.5",
+        "a dict",
+        "a bytes",
+    ]
