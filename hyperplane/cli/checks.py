@@ -134,7 +134,7 @@ def _file_system(folder: Path) -> str:
 
 def check_engines() -> Iterator[CheckResult]:
     """Check whether each engine is usable here."""
-    for name in registry.names():
+    for name in registry.ENGINES.names():
         try:
             engine = registry.load(name)
             usable, reason = engine.available()

@@ -215,7 +215,7 @@ class Planner:
         if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
             return []
         allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
-        advice = "choose another engine: " + ", ".join(registry.names())
+        advice = "choose another engine: " + ", ".join(registry.ENGINES.names())
         return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
 
     def _profile(self) -> tuple[str, TuningProfile]:

@@ -200,8 +200,8 @@ def test_files_of_a_dead_cluster_are_removed_and_reported(run: Run, place: Path)
 def test_a_missing_engine_is_an_error_only_if_none_is_usable(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry.BUILT_IN, "absent", f"{__name__}:AbsentEngine")
-    monkeypatch.setitem(registry.BUILT_IN, "broken", "hyperplane.no_such_module:Engine")
+    monkeypatch.setitem(registry.ENGINES.built_in, "absent", f"{__name__}:AbsentEngine")
+    monkeypatch.setitem(registry.ENGINES.built_in, "broken", "hyperplane.no_such_module:Engine")
     answer = run("doctor", "--json")
     assert answer.code == 0
     assert finding(answer, "engine absent")["state"] == "off"

@@ -34,7 +34,7 @@ class PaperEngine(LocalEngine):
 
 @pytest.fixture
 def paper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.BUILT_IN, "paper", f"{__name__}:PaperEngine")
+    monkeypatch.setitem(registry.ENGINES.built_in, "paper", f"{__name__}:PaperEngine")
 
 
 @pytest.fixture(autouse=True)

@@ -63,7 +63,7 @@ class AbsentEngine(CloudEngine):
 def _other_engines(monkeypatch):
     for engine in (CloudEngine, AbsentEngine):
         home = f"{__name__}:{engine.__name__}"
-        monkeypatch.setitem(registry.BUILT_IN, engine.name, home)
+        monkeypatch.setitem(registry.ENGINES.built_in, engine.name, home)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,94 @@
+"""Registries of engines, runners and formats: names and the classes that are imported for them."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+from hyperplane.core.errors import Fault, RequestError
+
+Registered = TypeVar("Registered")
+
+
+@dataclass(frozen=True)
+class Registry(Generic[Registered]):
+    """Classes by name, imported when they are first used.
+
+    Other packages add classes with entry points. They cannot replace a built-in class: a built-in
+    name always means the class of this package.
+
+    Parameters
+    ----------
+    argument : str
+        The argument whose value is a name, for messages: ``"engine"``, ``"runner"``.
+    group : str
+        Group of the entry points of other packages.
+    built_in : mapping of str to str
+        Name -> ``"package.module:Class"``.
+    other_values : tuple of str
+        Values of the argument that name no class, such as ``"auto"``, for messages.
+
+    Examples
+    --------
+    >>> pools = Registry("pool", "example.pools", {"small": "hyperplane.spec.pool:PoolSpec"})
+    >>> pools.names()
+    ['small']
+    >>> pools.load("small").__name__
+    'PoolSpec'
+    """
+
+    argument: str
+    group: str
+    built_in: Mapping[str, str]
+    other_values: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        """Return all names, built-in ones first."""
+        return [*self.built_in, *(point.name for point in self._entry_points())]
+
+    def load(self, name: Any) -> type[Registered]:
+        """Return the class of a name.
+
+        Raises
+        ------
+        RequestError
+            If there is no such name, with the nearest ones, or if the class of another package
+            cannot be imported.
+        """
+        if not isinstance(name, str):
+            allowed = "a name, as text: " + ", ".join(self._allowed())
+            raise RequestError([Fault(self.argument, repr(name)[:80], allowed)])
+        if name in self.built_in:
+            built_in: type[Registered] = _import_class(self.built_in[name])
+            return built_in
+        for point in self._entry_points():
+            if point.name == name:
+                return self._load_entry_point(point)
+        near = difflib.get_close_matches(name, self._allowed(), n=2)
+        advice = f"did you mean {' or '.join(near)}?" if near else ""
+        raise RequestError([Fault(self.argument, repr(name), ", ".join(self._allowed()), advice)])
+
+    def _allowed(self) -> list[str]:
+        return [*self.other_values, *self.names()]
+
+    def _entry_points(self) -> list[EntryPoint]:
+        """Entry points of other packages, without those whose name a built-in class has."""
+        return [p for p in entry_points(group=self.group) if p.name not in self.built_in]
+
+    def _load_entry_point(self, point: EntryPoint) -> type[Registered]:
+        try:
+            loaded: type[Registered] = point.load()
+        except (ImportError, AttributeError) as error:
+            package = point.dist.name if point.dist else "another package"
+            wrong = f"{point.value} of {package} cannot be imported: {error}"
+            raise RequestError([Fault(self.argument, "", wrong)]) from error
+        return loaded
+
+
+def _import_class(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
