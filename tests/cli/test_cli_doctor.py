@@ -218,8 +218,8 @@ def test_an_unconfigured_engine_is_off_with_the_setting_to_set(run: Run) -> None
         return dict(finding(run("doctor", "--json"), "engine ssh"))
 
     assert of_ssh()["state"] == "off"
-    assert "hyperplane.platforms.ssh.hosts is not set" in of_ssh()["text"]
-    with dask.config.set({"hyperplane.platforms.ssh.hosts": ["a"]}):
+    assert "hyperplane.engines.ssh.hosts is not set" in of_ssh()["text"]
+    with dask.config.set({"hyperplane.engines.ssh.hosts": ["a"]}):
         assert of_ssh()["state"] == "ok"
     with dask.config.set({"hyperplane.engines.ssh.port": "x"}):  # reported as a configuration fault
         assert of_ssh()["state"] == "ok"

@@ -64,7 +64,7 @@ def test_its_own_python_where_none_is_set() -> None:
     [
         (
             {"engine_options": {}},
-            "hyperplane.platforms.ssh.hosts",
+            "hyperplane.engines.ssh.hosts",
             "a list of host names or addresses",
         ),
         ({"num_workers": 3}, "num_workers", "at most 2"),
@@ -113,7 +113,7 @@ def test_usable_says_that_no_host_was_asked() -> None:
 
 
 def test_hosts_of_the_configuration() -> None:
-    with dask.config.set({"hyperplane.platforms.ssh.hosts": ["x", "y"]}):
+    with dask.config.set({"hyperplane.engines.ssh.hosts": ["x", "y"]}):
         assert _plan(engine_options=None).settings.hosts == ("x", "y")  # type: ignore[attr-defined]
 
 

@@ -119,7 +119,7 @@ class GuardedSSHCluster(GuardedCluster):
         if not free:
             raise EngineError(
                 "ssh",
-                f"no host is free for one more node: hyperplane.platforms.ssh.hosts has "
+                f"no host is free for one more node: hyperplane.engines.ssh.hosts has "
                 f"{len(self._places)}; add hosts (one that is listed twice takes two nodes)",
             )
         host = next(place for place in self._places if free[place])

@@ -37,7 +37,7 @@ class SshEngine:
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
         return Availability(
             True,
-            "asyncssh is installed; hosts are in hyperplane.platforms.ssh.hosts; "
+            "asyncssh is installed; hosts are in hyperplane.engines.ssh.hosts; "
             "they are contacted when a cluster starts",
         )
 
@@ -54,14 +54,14 @@ class SshEngine:
         """Return a fault if no hosts are set or if there are fewer hosts than nodes."""
         hosts = cast(SshSettings, settings).hosts
         if not hosts:
-            where = "hyperplane.platforms.ssh.hosts"
+            where = "hyperplane.engines.ssh.hosts"
             advice = (
                 'set it, or give engine_options={"hosts": ["a", "b"]} '
                 "(on the command line --engine-options 'hosts=[a,b]')"
             )
             return [Fault(where, "nothing", "a list of host names or addresses", advice)]
         if request.num_workers > len(hosts):
-            allowed = f"at most {len(hosts)}, the number of hyperplane.platforms.ssh.hosts"
+            allowed = f"at most {len(hosts)}, the number of hyperplane.engines.ssh.hosts"
             asked = str(request.num_workers)
             # A user who has set one host may not know that the default is two nodes.
             if request.num_workers == ClusterRequest.model_fields["num_workers"].default:
