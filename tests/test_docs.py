@@ -14,7 +14,7 @@ import pytest
 from sybil.document import Document
 
 import hyperplane
-from hyperplane.clusters.registry import BUILT_IN
+from hyperplane.clusters.registry import ENGINES
 from scripts import pages
 from scripts.examples import PAGE_PARSERS
 
@@ -109,7 +109,7 @@ def test_the_front_pages_list_every_notebook_in_the_order_of_their_numbers():
 
 def test_the_front_page_names_every_engine_and_calls_none_planned():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert set(BUILT_IN) <= set(re.findall(r"`(\w+)`", index))
+    assert set(ENGINES.built_in) <= set(re.findall(r"`(\w+)`", index))
     assert "planned" not in index
 
 

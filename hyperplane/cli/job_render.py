@@ -23,7 +23,7 @@ from hyperplane.cli.job_options import (
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs import requirements, runners
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.environment import cluster_variable, secret_variables, step_variables
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.states import Job, WorkUnit

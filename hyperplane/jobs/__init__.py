@@ -6,8 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.definition.models import Pipeline, Resources, Step
+    from hyperplane.jobs.definition.pipeline import Pipeline
     from hyperplane.jobs.definition.pipeline_file import read_pipeline
+    from hyperplane.jobs.definition.step import Resources, Step
     from hyperplane.jobs.handle import JobHandle, submit
     from hyperplane.jobs.listing import list_jobs
     from hyperplane.jobs.states import Attempt, Job
@@ -33,9 +34,9 @@ _MODULES = {
     "Attempt": "states",
     "Job": "states",
     "JobHandle": "handle",
-    "Pipeline": "definition.models",
-    "Resources": "definition.models",
-    "Step": "definition.models",
+    "Pipeline": "definition.pipeline",
+    "Resources": "definition.step",
+    "Step": "definition.step",
     "Submitted": "submitting",
     "cancel": "submitting",
     "list_jobs": "listing",

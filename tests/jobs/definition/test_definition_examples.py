@@ -9,10 +9,11 @@ import jsonschema
 import pytest
 import yaml
 
-from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.order import waves
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.definition.schema import DIALECT, json_schema
+from hyperplane.jobs.definition.step import Step
 from scripts import schema
 
 EXAMPLES = Path(__file__).parent / "examples"
