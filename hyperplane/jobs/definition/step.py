@@ -11,7 +11,6 @@ from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition import fields
 from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
 from hyperplane.jobs.definition.rules import resources_faults, step_faults
-from hyperplane.spec.request import Gigabytes, Seconds
 
 Kind = Literal["notebook", "python", "javascript", "bash", "command"]
 
@@ -33,7 +32,7 @@ class Resources(ValidatedRecord):
 
     pool: fields.Name | None = None
     cores: fields.Cores | None = None
-    ram_gb: Gigabytes | None = None
+    ram_gb: fields.Memory | None = None
     gpus: fields.Gpus = 0
 
     @classmethod
@@ -116,12 +115,12 @@ class Step(ValidatedRecord):
     port: fields.Port | None = None
     chunks: fields.Chunks | None = None
     foreach: fields.Items | None = None
-    max_parallel: fields.Parallel | None = None
+    max_parallel: fields.Chunks | None = None
     retries: fields.Retries | None = None
-    timeout: Seconds | None = None
+    timeout: fields.Duration | None = None
     resources: Resources = Resources()
     cluster: dict[str, JsonValue] | None = None
-    env: dict[fields.Variable, fields.Text] = Field(default_factory=dict)
+    env: fields.Environment = Field(default_factory=dict)
     secrets: tuple[fields.Secret, ...] = ()
     output: fields.Url | None = None
     more_memory: fields.Factor | None = None
