@@ -11,7 +11,7 @@ from hyperplane.core import config_defaults as _defaults
 from hyperplane.core import frame_tokens as _frame_tokens
 from hyperplane.core import shared_expressions as _shared_expressions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public modules that a star import leaves out, because their names are common.
 _OTHER_MODULES = {"errors", "notebook_common", "utils"}

@@ -61,16 +61,10 @@ def _is_bare(file):
 
 
 class _Imports(ast.NodeVisitor):
-    """Collects the modules of the package that a module imports, except for type checking."""
+    """Collects the modules of the package that a module imports, also for type checking."""
 
     def __init__(self):
         self.found, self.by_name = set(), set()
-
-    def visit_If(self, node):
-        if ast.unparse(node.test) not in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
-            self.generic_visit(node)
-        for other in node.orelse:
-            self.visit(other)
 
     def visit_Import(self, node):
         for alias in node.names:
@@ -176,7 +170,7 @@ def test_there_are_no_cycles():
         walk(name, [])
 
 
-def test_the_check_sees_imports_in_functions_and_skips_those_for_types(tmp_path):
+def test_the_check_sees_imports_in_functions_and_those_for_types(tmp_path):
     file = tmp_path / "sample.py"
     file.write_text(
         "from typing import TYPE_CHECKING\n"
@@ -190,4 +184,4 @@ def test_the_check_sees_imports_in_functions_and_skips_those_for_types(tmp_path)
         "def f():\n"
         "    from hyperplane.sizing.fit import fits\n"
     )
-    assert _imports(file) == {"__init__", "config", "spec.pool", "sizing.fit", "core.units"}
+    assert _imports(file) == {"__init__", "cluster", "config", "core.units", "sizing.fit", "spec.pool"}
