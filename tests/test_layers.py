@@ -184,4 +184,5 @@ def test_the_check_sees_imports_in_functions_and_those_for_types(tmp_path):
         "def f():\n"
         "    from hyperplane.sizing.fit import fits\n"
     )
-    assert _imports(file) == {"__init__", "cluster", "config", "core.units", "sizing.fit", "spec.pool"}
+    expected = {"__init__", "cluster", "config", "core.units", "sizing.fit", "spec.pool"}
+    assert _imports(file) == expected
