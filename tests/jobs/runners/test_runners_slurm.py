@@ -1,20 +1,15 @@
 """Rendered Slurm jobs, run by bash and a small scheduler."""
 
 import json
-import subprocess
 import sys
 
 import fake_slurm
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, ran, submitted
-from scale import scaled
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETERS, step_variables
-from hyperplane.jobs.exporters.shell import quote_word
 from hyperplane.jobs.runners import render
 from hyperplane.jobs.states import WorkUnit
 
@@ -249,17 +244,6 @@ def test_requirements_are_installed_first(tmp_path):
     assert "submit 001-a.sbatch 0\n" in submit.text
     assert "/bin/python \\\n" in second.text
     assert "/opt/python" not in second.text
-
-
-@settings(max_examples=scaled(10, 25))
-@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
-def test_any_text_is_one_word_on_one_line(texts):
-    texts += HOSTILE
-    words = [quote_word(text) for text in texts]
-    assert not any({"\n", "\r"} & set(word) for word in words)
-    line = " ".join(["printf", "'%s\\0'", *words])
-    said = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
-    assert said.decode().split("\0")[:-1] == texts
 
 
 def test_the_folder_of_the_scripts_may_be_anywhere(root, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,21 +13,28 @@ from hyperplane.clusters.dask.slurm.script import lifetime
 from hyperplane.core.errors import StartFailed
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import plural
-from hyperplane.platforms.slurm import queue as slurm_queue
-from hyperplane.platforms.slurm.queue import SlurmJobStatus
+from hyperplane.platforms.slurm.job_state import (
+    COMPLETED,
+    FAILED,
+    OUT_OF_MEMORY,
+    RUNNING,
+    TIMEOUT,
+    SlurmJobStatus,
+    count_states,
+    describe_blocked,
+    is_out_of_memory,
+)
+from hyperplane.platforms.slurm.queue import query_jobs
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 
 LOG_LINES = 20
 #: Seconds between two queries of squeue while a start waits: the first and the longest interval.
 FIRST_INTERVAL, LONGEST_INTERVAL = 2.0, 20.0
-_END_REASONS = {
-    "OUT_OF_MEMORY": "used more memory than it requested. Raise ram_gb_per_proc, or "
-    "hyperplane.engines.slurm.memory_margin_gb if it was not the workers",
-    "PREEMPTED": "was preempted by a job of higher priority",
-    "NODE_FAIL": "was on a node that failed",
-    "BOOT_FAIL": "was on a node that failed",
-    "CANCELLED": "was cancelled",
+#: What to do about a final state, unless a new job is enough.
+_END_ADVICE = {
+    OUT_OF_MEMORY: "Raise ram_gb_per_proc, or hyperplane.engines.slurm.memory_margin_gb if it was "
+    "not the workers"
 }
 _REPLACE = "cluster.scale() or cluster.adapt() starts a new job in its place"
 
@@ -72,7 +80,7 @@ class StartupMonitor:
         return self._message
 
     def _check_jobs(self, numbers: list[str]) -> str:
-        statuses = slurm_queue.query_jobs(numbers)
+        statuses = query_jobs(numbers)
         if statuses is None:
             return "squeue does not answer"
         for number in numbers:
@@ -84,15 +92,11 @@ class StartupMonitor:
                     "cancelled",
                     read_log_tail(self._logs, number),
                 )
-            if found.blocked_advice:
-                raise StartFailed(
-                    "slurm",
-                    f"Slurm will not start job {number}, {found}: {found.blocked_advice}. "
-                    "All jobs were cancelled",
-                )
-        message = f"squeue reports: {slurm_queue.summary(statuses, len(numbers))}"
+            if blocked := describe_blocked(number, found):
+                raise StartFailed("slurm", f"{blocked}. All jobs were cancelled")
+        message = f"squeue reports: {count_states(statuses, len(numbers))}"
         waited_for = self._incomplete()
-        if running := [n for n in numbers if statuses[n].state == "RUNNING" and n in waited_for]:
+        if running := [n for n in numbers if statuses[n].state == RUNNING and n in waited_for]:
             tail = read_log_tail(self._logs, running[0])
             message += (
                 ". If a job runs and its workers do not connect, the nodes cannot reach this "
@@ -134,22 +138,22 @@ def explain_end(
     job = f"job {number} (worker {name})"
     if status is None:
         return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
-    if status.state == "TIMEOUT":
-        limit = f"its time limit of {status.limit}"
+    if status.state == TIMEOUT:
         return (
-            f"{job} was ended by Slurm at {limit}; results that only it held are computed "
-            f"again. Set a longer walltime ({_walltime(settings)}); {_REPLACE}"
+            f"{job} {status.end_reason}; results that only it held are computed again. "
+            f"Set a longer walltime ({_walltime(settings)}); {_REPLACE}"
         )
-    if status.state == "COMPLETED" and (early := lifetime(settings)) is not None:
+    if status.state == COMPLETED and (early := lifetime(settings)) is not None:
         return (
             f"{job} retired {_format_duration(early)} after its start, before its time limit of "
             f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
             f"time, if there were any. Set a longer walltime; {_REPLACE}"
         )
-    tail = read_log_tail(logs, number, lines=4) if status.state == "FAILED" else ""
-    # Without control groups the state is FAILED and only the job's output names the reason.
-    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else status.state
-    why = _END_REASONS.get(state, f"ended: {status}")
+    tail = read_log_tail(logs, number, lines=4) if status.state == FAILED else ""
+    if is_out_of_memory(status.state, tail):
+        status = replace(status, state=OUT_OF_MEMORY)
+    advice = _END_ADVICE.get(status.state)
+    why = f"{status.end_reason}. {advice}" if advice else status.end_reason
     return f"{job} {why}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
 
 

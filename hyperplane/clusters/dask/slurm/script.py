@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -15,16 +14,22 @@ from hyperplane.clusters.dask.remote_process import as_variables, server_setting
 from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.core.units import gb_to_bytes, parse_seconds
 from hyperplane.platforms.local.private_folders import default_private_folder
+from hyperplane.platforms.slurm.directives import (
+    BatchResources,
+    escape_path,
+    format_directives,
+    format_options,
+)
+from hyperplane.platforms.slurm.script import quote_word
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 
 #: Seconds after which a worker process without a scheduler ends; a job may start after its cluster
 #: has been closed.
-DEATH_TIMEOUT = 300
+DEATH_TIMEOUT_SECONDS = 300
 #: Options of a worker -> files of the key pair.
 TLS_FILES = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
-_MEBIBYTE = 1 << 20
 
 
 def shared_folder(settings: SlurmSettings) -> Path:
@@ -42,12 +47,6 @@ def folder(settings: SlurmSettings, name: str) -> Path:
 def log_folder(settings: SlurmSettings, own: Path) -> Path:
     """Return the folder for the output of jobs: ``settings.log_folder``, or else `own`."""
     return Path(settings.log_folder).expanduser().absolute() if settings.log_folder else own
-
-
-def job_memory(plan: ClusterPlan, settings: SlurmSettings) -> int:
-    """Return the memory of a job in MiB: its worker processes and a margin for the nannies."""
-    wanted = plan.worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
-    return -(-wanted // _MEBIBYTE)
 
 
 def lifetime(settings: SlurmSettings) -> int | None:
@@ -115,7 +114,7 @@ def script(
     name : str
         Name of the worker.
     """
-    lines = ["#!/bin/bash", *(f"#SBATCH {each}" for each in _directives(plan, settings, own))]
+    lines = ["#!/bin/bash", *format_directives(_options(plan, settings, own))]
     lines += ["", *_exports(variables)]
     if settings.prologue:
         lines += ["# The prologue of the settings.", *settings.prologue]
@@ -124,35 +123,31 @@ def script(
     return "\n".join([*lines, "", " \\\n  ".join(words)]) + "\n"
 
 
-def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
-    output = str(log_folder(settings, own)).replace("%", "%%")
-    worker = plan.worker
-    found = {
+def _options(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
+    output = escape_path(f"{log_folder(settings, own)}/{plan.name}")
+    worker, walltime = plan.worker, settings.walltime
+    resources = BatchResources(
+        cores=worker.cores_per_worker,
+        memory=worker.total_ram + gb_to_bytes(settings.memory_margin_gb),
+        gpus=worker.ngpus,
+        time_limit=None if walltime is None else seconds_of(walltime),
+    )
+    options: dict[str, str | int | None] = {
         "job-name": plan.name,
-        "output": f'"{output}/{plan.name}-%j.log"',
+        "output": f'"{output}-%j.log"',
         "nodes": 1,
         "ntasks": 1,
-        "cpus-per-task": math.ceil(worker.cores_per_worker),
-        "mem": f"{job_memory(plan, settings)}M",
-        "time": None if settings.walltime is None else _format_time(seconds_of(settings.walltime)),
-        "gres": f"gpu:{worker.ngpus}" if worker.ngpus else None,
+        **resources.options(),
         "partition": settings.partition,
         "account": settings.account,
         "qos": settings.qos,
         "constraint": settings.constraint,
     }
-    options = [f"--{key}={value}" for key, value in found.items() if value is not None]
-    return [*options, *settings.extra_directives]
-
-
-def _format_time(seconds: int) -> str:
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}"
+    return [*format_options(options), *settings.extra_directives]
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:
-    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return [f"export {name}={quote_word(value)}" for name, value in variables.items()]
 
 
 def _worker_command(
@@ -169,7 +164,7 @@ def _worker_command(
         "--nworkers": None if worker.ngpus else worker.nprocs,
         "--nthreads": worker.nthreads,
         "--memory-limit": f"{worker.ram_per_proc}B",
-        "--death-timeout": DEATH_TIMEOUT,
+        "--death-timeout": DEATH_TIMEOUT_SECONDS,
         # On loopback, because the pages of a worker have no TLS.
         "--dashboard-address": "127.0.0.1:0",
         "--interface": settings.interface,
@@ -183,11 +178,7 @@ def _worker_command(
     command = ["dask", "cuda", "worker"] if worker.ngpus else ["distributed.cli.dask_worker"]
     program = [settings.python or sys.executable, "-m", *command, scheduler]
     return [
-        "exec " + shlex.join(program),
-        *(
-            f"{key} {shlex.quote(str(value))}"
-            for key, value in options.items()
-            if value is not None
-        ),
+        " ".join(["exec", *map(quote_word, program)]),
+        *(f"{key} {quote_word(str(value))}" for key, value in options.items() if value is not None),
         "--no-dashboard",
     ]
