@@ -20,6 +20,7 @@ from hyperplane.clusters.dask.slurm.engine import SlurmEngine
 from hyperplane.errors import RequestError
 from hyperplane.platforms.local import private_folders
 from hyperplane.platforms.slurm.commands import COMMANDS
+from hyperplane.platforms.slurm.shared_folder import private_folder, shared_folder
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 
@@ -206,8 +207,8 @@ def test_the_folder_is_the_one_that_is_reserved_and_only_its_owner_enters(tmp_pa
     record = records.ClusterRecord(
         "mine", "slurm", "", "", os.getpid(), records.own_start_time(), 1, 1, 1.0
     )
-    record = records.reserve(record, str(slurm_script.shared_folder(settings)))
-    folder = slurm_script.folder(settings, "mine")
+    record = records.reserve(record, str(shared_folder(settings)))
+    folder = private_folder(settings, "mine")
     assert record.scratch == str(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     records.remove(record.name, record.scratch)

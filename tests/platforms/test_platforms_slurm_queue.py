@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from slurm_programs import SlurmPrograms, install
 
+from hyperplane.platforms.slurm import queue as slurm_queue
 from hyperplane.platforms.slurm.job_state import (
     REMOVED,
     UNKNOWN,
@@ -116,6 +117,22 @@ def test_without_an_answer_no_job_is_declared_gone(programs: SlurmPrograms) -> N
         assert is_active(await mine.get_state("7"))
 
     asyncio.run(go())
+
+
+def test_a_job_whose_submission_had_no_answer_is_found(
+    programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(slurm_queue, "CACHE_SECONDS", 0.01)
+    monkeypatch.setattr(slurm_queue, "NO_ANSWER_SECONDS", 0.01)
+    # It appears at the second look; while Slurm does not answer, it may still appear.
+    late = f"[ $(wc -l < {programs.folder}/calls) -ge 2 ] && {lines('7|PENDING|1:00|None|a')}"
+    programs.write("squeue", f"{late}; true")
+    assert asyncio.run(queue().find_submitted("a")) == "7"
+    assert asyncio.run(queue().find_submitted("b")) == ""
+    (programs.folder / "calls").unlink()
+    busy = f"[ $(wc -l < {programs.folder}/calls) -ge {slurm_queue.SUBMIT_CHECKS + 3} ] || exit 1"
+    programs.write("squeue", f"{busy}; {lines('8_1|PENDING|1:00|None|c')}")
+    assert asyncio.run(queue().find_submitted("c")) == "8"
 
 
 def test_states_are_asked_for_together(programs: SlurmPrograms) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from hyperplane.spec.settings import SlurmSettings
+from hyperplane.spec.settings.slurm import seconds_of
 
 _MEBIBYTE = 1 << 20
 
@@ -87,6 +90,38 @@ def format_options(options: Mapping[str, str | int | bool | None]) -> list[str]:
 def format_directives(words: Iterable[str]) -> list[str]:
     """Return the lines of a script that have the same effect as options of sbatch."""
     return [f"#SBATCH {word}" for word in words]
+
+
+def node_directives(
+    settings: SlurmSettings, name: str, log: str, resources: BatchResources
+) -> list[str]:
+    """Return the directives of a job on one node, with the settings of the user.
+
+    Parameters
+    ----------
+    settings : SlurmSettings
+        Partition, account, walltime and so on.
+    name : str
+        Name of the job.
+    log : str
+        Path of its log in Slurm's syntax, as :func:`escape_path` returns it.
+    resources : BatchResources
+        What it requests; its time limit is the walltime of the settings.
+    """
+    if settings.walltime is not None:
+        resources = replace(resources, time_limit=seconds_of(settings.walltime))
+    options: dict[str, str | int | bool | None] = {
+        "job-name": name,
+        "output": f'"{log}"',
+        "nodes": 1,
+        "ntasks": 1,
+        **resources.options(),
+        "partition": settings.partition,
+        "account": settings.account,
+        "qos": settings.qos,
+        "constraint": settings.constraint,
+    }
+    return format_directives([*format_options(options), *settings.extra_directives])
 
 
 def escape_path(path: Path | str) -> str:

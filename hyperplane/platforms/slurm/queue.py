@@ -25,6 +25,10 @@ from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 
 #: Seconds for which a listing of the queue is reused.
 CACHE_SECONDS = 1.5
+#: Checks for a job whose submission had no response: a busy Slurm may accept it late.
+SUBMIT_CHECKS = 8
+#: Seconds between such checks while Slurm does not respond.
+NO_ANSWER_SECONDS = 10.0
 #: Maximum concurrent Slurm commands of one queue.
 MAX_CONCURRENT_COMMANDS = 8
 #: Assumed state of a job while Slurm does not respond.
@@ -127,6 +131,18 @@ class SlurmQueue:
             return None
         job_ids = (job_id for job_id, status in self._listed.items() if status.name == name)
         return array_id(next(job_ids, ""))
+
+    async def find_submitted(self, name: str) -> str:
+        """Return the id of a job submitted without a response; empty if there is none."""
+        job_id = None
+        for _ in range(SUBMIT_CHECKS):
+            await asyncio.sleep(CACHE_SECONDS)
+            if job_id := await self.find_job_id(name):
+                return job_id
+        while job_id is None:  # Slurm does not respond, so it is unknown
+            await asyncio.sleep(NO_ANSWER_SECONDS)
+            job_id = await self.find_job_id(name)
+        return job_id
 
     def pending_status(self, job_id: str) -> SlurmJobStatus | None:
         """Return why a job was pending when last seen; None if it was not."""

@@ -84,7 +84,7 @@ class PlannedJob(SLURMJob):
             with suppress(OSError, asyncio.TimeoutError):
                 await asyncio.wait_for(cluster.retire(self.name), RETIRE_TIMEOUT_SECONDS)
         self._is_closing = True
-        async with self.lock:  # after Ctrl-C its submission may still run, without a job number
+        async with self.lock:  # after Ctrl-C its submission may still run, without a job id
             await self._cancel()
         self.status = Status.closed
         self._event_finished.set()
@@ -130,7 +130,7 @@ class _WatchedCluster(SLURMCluster):
             watch.start()
 
     async def _correct_state_internal(self) -> None:
-        numbers = set(self.jobs().values())
+        job_ids = set(self.jobs().values())
         try:
             await super()._correct_state_internal()
         except StartFailed as error:
@@ -139,10 +139,10 @@ class _WatchedCluster(SLURMCluster):
             logger.warning("cluster %s has fewer workers than requested: %s", self.name, error)
         if self.status == Status.closing:
             # Before the status is closed: after that close() does not wait any more.
-            await self._wait_until_gone(numbers)
+            await self._wait_until_gone(job_ids)
 
     def jobs(self) -> dict[str, str]:
-        """Return the numbers of submitted jobs by the names of their workers."""
+        """Return the ids of submitted jobs by the names of their workers."""
         return {name: job.job_id for name, job in self.workers.items() if job.job_id is not None}
 
     def processes(self, name: str) -> set[str]:
@@ -172,7 +172,7 @@ class _WatchedCluster(SLURMCluster):
         return {name: job for name, job in self.workers.items() if not self.processes(name) <= here}
 
     def incomplete_jobs(self) -> set[str]:
-        """Return the numbers of the jobs with missing worker processes."""
+        """Return the ids of the jobs with missing worker processes."""
         return {
             job.job_id
             for job in self.sync(self._incomplete_jobs).values()
@@ -182,8 +182,8 @@ class _WatchedCluster(SLURMCluster):
     async def _check_jobs(self) -> None:
         """Log what happened to jobs with missing workers, and drop those that have ended."""
         missing = await self._incomplete_jobs()
-        numbers = [job.job_id for job in missing.values() if job.job_id is not None]
-        statuses = await query_jobs_async(numbers)
+        job_ids = [job.job_id for job in missing.values() if job.job_id is not None]
+        statuses = await query_jobs_async(job_ids)
         if statuses is None or self.status != Status.running:
             return
         async with self._lock:
@@ -207,17 +207,19 @@ class _WatchedCluster(SLURMCluster):
         if job.job_id is not None:
             logger.warning("%s", self._explain(job.job_id, name, found))
 
-    async def _wait_until_gone(self, numbers: set[str]) -> None:
+    async def _wait_until_gone(self, job_ids: set[str]) -> None:
         """Wait until jobs have left the queue, and warn about those that do not."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
-        while numbers:
-            statuses = await query_jobs_async(sorted(numbers))
+        while job_ids:
+            statuses = await query_jobs_async(sorted(job_ids))
             if statuses is not None and all(one.is_ended for one in statuses.values()):
                 return
             if statuses is None or time.monotonic() > deadline:
                 # Jobs in COMPLETING are left out: an epilogue may take long.
-                running = {n for n, one in (statuses or {}).items() if not one.is_leaving_queue}
-                if left := " ".join(sorted(numbers if statuses is None else running)):
+                running = {
+                    job_id for job_id, one in (statuses or {}).items() if not one.is_leaving_queue
+                }
+                if left := " ".join(sorted(job_ids if statuses is None else running)):
                     logger.warning("Slurm did not confirm that jobs ended; run: scancel %s", left)
                 return
             await asyncio.sleep(0.2)

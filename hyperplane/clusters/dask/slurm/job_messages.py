@@ -45,11 +45,11 @@ class StartupMonitor:
     Parameters
     ----------
     jobs : callable
-        Returns the numbers of the jobs by the names of their workers.
+        Returns the ids of the jobs by the names of their workers.
     logs : Path
         Folder with the output of the jobs.
     incomplete : callable
-        Returns the numbers of the jobs with missing workers.
+        Returns the ids of the jobs with missing workers.
     """
 
     def __init__(
@@ -79,24 +79,26 @@ class StartupMonitor:
             self._next_check = time.monotonic() + self._interval
         return self._message
 
-    def _check_jobs(self, numbers: list[str]) -> str:
-        statuses = query_jobs(numbers)
+    def _check_jobs(self, job_ids: list[str]) -> str:
+        statuses = query_jobs(job_ids)
         if statuses is None:
             return "squeue does not answer"
-        for number in numbers:
-            found = statuses.get(number, SlurmJobStatus("gone from the queue", "", ""))
-            if number not in statuses or found.is_leaving_queue:
+        for job_id in job_ids:
+            found = statuses.get(job_id, SlurmJobStatus("gone from the queue", "", ""))
+            if job_id not in statuses or found.is_leaving_queue:
                 raise StartFailed(
                     "slurm",
-                    f"job {number} ended before its workers connected: {found}; all jobs were "
+                    f"job {job_id} ended before its workers connected: {found}; all jobs were "
                     "cancelled",
-                    read_log_tail(self._logs, number),
+                    read_log_tail(self._logs, job_id),
                 )
-            if blocked := describe_blocked(number, found):
+            if blocked := describe_blocked(job_id, found):
                 raise StartFailed("slurm", f"{blocked}. All jobs were cancelled")
-        message = f"squeue reports: {count_states(statuses, len(numbers))}"
+        message = f"squeue reports: {count_states(statuses, len(job_ids))}"
         waited_for = self._incomplete()
-        if running := [n for n in numbers if statuses[n].state == RUNNING and n in waited_for]:
+        if running := [
+            one for one in job_ids if statuses[one].state == RUNNING and one in waited_for
+        ]:
             tail = read_log_tail(self._logs, running[0])
             message += (
                 ". If a job runs and its workers do not connect, the nodes cannot reach this "
@@ -108,9 +110,9 @@ class StartupMonitor:
         return message
 
 
-def read_log_tail(logs: Path, number: str, lines: int = LOG_LINES) -> str:
+def read_log_tail(logs: Path, job_id: str, lines: int = LOG_LINES) -> str:
     """Return the last lines of a job's output, or "" if they cannot be read."""
-    for file in find_in(logs, f"*-{number}.log"):
+    for file in find_in(logs, f"*-{job_id}.log"):
         with suppress(OSError):
             text = file.read_text(encoding="utf-8", errors="replace")
             return "\n".join(text.splitlines()[-lines:])
@@ -118,7 +120,7 @@ def read_log_tail(logs: Path, number: str, lines: int = LOG_LINES) -> str:
 
 
 def explain_end(
-    settings: SlurmSettings, logs: Path, number: str, name: str, status: SlurmJobStatus | None
+    settings: SlurmSettings, logs: Path, job_id: str, name: str, status: SlurmJobStatus | None
 ) -> str:
     """Return a message on why a job of a running cluster has ended, and what to do.
 
@@ -128,14 +130,14 @@ def explain_end(
         Settings of the engine.
     logs : Path
         Folder with the output of the jobs.
-    number : str
-        Number of the job.
+    job_id : str
+        Id of the job.
     name : str
         Name of its worker.
     status : SlurmJobStatus or None
         Status of the job; None if Slurm no longer knows it.
     """
-    job = f"job {number} (worker {name})"
+    job = f"job {job_id} (worker {name})"
     if status is None:
         return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
     if status.state == TIMEOUT:
@@ -149,7 +151,7 @@ def explain_end(
             f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
             f"time, if there were any. Set a longer walltime; {_REPLACE}"
         )
-    tail = read_log_tail(logs, number, lines=4) if status.state == FAILED else ""
+    tail = read_log_tail(logs, job_id, lines=4) if status.state == FAILED else ""
     if is_out_of_memory(status.state, tail):
         status = replace(status, state=OUT_OF_MEMORY)
     advice = _END_ADVICE.get(status.state)

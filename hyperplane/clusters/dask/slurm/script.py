@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,14 +11,9 @@ from typing import cast
 from hyperplane.clusters.dask.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.core.units import gb_to_bytes, parse_seconds
-from hyperplane.platforms.local.private_folders import default_private_folder
-from hyperplane.platforms.slurm.directives import (
-    BatchResources,
-    escape_path,
-    format_directives,
-    format_options,
-)
+from hyperplane.platforms.slurm.directives import BatchResources, escape_path, node_directives
 from hyperplane.platforms.slurm.script import quote_word
+from hyperplane.platforms.slurm.shared_folder import log_folder, private_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
@@ -30,23 +23,6 @@ from hyperplane.spec.settings.slurm import seconds_of
 DEATH_TIMEOUT_SECONDS = 300
 #: Options of a worker -> files of the key pair.
 TLS_FILES = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
-
-
-def shared_folder(settings: SlurmSettings) -> Path:
-    """Return the folder for clusters of this machine, on a file system that all nodes share."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
-    return folder.absolute() / socket.gethostname()
-
-
-def folder(settings: SlurmSettings, name: str) -> Path:
-    """Return the folder of one cluster, which no other user can enter."""
-    return default_private_folder(shared_folder(settings)) / name
-
-
-def log_folder(settings: SlurmSettings, own: Path) -> Path:
-    """Return the folder for the output of jobs: ``settings.log_folder``, or else `own`."""
-    return Path(settings.log_folder).expanduser().absolute() if settings.log_folder else own
 
 
 def lifetime(settings: SlurmSettings) -> int | None:
@@ -62,7 +38,7 @@ def render(plan: ClusterPlan) -> str:
     """Return the script of the first job of a plan."""
     settings = cast(SlurmSettings, plan.settings)
     with user_settings():
-        make = make_script_builder(plan, settings, folder(settings, plan.name))
+        make = make_script_builder(plan, settings, private_folder(settings, plan.name))
     protocol = "tls" if settings.security == "tls" else "tcp"
     return make(f"{protocol}://SCHEDULER:PORT", f"{plan.name}-0")
 
@@ -81,12 +57,14 @@ def make_script_builder(
     dask_settings = as_variables(dotted)
 
     def make(scheduler: str | None, name: str | None) -> str:
-        return script(plan, settings, own, variables, dask_settings, str(scheduler), str(name))
+        return render_script(
+            plan, settings, own, variables, dask_settings, str(scheduler), str(name)
+        )
 
     return make
 
 
-def script(
+def render_script(
     plan: ClusterPlan,
     settings: SlurmSettings,
     own: Path,
@@ -114,7 +92,7 @@ def script(
     name : str
         Name of the worker.
     """
-    lines = ["#!/bin/bash", *format_directives(_options(plan, settings, own))]
+    lines = ["#!/bin/bash", *_directives(plan, settings, own)]
     lines += ["", *_exports(variables)]
     if settings.prologue:
         lines += ["# The prologue of the settings.", *settings.prologue]
@@ -123,27 +101,12 @@ def script(
     return "\n".join([*lines, "", " \\\n  ".join(words)]) + "\n"
 
 
-def _options(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
-    output = escape_path(f"{log_folder(settings, own)}/{plan.name}")
-    worker, walltime = plan.worker, settings.walltime
-    resources = BatchResources(
-        cores=worker.cores_per_worker,
-        memory=worker.total_ram + gb_to_bytes(settings.memory_margin_gb),
-        gpus=worker.ngpus,
-        time_limit=None if walltime is None else seconds_of(walltime),
-    )
-    options: dict[str, str | int | None] = {
-        "job-name": plan.name,
-        "output": f'"{output}-%j.log"',
-        "nodes": 1,
-        "ntasks": 1,
-        **resources.options(),
-        "partition": settings.partition,
-        "account": settings.account,
-        "qos": settings.qos,
-        "constraint": settings.constraint,
-    }
-    return [*format_options(options), *settings.extra_directives]
+def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
+    worker = plan.worker
+    memory = worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
+    resources = BatchResources(worker.cores_per_worker, memory, worker.ngpus)
+    log = escape_path(log_folder(settings, own) / plan.name)
+    return node_directives(settings, plan.name, f"{log}-%j.log", resources)
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:

@@ -37,7 +37,7 @@ from hyperplane.platforms.slurm.job_state import (
     is_infrastructure_failure,
     is_out_of_memory,
 )
-from hyperplane.platforms.slurm.queue import CACHE_SECONDS, SlurmQueue
+from hyperplane.platforms.slurm.queue import SlurmQueue
 from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 from hyperplane.platforms.slurm.submit import is_array_refusal
 
@@ -47,8 +47,6 @@ POLL_SECONDS = 1.0
 FILE_DELAY_SECONDS = 15.0
 #: Exit codes of a terminated or killed program.
 _SIGNAL_CODES = (-signal.SIGTERM, -signal.SIGKILL)
-#: Checks for a submission without a response: Slurm may be busy.
-SUBMIT_CHECKS = 8
 #: Seconds for which Slurm must report that a job will never start.
 NEVER_STARTS_SECONDS = 60.0
 #: Exit code of a step that can never run: a configuration error in sysexits.h.
@@ -268,22 +266,10 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            number = await self._find_submitted(job_id.name())  # Slurm may have accepted it
+            number = await self._queue.find_submitted(job_id.name())  # Slurm may have accepted it
             if not number:
                 raise
         job_id.write(number)
-
-    async def _find_submitted(self, name: str) -> str:
-        """Return the id of a job submitted without a response; empty if there is none."""
-        job_id = None
-        for _ in range(SUBMIT_CHECKS):
-            await asyncio.sleep(CACHE_SECONDS)
-            if job_id := await self._queue.find_job_id(name):
-                return job_id
-        while job_id is None:  # Slurm does not respond, so it is unknown
-            await asyncio.sleep(CANCEL_SECONDS)
-            job_id = await self._queue.find_job_id(name)
-        return job_id
 
     def reattach(self, command: AttemptCommand) -> SlurmProcess:
         """Return the process of a batch job that an earlier supervisor submitted."""
