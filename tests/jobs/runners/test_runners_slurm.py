@@ -2,11 +2,13 @@
 
 import json
 import sys
+from pathlib import Path
 
 import fake_slurm
 import pytest
 from runner_cases import HOSTILE, command, made, ran, submitted
 
+import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETERS, step_variables
@@ -206,6 +208,26 @@ def test_options_of_the_slurm_script():
         "#SBATCH --signal=B:TERM@10",
         "#SBATCH --export=PATH",
     ]
+
+
+@pytest.mark.parametrize(
+    ("step", "program"),
+    [
+        (command("x", "true", chunks=3, timeout=60, secrets=("a/b",), env={"A": "b"}), ""),
+        (Step(name="x", kind="python", path="x.py", foreach=("a", "b")), ""),
+        (Step(name="x", kind="bash", path="x.sh", depends_on=()), ""),
+        (Step(name="x", kind="javascript", path="x.js", cluster={"nprocs": 1}), ""),
+        (command("x", "true", retries=1), "jobs/runners/retrying.py"),
+        (Step(name="x", kind="notebook", path="x.ipynb"), "jobs/notebook.py"),
+    ],
+)
+def test_only_notebooks_and_retries_need_files_of_the_package(step, program):
+    package = str(Path(hyperplane.__file__).parent)
+    documents = render("slurm", made(step), python="/opt/bin/python")
+    named = [line for one in documents for line in one.text.splitlines() if package in line]
+    assert len(named) == bool(program)
+    assert f"{package}/{program}" in "".join(named) or not program
+    assert not [one for one in documents if "hyperplane." in one.text.replace(package, "")]
 
 
 @pytest.mark.parametrize(("ram", "told"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
