@@ -13,7 +13,6 @@ from scale import scaled
 from hyperplane.platforms.slurm.arrays import array_id, is_task, task_id
 from hyperplane.platforms.slurm.directives import (
     BatchResources,
-    escape_path,
     format_options,
     format_time,
     to_mebibytes,
@@ -49,10 +48,6 @@ def test_only_what_is_requested_is_an_option() -> None:
 )
 def test_time_limits(seconds: int, expected: str) -> None:
     assert format_time(seconds) == expected
-
-
-def test_placeholders_in_paths_are_text() -> None:
-    assert escape_path("/a %j\\b/100%") == "/a %%j\\\\b/100%%"
 
 
 def test_ids_of_tasks() -> None:

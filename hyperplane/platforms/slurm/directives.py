@@ -1,11 +1,10 @@
-"""Options of sbatch: resources in Slurm's units, log paths, and ``#SBATCH`` lines of a script."""
+"""Options of sbatch: resources in Slurm's units, and ``#SBATCH`` lines of a script."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
@@ -104,7 +103,7 @@ def node_directives(
     name : str
         Name of the job.
     log : str
-        Path of its log in Slurm's syntax, as :func:`escape_path` returns it.
+        Path of its log, in which Slurm replaces placeholders.
     resources : BatchResources
         What it requests; its time limit is the walltime of the settings.
     """
@@ -122,14 +121,3 @@ def node_directives(
         "constraint": settings.constraint,
     }
     return format_directives([*format_options(options), *settings.extra_directives])
-
-
-def escape_path(path: Path | str) -> str:
-    r"""Escape the placeholders of Slurm in a path, such as ``%j``.
-
-    Examples
-    --------
-    >>> escape_path("/logs/100%")
-    '/logs/100%%'
-    """
-    return str(path).replace("\\", "\\\\").replace("%", "%%")

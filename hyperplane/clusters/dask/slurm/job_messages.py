@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from hyperplane.clusters.dask.slurm.script import lifetime
 from hyperplane.core.errors import StartFailed
-from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import plural
 from hyperplane.platforms.slurm.job_state import (
     COMPLETED,
@@ -24,10 +22,12 @@ from hyperplane.platforms.slurm.job_state import (
     describe_blocked,
     is_out_of_memory,
 )
+from hyperplane.platforms.slurm.logs import read_log_tail
 from hyperplane.platforms.slurm.queue import query_jobs
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 
+#: Last lines of a log that are shown.
 LOG_LINES = 20
 #: Seconds between two queries of squeue while a start waits: the first and the longest interval.
 FIRST_INTERVAL, LONGEST_INTERVAL = 2.0, 20.0
@@ -90,7 +90,7 @@ class StartupMonitor:
                     "slurm",
                     f"job {job_id} ended before its workers connected: {found}; all jobs were "
                     "cancelled",
-                    read_log_tail(self._logs, job_id),
+                    read_log_tail(self._logs, job_id, LOG_LINES),
                 )
             if blocked := describe_blocked(job_id, found):
                 raise StartFailed("slurm", f"{blocked}. All jobs were cancelled")
@@ -99,7 +99,7 @@ class StartupMonitor:
         if running := [
             one for one in job_ids if statuses[one].state == RUNNING and one in waited_for
         ]:
-            tail = read_log_tail(self._logs, running[0])
+            tail = read_log_tail(self._logs, running[0], LOG_LINES)
             message += (
                 ". If a job runs and its workers do not connect, the nodes cannot reach this "
                 "machine (hyperplane.engines.slurm.interface) or start slowly"
@@ -108,15 +108,6 @@ class StartupMonitor:
         else:
             message += ". Raise timeout to wait longer, or request less"
         return message
-
-
-def read_log_tail(logs: Path, job_id: str, lines: int = LOG_LINES) -> str:
-    """Return the last lines of a job's output, or "" if they cannot be read."""
-    for file in find_in(logs, f"*-{job_id}.log"):
-        with suppress(OSError):
-            text = file.read_text(encoding="utf-8", errors="replace")
-            return "\n".join(text.splitlines()[-lines:])
-    return ""
 
 
 def explain_end(
@@ -151,7 +142,7 @@ def explain_end(
             f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
             f"time, if there were any. Set a longer walltime; {_REPLACE}"
         )
-    tail = read_log_tail(logs, job_id, lines=4) if status.state == FAILED else ""
+    tail = read_log_tail(logs, job_id, 4) if status.state == FAILED else ""
     if is_out_of_memory(status.state, tail):
         status = replace(status, state=OUT_OF_MEMORY)
     advice = _END_ADVICE.get(status.state)

@@ -11,7 +11,8 @@ from typing import cast
 from hyperplane.clusters.dask.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.core.units import gb_to_bytes, parse_seconds
-from hyperplane.platforms.slurm.directives import BatchResources, escape_path, node_directives
+from hyperplane.platforms.slurm.directives import BatchResources, node_directives
+from hyperplane.platforms.slurm.logs import job_log
 from hyperplane.platforms.slurm.script import quote_word
 from hyperplane.platforms.slurm.shared_folder import log_folder, private_folder
 from hyperplane.spec.plan import ClusterPlan
@@ -105,8 +106,8 @@ def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[s
     worker = plan.worker
     memory = worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
     resources = BatchResources(worker.cores_per_worker, memory, worker.ngpus)
-    log = escape_path(log_folder(settings, own) / plan.name)
-    return node_directives(settings, plan.name, f"{log}-%j.log", resources)
+    log = job_log(log_folder(settings, own), plan.name)
+    return node_directives(settings, plan.name, log, resources)
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:

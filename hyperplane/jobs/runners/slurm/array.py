@@ -22,7 +22,7 @@ from hyperplane.jobs.runners.slurm.job_id import prepare_id_file
 from hyperplane.jobs.runners.slurm.submit import BatchJob, submit_batch
 from hyperplane.platforms.slurm.arrays import format_indices
 from hyperplane.platforms.slurm.commands import drop_job_variables
-from hyperplane.platforms.slurm.directives import escape_path
+from hyperplane.platforms.slurm.logs import TASK_INDEX, escape_path
 
 #: Folder of a chunk, with at least five digits; the last three are the task index, hence at most
 #: 999. Sites allow 1,000 tasks by default.
@@ -122,7 +122,7 @@ def submit_array(
     tasks, shared = array.file(".tasks"), shared_variables(commands)
     write_tasks(tasks, commands, shared)
     first = commands[0].attempt_prefix
-    below = escape_path(first.parent)[:-3] + "%3a"
+    below = escape_path(first.parent)[:-3] + TASK_INDEX
     batch = BatchJob(
         replace(array, environment=shared),
         (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),

@@ -14,7 +14,8 @@ from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.exporters.rendering import resource_request
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.platforms.slurm.directives import BatchResources, escape_path, format_options
+from hyperplane.platforms.slurm.directives import BatchResources, format_options
+from hyperplane.platforms.slurm.logs import escape_path
 from hyperplane.platforms.slurm.script import render_script
 from hyperplane.platforms.slurm.submit import submit_script
 
