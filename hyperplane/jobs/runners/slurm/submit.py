@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hyperplane.jobs import step_wrapper
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.exporters.rendering import resource_request
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.platforms.slurm.directives import BatchResources, format_options
