@@ -7,13 +7,7 @@ from collections.abc import Iterable
 
 
 def task_id(array_id: str, index: str) -> str:
-    """Return the id of a task of an array.
-
-    Examples
-    --------
-    >>> task_id("42", "7")
-    '42_7'
-    """
+    """Return the id of a task of an array, such as ``42_7``."""
     return f"{array_id}_{index}"
 
 
@@ -43,13 +37,7 @@ def group_tasks(job_ids: Iterable[str]) -> list[str]:
 
 
 def format_indices(indices: Iterable[int]) -> str:
-    """Return the value of ``--array`` for a list of indices.
-
-    Examples
-    --------
-    >>> format_indices([3, 7])
-    '3,7'
-    """
+    """Return the value of ``--array`` for a list of indices."""
     return ",".join(map(str, indices))
 
 

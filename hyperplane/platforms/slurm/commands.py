@@ -25,15 +25,7 @@ CONFIGURATION_VARIABLE = "SLURM_CONF"
 
 
 class CommandResult(NamedTuple):
-    """Result of a command that has ended.
-
-    Parameters
-    ----------
-    exit_code : int
-        Its exit code.
-    output, errors : str
-        What it has written to standard output and to standard error.
-    """
+    """Exit code, standard output and standard error of a command that has ended."""
 
     exit_code: int
     output: str
@@ -69,27 +61,10 @@ def run_command(
     path: str | None = None,
     timeout: float = COMMAND_TIMEOUT_SECONDS,
 ) -> CommandResult:
-    """Run a command to its end.
+    """Run a command to its end, by default in the environment of this process.
 
-    Parameters
-    ----------
-    words : sequence of str
-        The command and its arguments.
-    environment : mapping of str to str, optional
-        Environment of the command; by default that of this process.
-    stdin : str, optional
-        Its standard input.
-    path : str, optional
-        PATH on which the command is searched; by default that of its environment.
-    timeout : float, optional
-        Seconds after which it is killed.
-
-    Raises
-    ------
-    OSError
-        If it cannot be started.
-    TimeoutError
-        If it does not end in time.
+    It is searched on `path`, by default that of its environment. Raises OSError if it cannot be
+    started, and TimeoutError if it does not end in time; then it is killed.
     """
     try:
         done = subprocess.run(  # noqa: S603 - a list of arguments, and no shell

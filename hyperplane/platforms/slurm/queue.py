@@ -56,15 +56,7 @@ def query_jobs(job_ids: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
 async def query_jobs_async(
     job_ids: Iterable[str], environment: Mapping[str, str] | None = None
 ) -> dict[str, SlurmJobStatus] | None:
-    """Return the same as :func:`query_jobs`, without a thread: at exit none can be started.
-
-    Parameters
-    ----------
-    job_ids : iterable of str
-        Ids of jobs and arrays.
-    environment : mapping of str to str, optional
-        Environment in which squeue is found and runs; by default that of this process.
-    """
+    """Return the same as :func:`query_jobs`, without a thread: at exit none can be started."""
     listed = list(job_ids)
     if not listed:
         return {}

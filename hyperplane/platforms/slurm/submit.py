@@ -32,24 +32,11 @@ def submit_script(
 ) -> str:
     """Submit a batch script and return the id of its job or array.
 
-    Parameters
-    ----------
-    script : str
-        The script.
-    options : sequence of str, optional
-        Options of sbatch, which take precedence over the directives of the script.
-    environment : mapping of str to str, optional
-        Environment in which Slurm's commands and configuration are found; by default that of this
-        process.
-    job_environment : mapping of str to str, optional
-        Environment that the job inherits with ``--export=ALL``, without the variables of a
-        surrounding job; by default `environment`. Only in this way are its values in no script
-        and on no command line.
+    Slurm's commands and configuration are found in `environment`, by default that of this process.
+    With ``--export=ALL`` the job inherits `job_environment`, by default the same, without the
+    variables of a surrounding job: in this way its values are in no script and on no command line.
 
-    Raises
-    ------
-    OSError
-        With the message of sbatch, whose errno is EAGAIN for temporary failures.
+    Raises OSError with the message of sbatch; its errno is EAGAIN for temporary failures.
     """
     words, variables, path = _command(options, environment, job_environment)
     try:

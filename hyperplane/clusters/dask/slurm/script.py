@@ -58,14 +58,14 @@ def make_script_builder(
     dask_settings = as_variables(dotted)
 
     def make(scheduler: str | None, name: str | None) -> str:
-        return render_script(
+        return render_job_script(
             plan, settings, own, variables, dask_settings, str(scheduler), str(name)
         )
 
     return make
 
 
-def render_script(
+def render_job_script(
     plan: ClusterPlan,
     settings: SlurmSettings,
     own: Path,

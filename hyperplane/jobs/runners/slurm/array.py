@@ -96,25 +96,10 @@ def submit_array(
     memory_factor: float,
     slurm_environment: Mapping[str, str],
 ) -> str:
-    """Submit attempts as one array and return its id.
+    """Submit attempts with the same :func:`array_key` as one array and return its id.
 
-    Parameters
-    ----------
-    array : AttemptCommand
-        The array, as :func:`array_command` returns it.
-    commands : sequence of AttemptCommand
-        Commands of the attempts, all with the same :func:`array_key`.
-    step : Step
-        Their step, for its resources.
-    memory_factor : float
-        Factor by which the step's memory is multiplied.
-    slurm_environment : mapping of str to str
-        Environment in which Slurm's commands are found.
-
-    Raises
-    ------
-    OSError
-        As for a single attempt; and if the file of tasks cannot be written.
+    `array` is what :func:`array_command` returns. Raises OSError as for a single attempt, and if
+    the file of tasks cannot be written.
     """
     prepare_id_file(array)
     for command in commands:

@@ -21,19 +21,7 @@ from hyperplane.platforms.slurm.submit import submit_script
 
 
 class BatchJob(NamedTuple):
-    """A batch job for sbatch.
-
-    Parameters
-    ----------
-    command : AttemptCommand
-        The attempt or array, with name, folder and environment.
-    argv : sequence of str
-        Program and arguments.
-    log : str
-        Path of its log in Slurm's syntax.
-    array : str, optional
-        Indices of the tasks, for an array.
-    """
+    """An attempt or array with its program, its log in Slurm's notation and its task indices."""
 
     command: AttemptCommand
     argv: Sequence[str]
@@ -44,23 +32,10 @@ class BatchJob(NamedTuple):
 def submit_attempt(
     command: AttemptCommand, step: Step, memory_factor: float, slurm_environment: Mapping[str, str]
 ) -> str:
-    """Submit an attempt with sbatch and return its job id.
+    """Submit an attempt and return its job id.
 
-    Parameters
-    ----------
-    command : AttemptCommand
-        Its command.
-    step : Step
-        Its step, for its resources.
-    memory_factor : float
-        Factor by which the step's memory is multiplied.
-    slurm_environment : mapping of str to str
-        Environment in which Slurm's commands are found.
-
-    Raises
-    ------
-    OSError
-        With the message of sbatch; EAGAIN for temporary failures.
+    Slurm's commands are found in `slurm_environment`. Raises OSError with the message of sbatch;
+    its errno is EAGAIN for temporary failures.
     """
     argv = (
         sys.executable,
