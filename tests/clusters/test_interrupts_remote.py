@@ -67,21 +67,22 @@ def slurm(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     from hyperplane.clusters.dask.slurm import cluster as slurm_cluster
     from hyperplane.clusters.dask.slurm import engine as slurm_engine
 
-    async def call(words: list[str], **options: Any) -> str:
-        if words[0] == "sbatch":
-            number = world.begin("job").partition(" ")[2]
-            await asyncio.sleep(SHORT)
-            return number
-        world.runs.discard(f"job {words[1]}")
-        return ""
+    async def submit(script: str) -> str:
+        number = world.begin("job").partition(" ")[2]
+        await asyncio.sleep(SHORT)
+        return number
+
+    async def cancel(numbers: list[str]) -> None:
+        world.runs.difference_update(f"job {number}" for number in numbers)
 
     async def ask(numbers: list[str]) -> dict[str, Any]:
         return {}
 
     usable = (True, "")
     patch.setattr(slurm_engine.SlurmEngine, "available", lambda engine: usable)
-    patch.setattr(slurm_cluster.PlannedJob, "_call", staticmethod(call))
-    patch.setattr(slurm_cluster.slurm_queue, "query_jobs_async", ask)
+    patch.setattr(slurm_cluster, "submit_script_async", submit)
+    patch.setattr(slurm_cluster, "cancel_jobs", cancel)
+    patch.setattr(slurm_cluster, "query_jobs_async", ask)
     options = {"interface": "lo", "security": "none", "shared_folder": tempfile.gettempdir() + "/s"}
     return hyperplane.plan_cluster(engine="slurm", engine_options=options, **ONE)
 

@@ -16,9 +16,11 @@ import pytest
 import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.slurm import script as slurm_script
-from hyperplane.clusters.dask.slurm.engine import PROGRAMS, SlurmEngine
+from hyperplane.clusters.dask.slurm.engine import SlurmEngine
 from hyperplane.errors import RequestError
 from hyperplane.platforms.local import private_folders
+from hyperplane.platforms.slurm.commands import COMMANDS
+from hyperplane.platforms.slurm.shared_folder import private_folder, shared_folder
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 
@@ -85,8 +87,7 @@ def test_what_is_rendered_is_what_the_files_show(
 def test_memory_is_the_processes_and_the_margin_in_whole_mebibytes() -> None:
     asked = plan(PLAIN)
     assert asked.worker.total_ram == 12_000_000_000
-    assert slurm_script.job_memory(asked, SlurmSettings()) == 11683  # 12.25 GB are 11682.5 MiB
-    assert "--mem=11683M" in rendered(PLAIN)
+    assert "--mem=11683M" in rendered(PLAIN)  # 12.25 GB are 11682.5 MiB
     assert "--mem=11445M" in rendered({**PLAIN, "memory_margin_gb": 0})
     assert "--memory-limit 2400000000B" in rendered(PLAIN)
 
@@ -206,8 +207,8 @@ def test_the_folder_is_the_one_that_is_reserved_and_only_its_owner_enters(tmp_pa
     record = records.ClusterRecord(
         "mine", "slurm", "", "", os.getpid(), records.own_start_time(), 1, 1, 1.0
     )
-    record = records.reserve(record, str(slurm_script.shared_folder(settings)))
-    folder = slurm_script.folder(settings, "mine")
+    record = records.reserve(record, str(shared_folder(settings)))
+    folder = private_folder(settings, "mine")
     assert record.scratch == str(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     records.remove(record.name, record.scratch)
@@ -220,7 +221,7 @@ def test_a_shared_folder_that_was_made_is_removed_again(
 ) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in PROGRAMS:
+    for name in COMMANDS:
         (programs / name).write_text("#!/bin/bash\necho no Slurm here >&2; exit 1\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -244,7 +245,7 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     usable, reason = SlurmEngine().available()
     assert not usable
     assert "sbatch, squeue, scancel" in reason
-    for name in PROGRAMS:
+    for name in COMMANDS:
         (tmp_path / name).touch(mode=0o755)
     usable, reason = SlurmEngine().available()
     assert usable
@@ -257,7 +258,7 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 LOADS = """
 import signal, threading
 def load():
-    from hyperplane.engines.slurm import cluster
+    from hyperplane.clusters.dask.slurm import cluster
 thread = threading.Thread(target=load)
 {}
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

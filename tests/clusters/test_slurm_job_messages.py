@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
 from hyperplane.clusters.dask.slurm import job_messages
 from hyperplane.errors import StartFailed
-from hyperplane.platforms.slurm.queue import SlurmJobStatus, query_jobs, summary
+from hyperplane.platforms.slurm.job_state import SlurmJobStatus
 from hyperplane.spec.settings import SlurmSettings
 
 pytestmark = pytest.mark.process
@@ -29,25 +28,6 @@ def squeue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "squeue"
 
 
-def test_squeue_is_read(squeue: Path) -> None:
-    lines = [
-        "7|PENDING|30:00|ReqNodeNotAvail, UnavailableNodes:n[1-2]",
-        "8|RUNNING|1-00:00:00|None",
-    ]
-    program(squeue, f"printf '%s\\n' {shlex.join(lines)}; printf '%s ' \"$@\" > {squeue}.seen")
-    told = query_jobs(["7", "8", "9"])
-    assert told == {
-        "7": SlurmJobStatus("PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-2]", "30:00"),
-        "8": SlurmJobStatus("RUNNING", "None", "1-00:00:00"),
-    }
-    assert "--jobs=7,8,9 " in Path(f"{squeue}.seen").read_text()
-    assert summary(told, 3).endswith("n[1-2]), 1 job RUNNING, 1 job gone")
-    program(squeue, "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    assert query_jobs(["7"]) == {}
-    program(squeue, "echo 'Unable to contact slurm controller' >&2; exit 1")
-    assert query_jobs(["7"]) is None
-
-
 @pytest.mark.parametrize(
     ("reason", "says"),
     [
@@ -55,7 +35,7 @@ def test_squeue_is_read(squeue: Path) -> None:
         ("PartitionConfig", "another partition"),
         ("BadConstraints", "constraint"),
         ("InvalidAccount", "account"),
-        ("InvalidQOS", "qos"),
+        ("InvalidQOS", "QOS"),
         ("JobHeldUser", "scontrol release"),
         ("QOSMaxCpuPerJobLimit", "per node"),
         ("AssocMaxWallDurationPerJobLimit", "shorter walltime"),

@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_start_with_its_jobs(owner: Any) -> None:
 def test_a_cluster_that_gets_no_more_jobs_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(slurm_cluster, "POLL_INTERVAL", 1.0)
+    monkeypatch.setattr(slurm_cluster, "POLL_SECONDS", 1.0)
     client, cluster = start(num_workers=1)
     with cluster, client:
         (tmp_path / "sbatch").write_text(

@@ -88,7 +88,7 @@ def test_adapt_ends_whole_jobs_and_starts_them_again() -> None:
 def test_a_cancelled_job_in_mid_work_costs_no_task(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(slurm_cluster, "POLL_INTERVAL", 1.0)
+    monkeypatch.setattr(slurm_cluster, "POLL_SECONDS", 1.0)
     client, cluster = start()
     with cluster, client:
         futures = client.map(slow_square(), range(80), pure=False)

@@ -18,7 +18,7 @@ __all__ = ["service", "shared"]  # fixtures
 def test_the_time_limit_of_a_partition_is_explained(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(slurm_cluster, "POLL_INTERVAL", 1.0)
+    monkeypatch.setattr(slurm_cluster, "POLL_SECONDS", 1.0)
     client, cluster = start(num_workers=1, engine_options={"partition": "short"})
     with cluster, client:
         until(lambda: "was ended by Slurm at its time limit of 1:00" in caplog.text, 150)
@@ -29,7 +29,7 @@ def test_the_time_limit_of_a_partition_is_explained(
 def test_results_move_to_others_before_the_walltime_ends_a_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(slurm_cluster, "POLL_INTERVAL", 1.0)
+    monkeypatch.setattr(slurm_cluster, "POLL_SECONDS", 1.0)
     early = {"walltime": "2:00", "leave_before": "60s"}
     client, cluster = start(num_workers=1, engine_options=early)
     with cluster, client:

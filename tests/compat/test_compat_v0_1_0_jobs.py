@@ -166,7 +166,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     )
     numbers = [f"{array.parent.name}_{task}" for task in (0, 1)]
     numbers += {"100", "101"} - {array.parent.name}
-    queue = "".join(f"{number} RUNNING None|a-job\n" for number in numbers)
+    queue = "".join(f"{number}|RUNNING|30:00|None|a-job\n" for number in numbers)
     (release.place / "slurm" / "queue").write_text(queue)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(home))

@@ -25,22 +25,42 @@ from hyperplane.jobs.exporters.rendering import (
     count_retries,
     file_stem,
     grace_seconds,
-    resource_request,
     retry_pauses,
     slug,
 )
-from hyperplane.jobs.exporters.shell import RESOLVE_SECRETS, SUBMIT_SCRIPT, quote_word, render_array
 from hyperplane.jobs.parameters import variable_name
 from hyperplane.jobs.runners import retrying
 from hyperplane.jobs.runners.base import Document
+from hyperplane.jobs.runners.slurm.submit import batch_resources
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
+from hyperplane.platforms.slurm.arrays import format_range
+from hyperplane.platforms.slurm.directives import format_directives, format_options
+from hyperplane.platforms.slurm.script import SUBMIT_FUNCTION, quote_word, render_array
 
 #: Maximum bytes of a script: Slurm's limit is 4 MiB unless a site changes it.
 _MAX_SCRIPT_BYTES = 1 << 22
 #: Seconds by which Slurm may send a signal early.
 _SIGNAL_EARLY_SECONDS = 60
 _TASK = '"$SLURM_ARRAY_TASK_ID"'
+#: Secret lookup of ``submit.sh``: secrets are neither in arguments nor in files.
+_RESOLVE_SECRETS = """\
+
+# secret VARIABLE FILE NAME...: the first variable of these names that is not empty, or the file.
+secret() {
+  local variable=$1 file=$2 name value=''
+  shift 2
+  for name; do
+    value=${!name:-}
+    if [ -n "$value" ]; then break; fi
+  done
+  if [ -z "$value" ] && ! value=$(cat -- "$file" 2>/dev/null); then
+    echo "no secret: set the variable $*, or write the file $file" >&2
+    exit 2
+  fi
+  export "$variable=$value"
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -69,13 +89,13 @@ class SlurmRenderer:
     def _document(self, job: Job, place: int, step: Step) -> Document:
         name = file_stem(place, step)
         variables = build_environment(job, step)
-        options = [
-            *_sbatch_options(job, step, name),
-            f"export={','.join(_exported_variables(variables))}",
-        ]
+        options = {
+            **_sbatch_options(job, step, name),
+            "export": ",".join(_exported_variables(variables)),
+        }
         lines = [
             "#!/bin/bash",
-            *(f"#SBATCH --{option}" for option in options),
+            *format_directives(format_options(options)),
             f"# Step {step.name!a} of job {job.name!a}.",
             "set -euo pipefail",
         ]
@@ -125,28 +145,29 @@ class SlurmRenderer:
         return words
 
 
-def _sbatch_options(job: Job, step: Step, name: str) -> list[str]:
+def _sbatch_options(job: Job, step: Step, name: str) -> dict[str, str | int | bool | None]:
     """Return the sbatch options; names of the user are reduced to letters, digits and dashes."""
-    resources, count = resource_request(step), step.chunk_count
-    options = [f"job-name={slug(job.name, 40)}.{name}", "no-requeue"]
-    options.append(f"output=logs/{name}_{'%A_%a' if count else '%j'}.log")
-    if count:
-        limit = "" if step.max_parallel is None else f"%{step.max_parallel}"
-        options.append(f"array=0-{count - 1}{limit}")
-    if resources.cores is not None:
-        options.append(f"cpus-per-task={math.ceil(resources.cores)}")
-    if resources.memory is not None:
-        options.append(f"mem={-(-resources.memory // 2**20)}M")
-    if resources.gpus:
-        options.append(f"gres=gpu:{resources.gpus}")
-    if step.timeout is not None:
-        tries = count_retries(job, step)
-        polite = math.ceil(grace_seconds())
-        most = (tries + 1) * (step.timeout + polite) + sum(retry_pauses(tries))
-        # The limit of each attempt comes first; this one is for programs that it does not end.
-        options.append(f"time={math.ceil((most + polite + _SIGNAL_EARLY_SECONDS) / 60)}")
-        options.append(f"signal=B:TERM@{polite}")
-    return options
+    count = step.chunk_count
+    return {
+        "job-name": f"{slug(job.name, 40)}.{name}",
+        "no-requeue": True,
+        "output": f"logs/{name}_{'%A_%a' if count else '%j'}.log",
+        "array": format_range(count, step.max_parallel) if count else None,
+        **batch_resources(step).options(),
+        **_time_options(job, step),
+    }
+
+
+def _time_options(job: Job, step: Step) -> dict[str, str | int | bool | None]:
+    """Return the time limit of all attempts at a step, and the signal before it."""
+    if step.timeout is None:
+        return {}
+    tries = count_retries(job, step)
+    polite = math.ceil(grace_seconds())
+    most = (tries + 1) * (step.timeout + polite) + sum(retry_pauses(tries))
+    # The limit of each attempt comes first; this one is for programs that it does not end.
+    minutes = math.ceil((most + polite + _SIGNAL_EARLY_SECONDS) / 60)
+    return {"time": minutes, "signal": f"B:TERM@{polite}"}
 
 
 def _exported_variables(variables: StepEnvironment) -> list[str]:
@@ -158,8 +179,8 @@ def _item_arrays(step: Step) -> list[str]:
     items = step.foreach or ()
     as_json = (json.dumps(item, ensure_ascii=False) for item in items)
     return [
-        render_array("hyperplane_items", map(quote_word, items)).rstrip(),
-        render_array("hyperplane_json", map(quote_word, as_json)).rstrip(),
+        render_array("hyperplane_items", map(quote_word, items)),
+        render_array("hyperplane_json", map(quote_word, as_json)),
     ]
 
 
@@ -180,7 +201,7 @@ def _parameters_word(step: Step, variables: StepEnvironment) -> str:
 
 def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
     lines = ["#!/bin/bash", f"# Submits the steps of job {job.name!a} to Slurm."]
-    text = "\n".join(lines) + "\n" + SUBMIT_SCRIPT
+    text = "\n".join(lines) + "\n" + SUBMIT_FUNCTION
     secrets = {
         name: names[0]
         for step in steps
@@ -188,7 +209,7 @@ def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
     }
     if secrets:
         folder = config.jobs().secrets
-        text += RESOLVE_SECRETS
+        text += _RESOLVE_SECRETS
         for name, variable in secrets.items():
             names = dict.fromkeys(one for one in (name, variable_name(name)) if one.isidentifier())
             text += (

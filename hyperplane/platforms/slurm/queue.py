@@ -1,179 +1,228 @@
-"""Query the status of jobs with squeue, and interpret it."""
+"""The queue of Slurm: states of jobs, found by id or name, and their end; requests are batched."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import shutil
-import subprocess
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Mapping
 
-#: Seconds that squeue may take; Slurm's commands try for up to a minute to reach the controller.
-ANSWER_WITHIN = 90
-#: Final states; in all other states Slurm may still start the job, or start it again.
-_ENDED = (
-    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
-    *("PREEMPTED", "REVOKED", "TIMEOUT"),
+from hyperplane.platforms.slurm.arrays import array_id, group_tasks, is_task
+from hyperplane.platforms.slurm.commands import (
+    CommandResult,
+    run_command,
+    run_command_async,
 )
-#: Reasons of pending jobs that do not resolve by themselves -> what to do.
-_BLOCKED = {
-    r"PartitionTimeLimit": "the walltime is longer than the partition allows: set a shorter one",
-    r"(PartitionConfig|PartitionNodeLimit)": "no node of the partition has the resources that a "
-    "job requests: request fewer cores or less memory per node, or set another partition",
-    r"BadConstraints": "no node satisfies constraint or extra_directives",
-    r"(InvalidAccount|AccountNotAllowed)": "set account to one that may use the partition",
-    r"(InvalidQOS|QOSNotAllowed)": "set qos to one that may use the partition",
-    r"Job(Held\w*|HoldMaxRequeue)": "the job is held: release it with scontrol release, or ask the "
-    "administrators",
-    r"(Assoc|QOS)(Max|Min)\w*(PerJob|PerNode|NotSatisfied)\w*": "a job is larger or longer than "
-    "your account or QOS allows: request less per node, or a shorter walltime",
-    r"MaxMemPerLimit": "a job requests more memory than the partition allows: request less",
-    r"(Assoc|QOS)\w*Minutes\w*": "the budget of your account or QOS is used up",
-    r"DependencyNeverSatisfied": "a dependency in extra_directives has failed",
-}
+from hyperplane.platforms.slurm.job_state import (
+    PENDING,
+    REMOVED,
+    RUNNING,
+    UNKNOWN,
+    SlurmJobStatus,
+    is_active,
+)
+from hyperplane.platforms.slurm.request_batcher import RequestBatcher
+
+#: Seconds for which a listing of the queue is reused.
+CACHE_SECONDS = 1.5
+#: Checks for a job whose submission had no response: a busy Slurm may accept it late.
+SUBMIT_CHECKS = 8
+#: Seconds between such checks while Slurm does not respond.
+NO_ANSWER_SECONDS = 10.0
+#: Maximum concurrent Slurm commands of one queue.
+MAX_CONCURRENT_COMMANDS = 8
+#: Assumed state of a job while Slurm does not respond.
+NO_ANSWER_STATE = RUNNING
+#: Fields of a line of squeue. The name is the last one, because it may have any character.
+_LINE_FORMAT = "--format=%i|%T|%l|%r|%j"
+#: Jobs that scancel reports as not reached.
+_UNREACHED_JOB = re.compile(r"job id (\S+): ")
 
 
-def is_ended(state: str) -> bool:
-    """Return whether a state is final."""
-    return state in _ENDED
-
-
-@dataclass(frozen=True)
-class SlurmJobStatus:
-    """Status of a Slurm job.
-
-    Parameters
-    ----------
-    state : str
-        Slurm's name of the state, such as ``"PENDING"``.
-    reason : str
-        Slurm's reason for the state; ``"None"`` without one.
-    limit : str
-        Time limit in Slurm's notation.
-    """
-
-    state: str
-    reason: str
-    limit: str
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the job is in a final state."""
-        return is_ended(self.state)
-
-    @property
-    def is_leaving_queue(self) -> bool:
-        """Whether the job has ended or is completing."""
-        return self.is_ended or self.state == "COMPLETING"
-
-    @property
-    def blocked_advice(self) -> str:
-        """Why the job will not start, and what to do; empty if it may start."""
-        if self.state != "PENDING":
-            return ""
-        for pattern, advice in _BLOCKED.items():
-            if re.match(pattern, self.reason):
-                return advice
-        return ""
-
-    def __str__(self) -> str:
-        return self.state if self.reason in {"", "None"} else f"{self.state} ({self.reason})"
-
-
-def query_jobs(jobs: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
-    """Return the status of jobs by their numbers, or None if Slurm does not answer.
+def query_jobs(job_ids: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
+    """Return the status of jobs by their ids, or None if Slurm does not answer.
 
     A job that is not in the result is gone: Slurm forgets jobs some minutes after their end.
     """
-    numbers = list(jobs)
-    if not numbers:
+    listed = list(job_ids)
+    if not listed:
         return {}
     try:
-        finished = subprocess.run(  # noqa: S603 - numbers that sbatch gave
-            _squeue(numbers), capture_output=True, text=True, timeout=ANSWER_WITHIN, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return _read_statuses(run_command(_query_command(listed)))
+    except OSError:
         return None
-    return _parse_squeue(finished.returncode, finished.stdout, finished.stderr)
 
 
 async def query_jobs_async(
-    jobs: Iterable[str], environment: Mapping[str, str] | None = None
+    job_ids: Iterable[str], environment: Mapping[str, str] | None = None
 ) -> dict[str, SlurmJobStatus] | None:
-    """Return the same as :func:`query_jobs`, without a thread: at exit none can be started.
-
-    Parameters
-    ----------
-    jobs : iterable of str
-        Numbers of jobs.
-    environment : mapping of str to str, optional
-        Environment in which squeue is found and runs; by default that of this process.
-    """
-    numbers = list(jobs)
-    if not numbers:
+    """Return the same as :func:`query_jobs`, without a thread: at exit none can be started."""
+    listed = list(job_ids)
+    if not listed:
         return {}
-    code, out, err = await run_command(_squeue(numbers), environment)
-    return _parse_squeue(code, out, err)
-
-
-async def run_command(
-    words: Sequence[str], environment: Mapping[str, str] | None = None
-) -> tuple[int, str, str]:
-    """Run a Slurm command and return its exit code, standard output and standard error."""
-    pipe = asyncio.subprocess.PIPE
-    program = shutil.which(words[0], path=(environment or os.environ).get("PATH")) or words[0]
     try:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *words[1:],
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-        )
-    except OSError as error:
-        return 1, "", str(error)
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), ANSWER_WITHIN)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return 1, "", "no answer"
-    return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
-
-
-def _squeue(jobs: list[str]) -> list[str]:
-    format_ = "--format=%i|%T|%l|%r"
-    return ["squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", format_]
-
-
-def _parse_squeue(code: int | None, out: str, err: str) -> dict[str, SlurmJobStatus] | None:
-    if code and "Invalid job id" not in err:
+        return _read_statuses(await run_command_async(_query_command(listed), environment))
+    except OSError:
         return None
-    return dict(_parse_line(line) for line in out.splitlines() if line.count("|") >= 3)
 
 
-def _parse_line(line: str) -> tuple[str, SlurmJobStatus]:
-    job, state, limit, reason = line.strip().split("|", 3)
-    return job, SlurmJobStatus(state, reason, limit)
-
-
-def summary(statuses: Mapping[str, SlurmJobStatus], total: int) -> str:
-    """Return a line that counts jobs by state.
+def parse_squeue(output: str) -> dict[str, SlurmJobStatus]:
+    """Return the status of each job in the output of squeue, by id.
 
     Examples
     --------
-    >>> waits = SlurmJobStatus("PENDING", "Resources", "30:00")
-    >>> runs = SlurmJobStatus("RUNNING", "None", "30:00")
-    >>> summary({"1": waits, "2": waits, "3": runs}, total=4)
-    '2 jobs PENDING (Resources), 1 job RUNNING, 1 job gone'
+    >>> parse_squeue("42_7|RUNNING|30:00|None|a-job")["42_7"]
+    SlurmJobStatus(state='RUNNING', reason='None', limit='30:00', name='a-job')
     """
-    counts = Counter(map(str, statuses.values()))
-    if total > len(statuses):
-        counts["gone"] = total - len(statuses)
-    return ", ".join(
-        f"{count} {'job' if count == 1 else 'jobs'} {state}" for state, count in counts.items()
-    )
+    statuses = {}
+    for line in output.splitlines():
+        job_id, *fields = line.strip().split("|", 4)
+        if len(fields) >= 3:
+            state, limit, reason, *name = fields
+            statuses[job_id] = SlurmJobStatus(state, reason, limit, *name)
+    return statuses
+
+
+def _query_command(job_ids: list[str]) -> list[str]:
+    jobs = f"--jobs={','.join(job_ids)}"
+    return ["squeue", "--noheader", "--array", "--states=all", jobs, _LINE_FORMAT]
+
+
+def _read_statuses(result: CommandResult) -> dict[str, SlurmJobStatus] | None:
+    # So says squeue about a single job that Slurm has forgotten.
+    if result.exit_code and "Invalid job id" not in result.errors:
+        return None
+    return parse_squeue(result.output)
+
+
+class SlurmQueue:
+    """State of this user's Slurm jobs and array tasks, by ids such as ``42_7``.
+
+    ``environment`` is that of Slurm's commands.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+        self._command_slots = asyncio.Semaphore(MAX_CONCURRENT_COMMANDS)
+        self._refresh_lock = asyncio.Lock()
+        self._refreshed_at, self._answered = float("-inf"), False
+        self._listed: dict[str, SlurmJobStatus] = {}
+        self._state_batcher = RequestBatcher(self._query_states)
+        self._terminate_batcher = RequestBatcher(self._terminate)
+        self._cancel_batcher = RequestBatcher(self._cancel)
+
+    async def contains(self, job_id: str) -> bool:
+        """Whether a job is pending or running."""
+        await self._refresh()
+        # It may have been submitted after the listing.
+        return job_id in self._listed or is_active(await self.get_state(job_id))
+
+    async def find_job_id(self, name: str) -> str | None:
+        """Return the id of a job or array by name; empty if there is none, None if unknown."""
+        if not await self._refresh():
+            return None
+        job_ids = (job_id for job_id, status in self._listed.items() if status.name == name)
+        return array_id(next(job_ids, ""))
+
+    async def find_submitted(self, name: str) -> str:
+        """Return the id of a job submitted without a response; empty if there is none."""
+        job_id = None
+        for _ in range(SUBMIT_CHECKS):
+            await asyncio.sleep(CACHE_SECONDS)
+            if job_id := await self.find_job_id(name):
+                return job_id
+        while job_id is None:  # Slurm does not respond, so it is unknown
+            await asyncio.sleep(NO_ANSWER_SECONDS)
+            job_id = await self.find_job_id(name)
+        return job_id
+
+    def pending_status(self, job_id: str) -> SlurmJobStatus | None:
+        """Return why a job was pending when last seen; None if it was not."""
+        status = self._listed.get(job_id)
+        return status if status is not None and status.state == PENDING else None
+
+    async def get_state(self, job_id: str) -> str:
+        """Return the state of a job; empty if Slurm no longer knows it."""
+        return await self._state_batcher.request(job_id)
+
+    async def terminate(self, job_id: str) -> bool:
+        """Send SIGTERM to a job, or cancel it if pending; return whether Slurm confirmed."""
+        return await self._terminate_batcher.request(job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """Cancel a job."""
+        await self._cancel_batcher.request(job_id)
+
+    async def _query_jobs(self, job_ids: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
+        async with self._command_slots:
+            return await query_jobs_async(sorted({*map(array_id, job_ids)}), self._environment)
+
+    async def _query_states(self, job_ids: list[str]) -> list[str]:
+        jobs = await self._query_jobs(job_ids)
+        if jobs is None:
+            return [NO_ANSWER_STATE for _ in job_ids]
+        arrays = set(map(array_id, jobs))
+        removed = {one for one in job_ids if is_task(one) and array_id(one) in arrays}
+        missing = {one: REMOVED if one in removed else UNKNOWN for one in job_ids}
+        return [jobs[one].state if one in jobs else missing[one] for one in job_ids]
+
+    async def _terminate(self, job_ids: list[str]) -> list[bool]:
+        tasks = [one for one in job_ids if is_task(one)]
+        single = [one for one in job_ids if not is_task(one)]
+        unreached = await self._terminate_jobs(single) | await self._terminate_tasks(tasks)
+        return [one not in unreached for one in job_ids]
+
+    async def _terminate_jobs(self, job_ids: list[str]) -> set[str]:
+        pending = await self._unreached("--state=PENDING", job_ids=job_ids)
+        return pending & await self._unreached("--full", "--signal=TERM", job_ids=job_ids)
+
+    async def _terminate_tasks(self, job_ids: list[str]) -> set[str]:
+        """Terminate array tasks; return those not reached. Pending ones are cancelled.
+
+        For a state filter or a signal, scancel treats the whole array as one pending task, so the
+        states are queried first; tasks that start meanwhile are cancelled.
+        """
+        jobs = await self._query_jobs(job_ids) if job_ids else {}
+        if jobs is None:
+            return set(job_ids)
+        states = {one: jobs[one].state for one in job_ids if one in jobs}
+        waiting = [one for one, state in states.items() if state == PENDING]
+        if waiting:
+            await self._cancel(waiting)
+        running = [one for one, state in states.items() if state != PENDING and is_active(state)]
+        return await self._unreached("--full", "--signal=TERM", job_ids=running)
+
+    async def _cancel(self, job_ids: list[str]) -> list[None]:
+        await self._run_command("scancel", *group_tasks(job_ids))
+        return [None for _ in job_ids]
+
+    async def _unreached(self, *options: str, job_ids: list[str]) -> set[str]:
+        """Run scancel and return the jobs that it did not reach."""
+        if not job_ids:
+            return set()
+        result = await self._run_command("scancel", *options, *job_ids)
+        if not result.exit_code:
+            return set()
+        return set(_UNREACHED_JOB.findall(result.errors)) & set(job_ids) or set(job_ids)
+
+    async def _refresh(self) -> bool:
+        """Query the queue if the last result is old; return whether Slurm responded."""
+        async with self._refresh_lock:
+            if time.monotonic() - self._refreshed_at < CACHE_SECONDS:
+                return self._answered
+            result = await self._run_command(
+                "squeue", "--me", "--array", "--noheader", _LINE_FORMAT
+            )
+            self._refreshed_at = time.monotonic()
+            self._answered = result.exit_code == 0
+            if self._answered:  # otherwise the previous listing is kept
+                self._listed = parse_squeue(result.output)
+            return self._answered
+
+    async def _run_command(self, *words: str) -> CommandResult:
+        """Run a Slurm command; one that cannot run or does not end counts as failed."""
+        async with self._command_slots:
+            try:
+                return await run_command_async(words, self._environment)
+            except OSError as error:
+                return CommandResult(1, "", str(error))

@@ -1,20 +1,17 @@
 """Rendered Slurm jobs, run by bash and a small scheduler."""
 
 import json
-import subprocess
 import sys
+from pathlib import Path
 
 import fake_slurm
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, ran, submitted
-from scale import scaled
 
+import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETERS, step_variables
-from hyperplane.jobs.exporters.shell import quote_word
 from hyperplane.jobs.runners import render
 from hyperplane.jobs.states import WorkUnit
 
@@ -213,6 +210,26 @@ def test_options_of_the_slurm_script():
     ]
 
 
+@pytest.mark.parametrize(
+    ("step", "program"),
+    [
+        (command("x", "true", chunks=3, timeout=60, secrets=("a/b",), env={"A": "b"}), ""),
+        (Step(name="x", kind="python", path="x.py", foreach=("a", "b")), ""),
+        (Step(name="x", kind="bash", path="x.sh", depends_on=()), ""),
+        (Step(name="x", kind="javascript", path="x.js", cluster={"nprocs": 1}), ""),
+        (command("x", "true", retries=1), "jobs/runners/retrying.py"),
+        (Step(name="x", kind="notebook", path="x.ipynb"), "jobs/notebook.py"),
+    ],
+)
+def test_only_notebooks_and_retries_need_files_of_the_package(step, program):
+    package = str(Path(hyperplane.__file__).parent)
+    documents = render("slurm", made(step), python="/opt/bin/python")
+    named = [line for one in documents for line in one.text.splitlines() if package in line]
+    assert len(named) == bool(program)
+    assert f"{package}/{program}" in "".join(named) or not program
+    assert not [one for one in documents if "hyperplane." in one.text.replace(package, "")]
+
+
 @pytest.mark.parametrize(("ram", "told"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
 def test_memory_is_what_was_asked_for_or_up_to_a_mebibyte_more(ram, told):
     text = script(command("x", "true", resources=Resources(ram_gb=ram)))
@@ -249,17 +266,6 @@ def test_requirements_are_installed_first(tmp_path):
     assert "submit 001-a.sbatch 0\n" in submit.text
     assert "/bin/python \\\n" in second.text
     assert "/opt/python" not in second.text
-
-
-@settings(max_examples=scaled(10, 25))
-@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
-def test_any_text_is_one_word_on_one_line(texts):
-    texts += HOSTILE
-    words = [quote_word(text) for text in texts]
-    assert not any({"\n", "\r"} & set(word) for word in words)
-    line = " ".join(["printf", "'%s\\0'", *words])
-    said = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
-    assert said.decode().split("\0")[:-1] == texts
 
 
 def test_the_folder_of_the_scripts_may_be_anywhere(root, tmp_path):

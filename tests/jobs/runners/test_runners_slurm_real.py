@@ -62,6 +62,7 @@ def test_everything_arrives_as_it_was_said(tmp_path, monkeypatch):
         "first",
         'printf %s "$TEXT" > text; printf %s "$HYPERPLANE_JOB_PARAMETER_YEAR" > year; '
         'printf %s "$THE_TOKEN" > token; pwd > folder; echo "$SLURM_JOB_NAME"; '
+        "printf %s 'of DOS\r\n' > line; "
         "scontrol show job $SLURM_JOB_ID > shown; scontrol write batch_script $SLURM_JOB_ID script",
         env={"TEXT": text},
         secrets=("THE_TOKEN",),
@@ -70,6 +71,7 @@ def test_everything_arrives_as_it_was_said(tmp_path, monkeypatch):
     assert job.status == DONE, job.logs()
     assert Path("text").read_text() == Path("year").read_text() == text
     assert Path("token").read_text() == "s3cret 'word'"
+    assert Path("line").read_bytes() == b"of DOS\r\n"
     assert Path("folder").read_text().strip() == str(tmp_path)
     assert job.logs("first").startswith(f"hyperplane-{job.id[:8]}-")
     for name in ("shown", "script"):

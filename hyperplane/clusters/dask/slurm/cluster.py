@@ -17,16 +17,19 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster, loopback_link
 from hyperplane.clusters.dask.slurm.import_jobqueue import SLURMCluster, SLURMJob
 from hyperplane.core.errors import StartFailed
-from hyperplane.platforms.slurm import queue as slurm_queue
+from hyperplane.platforms.slurm.commands import cancel_jobs
+from hyperplane.platforms.slurm.job_state import SlurmJobStatus, describe_blocked
+from hyperplane.platforms.slurm.queue import query_jobs_async
+from hyperplane.platforms.slurm.submit import submit_script_async
 
 #: Seconds between checks of jobs with missing workers.
-POLL_INTERVAL = 15.0
+POLL_SECONDS = 15.0
 #: Number of Slurm commands that run at the same time for one cluster.
-MAX_CONCURRENT = 16
+MAX_CONCURRENT_COMMANDS = 16
 #: Seconds that a worker may take to transfer its results before its job is cancelled.
-RETIRE_WITHIN = 60.0
+RETIRE_TIMEOUT_SECONDS = 60.0
 #: Seconds that closing waits for the jobs to leave the queue; at exit Dask allows ten in all.
-GONE_WITHIN = 8.0
+CLOSE_TIMEOUT_SECONDS = 8.0
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ class PlannedJob(SLURMJob):
         Returns the script for a scheduler address and a worker name. It replaces dask-jobqueue's
         script, which rounds memory, inserts lines from settings without quoting, and takes missing
         values from dask-jobqueue's configuration.
-    at_once : asyncio.Semaphore
+    command_slots : asyncio.Semaphore
         Held while a Slurm command runs.
     **kwargs
         Arguments of SLURMJob.
@@ -52,53 +55,45 @@ class PlannedJob(SLURMJob):
         name: str | None = None,
         *,
         script: Callable[[str | None, str | None], str],
-        at_once: asyncio.Semaphore,
+        command_slots: asyncio.Semaphore,
         **kwargs: Any,
     ) -> None:
         super().__init__(scheduler, name, **kwargs)
         self._script = script
-        self._at_once = at_once
-        self._unwanted = False
+        self._command_slots = command_slots
+        self._is_closing = False
 
     def job_script(self) -> str:
         """Return the script for sbatch."""
         return self._script(self.scheduler, self.name)
 
     async def _submit_job(self, script_filename: str) -> str:
-        async with self._at_once:
-            if self._unwanted:
+        del script_filename  # a copy that dask-jobqueue has made
+        async with self._command_slots:
+            if self._is_closing:
                 raise StartFailed("slurm", "the cluster was closed before this job was submitted")
             try:
-                out: str = await self._call(["sbatch", "--parsable", script_filename])
-            except (RuntimeError, OSError) as error:
-                raise StartFailed(
-                    "slurm", f"sbatch refused the job: {_sbatch_error(error)}"
-                ) from error
-        return out
+                return await submit_script_async(self.job_script())
+            except OSError as error:
+                raise StartFailed("slurm", f"sbatch refused the job: {error.strerror}") from error
 
     async def close(self) -> None:
         """Cancel the job; while the cluster runs, after its results are on other workers."""
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             with suppress(OSError, asyncio.TimeoutError):
-                await asyncio.wait_for(cluster.retire(self.name), RETIRE_WITHIN)
-        self._unwanted = True
-        async with self.lock:  # after Ctrl-C its submission may still run, without a job number
+                await asyncio.wait_for(cluster.retire(self.name), RETIRE_TIMEOUT_SECONDS)
+        self._is_closing = True
+        async with self.lock:  # after Ctrl-C its submission may still run, without a job id
             await self._cancel()
         self.status = Status.closed
         self._event_finished.set()
 
     async def _cancel(self) -> None:
         if self.job_id is not None and self.status != Status.closed:
-            async with self._at_once:
-                with suppress(RuntimeError, OSError):  # the job has already ended
-                    await self._call(["scancel", self.job_id])
-
-
-def _sbatch_error(error: Exception) -> str:
-    """Return the error output of a Slurm command from dask-jobqueue's exception."""
-    output = str(error).rpartition("stderr:\n")[2]
-    return "; ".join(line.strip() for line in output.splitlines() if line.strip())
+            async with self._command_slots:
+                with suppress(OSError):  # _wait_until_gone reports jobs that remain
+                    await cancel_jobs([self.job_id])
 
 
 class _WatchedCluster(SLURMCluster):
@@ -107,11 +102,14 @@ class _WatchedCluster(SLURMCluster):
     def __init__(self, *, first_jobs: int, explain: Callable[..., str], **kwargs: Any) -> None:
         self._first_jobs = first_jobs
         self._explain = explain
-        self._came_up = False
+        self._has_started = False
         self._warned: set[str] = set()
-        given: Any = {"job_cls": PlannedJob, "at_once": asyncio.Semaphore(MAX_CONCURRENT)}
+        given: Any = {
+            "job_cls": PlannedJob,
+            "command_slots": asyncio.Semaphore(MAX_CONCURRENT_COMMANDS),
+        }
         super().__init__(**given, **kwargs)
-        self._came_up = True
+        self._has_started = True
 
     def _get_worker_security(self, security: Any) -> None:
         """Return nothing: the key pair is already in files, and must not be written elsewhere."""
@@ -123,28 +121,28 @@ class _WatchedCluster(SLURMCluster):
 
     async def _start(self) -> None:
         await super()._start()
-        if self.status == Status.running and not self._came_up:
+        if self.status == Status.running and not self._has_started:
             # Not with `scale`, so that the error of a refused job is raised by the start.
             for _ in range(self._first_jobs):
                 self.worker_spec.update(self.new_worker_spec())
-            watch = PeriodicCallback(self._check_jobs, POLL_INTERVAL * 1000)
+            watch = PeriodicCallback(self._check_jobs, POLL_SECONDS * 1000)
             self.periodic_callbacks["jobs"] = watch
             watch.start()
 
     async def _correct_state_internal(self) -> None:
-        numbers = set(self.jobs().values())
+        job_ids = set(self.jobs().values())
         try:
             await super()._correct_state_internal()
         except StartFailed as error:
-            if not self._came_up:
+            if not self._has_started:
                 raise
             logger.warning("cluster %s has fewer workers than requested: %s", self.name, error)
         if self.status == Status.closing:
             # Before the status is closed: after that close() does not wait any more.
-            await self._wait_until_gone(numbers)
+            await self._wait_until_gone(job_ids)
 
     def jobs(self) -> dict[str, str]:
-        """Return the numbers of submitted jobs by the names of their workers."""
+        """Return the ids of submitted jobs by the names of their workers."""
         return {name: job.job_id for name, job in self.workers.items() if job.job_id is not None}
 
     def processes(self, name: str) -> set[str]:
@@ -174,7 +172,7 @@ class _WatchedCluster(SLURMCluster):
         return {name: job for name, job in self.workers.items() if not self.processes(name) <= here}
 
     def incomplete_jobs(self) -> set[str]:
-        """Return the numbers of the jobs with missing worker processes."""
+        """Return the ids of the jobs with missing worker processes."""
         return {
             job.job_id
             for job in self.sync(self._incomplete_jobs).values()
@@ -184,8 +182,8 @@ class _WatchedCluster(SLURMCluster):
     async def _check_jobs(self) -> None:
         """Log what happened to jobs with missing workers, and drop those that have ended."""
         missing = await self._incomplete_jobs()
-        numbers = [job.job_id for job in missing.values() if job.job_id is not None]
-        statuses = await slurm_queue.query_jobs_async(numbers)
+        job_ids = [job.job_id for job in missing.values() if job.job_id is not None]
+        statuses = await query_jobs_async(job_ids)
         if statuses is None or self.status != Status.running:
             return
         async with self._lock:
@@ -193,15 +191,13 @@ class _WatchedCluster(SLURMCluster):
                 found = statuses.get(job.job_id or "")
                 if job.job_id is None or found is None or found.is_ended:
                     self._drop_ended_job(name, job, found)
-                elif found.blocked_advice and job.job_id not in self._warned:
+                elif job.job_id not in self._warned and (
+                    blocked := describe_blocked(job.job_id, found)
+                ):
                     self._warned.add(job.job_id)
-                    logger.warning(
-                        "job %s will not start: %s; %s", job.job_id, found, found.blocked_advice
-                    )
+                    logger.warning("%s", blocked)
 
-    def _drop_ended_job(
-        self, name: str, job: PlannedJob, found: slurm_queue.SlurmJobStatus | None
-    ) -> None:
+    def _drop_ended_job(self, name: str, job: PlannedJob, found: SlurmJobStatus | None) -> None:
         """Remove an ended job from the specification, so that scale() and adapt() replace it."""
         if self.workers.get(name) is not job:
             return
@@ -211,17 +207,19 @@ class _WatchedCluster(SLURMCluster):
         if job.job_id is not None:
             logger.warning("%s", self._explain(job.job_id, name, found))
 
-    async def _wait_until_gone(self, numbers: set[str]) -> None:
+    async def _wait_until_gone(self, job_ids: set[str]) -> None:
         """Wait until jobs have left the queue, and warn about those that do not."""
-        deadline = time.monotonic() + GONE_WITHIN
-        while numbers:
-            statuses = await slurm_queue.query_jobs_async(sorted(numbers))
+        deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
+        while job_ids:
+            statuses = await query_jobs_async(sorted(job_ids))
             if statuses is not None and all(one.is_ended for one in statuses.values()):
                 return
             if statuses is None or time.monotonic() > deadline:
                 # Jobs in COMPLETING are left out: an epilogue may take long.
-                running = {n for n, one in (statuses or {}).items() if not one.is_leaving_queue}
-                if left := " ".join(sorted(numbers if statuses is None else running)):
+                running = {
+                    job_id for job_id, one in (statuses or {}).items() if not one.is_leaving_queue
+                }
+                if left := " ".join(sorted(job_ids if statuses is None else running)):
                     logger.warning("Slurm did not confirm that jobs ended; run: scancel %s", left)
                 return
             await asyncio.sleep(0.2)

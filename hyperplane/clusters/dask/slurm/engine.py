@@ -10,13 +10,13 @@ from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, SchedulerPlace, StartedCluster
 from hyperplane.core.errors import Fault
 from hyperplane.core.units import plural
+from hyperplane.platforms.slurm.commands import find_missing_commands
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SlurmSettings
 from hyperplane.spec.worker import WorkerSpec
 
 MODULES = {"dask_jobqueue": "dask-jobqueue", "cryptography": "cryptography"}
-PROGRAMS = ("sbatch", "squeue", "scancel")
 
 
 class SlurmEngine:
@@ -41,8 +41,7 @@ class SlurmEngine:
         if missing:
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[slurm]'")
-        absent = [name for name in PROGRAMS if shutil.which(name) is None]
-        if absent:
+        if absent := find_missing_commands():
             advice = "use a machine from which jobs can be submitted"
             return Availability(False, f"{', '.join(absent)} not on PATH: {advice}")
         sbatch = shutil.which("sbatch")

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from hyperplane.clusters.dask.slurm.script import lifetime
 from hyperplane.core.errors import StartFailed
-from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import plural
-from hyperplane.platforms.slurm import queue as slurm_queue
-from hyperplane.platforms.slurm.queue import SlurmJobStatus
+from hyperplane.platforms.slurm.job_state import (
+    COMPLETED,
+    FAILED,
+    OUT_OF_MEMORY,
+    RUNNING,
+    TIMEOUT,
+    SlurmJobStatus,
+    count_states,
+    describe_blocked,
+    is_out_of_memory,
+)
+from hyperplane.platforms.slurm.logs import read_log_tail
+from hyperplane.platforms.slurm.queue import query_jobs
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 
+#: Last lines of a log that are shown.
 LOG_LINES = 20
 #: Seconds between two queries of squeue while a start waits: the first and the longest interval.
 FIRST_INTERVAL, LONGEST_INTERVAL = 2.0, 20.0
-_END_REASONS = {
-    "OUT_OF_MEMORY": "used more memory than it requested. Raise ram_gb_per_proc, or "
-    "hyperplane.engines.slurm.memory_margin_gb if it was not the workers",
-    "PREEMPTED": "was preempted by a job of higher priority",
-    "NODE_FAIL": "was on a node that failed",
-    "BOOT_FAIL": "was on a node that failed",
-    "CANCELLED": "was cancelled",
+#: What to do about a final state, unless a new job is enough.
+_END_ADVICE = {
+    OUT_OF_MEMORY: "Raise ram_gb_per_proc, or hyperplane.engines.slurm.memory_margin_gb if it was "
+    "not the workers"
 }
 _REPLACE = "cluster.scale() or cluster.adapt() starts a new job in its place"
 
@@ -37,11 +45,11 @@ class StartupMonitor:
     Parameters
     ----------
     jobs : callable
-        Returns the numbers of the jobs by the names of their workers.
+        Returns the ids of the jobs by the names of their workers.
     logs : Path
         Folder with the output of the jobs.
     incomplete : callable
-        Returns the numbers of the jobs with missing workers.
+        Returns the ids of the jobs with missing workers.
     """
 
     def __init__(
@@ -71,29 +79,27 @@ class StartupMonitor:
             self._next_check = time.monotonic() + self._interval
         return self._message
 
-    def _check_jobs(self, numbers: list[str]) -> str:
-        statuses = slurm_queue.query_jobs(numbers)
+    def _check_jobs(self, job_ids: list[str]) -> str:
+        statuses = query_jobs(job_ids)
         if statuses is None:
             return "squeue does not answer"
-        for number in numbers:
-            found = statuses.get(number, SlurmJobStatus("gone from the queue", "", ""))
-            if number not in statuses or found.is_leaving_queue:
+        for job_id in job_ids:
+            found = statuses.get(job_id, SlurmJobStatus("gone from the queue", "", ""))
+            if job_id not in statuses or found.is_leaving_queue:
                 raise StartFailed(
                     "slurm",
-                    f"job {number} ended before its workers connected: {found}; all jobs were "
+                    f"job {job_id} ended before its workers connected: {found}; all jobs were "
                     "cancelled",
-                    read_log_tail(self._logs, number),
+                    read_log_tail(self._logs, job_id, LOG_LINES),
                 )
-            if found.blocked_advice:
-                raise StartFailed(
-                    "slurm",
-                    f"Slurm will not start job {number}, {found}: {found.blocked_advice}. "
-                    "All jobs were cancelled",
-                )
-        message = f"squeue reports: {slurm_queue.summary(statuses, len(numbers))}"
+            if blocked := describe_blocked(job_id, found):
+                raise StartFailed("slurm", f"{blocked}. All jobs were cancelled")
+        message = f"squeue reports: {count_states(statuses, len(job_ids))}"
         waited_for = self._incomplete()
-        if running := [n for n in numbers if statuses[n].state == "RUNNING" and n in waited_for]:
-            tail = read_log_tail(self._logs, running[0])
+        if running := [
+            one for one in job_ids if statuses[one].state == RUNNING and one in waited_for
+        ]:
+            tail = read_log_tail(self._logs, running[0], LOG_LINES)
             message += (
                 ". If a job runs and its workers do not connect, the nodes cannot reach this "
                 "machine (hyperplane.engines.slurm.interface) or start slowly"
@@ -104,17 +110,8 @@ class StartupMonitor:
         return message
 
 
-def read_log_tail(logs: Path, number: str, lines: int = LOG_LINES) -> str:
-    """Return the last lines of a job's output, or "" if they cannot be read."""
-    for file in find_in(logs, f"*-{number}.log"):
-        with suppress(OSError):
-            text = file.read_text(encoding="utf-8", errors="replace")
-            return "\n".join(text.splitlines()[-lines:])
-    return ""
-
-
 def explain_end(
-    settings: SlurmSettings, logs: Path, number: str, name: str, status: SlurmJobStatus | None
+    settings: SlurmSettings, logs: Path, job_id: str, name: str, status: SlurmJobStatus | None
 ) -> str:
     """Return a message on why a job of a running cluster has ended, and what to do.
 
@@ -124,32 +121,32 @@ def explain_end(
         Settings of the engine.
     logs : Path
         Folder with the output of the jobs.
-    number : str
-        Number of the job.
+    job_id : str
+        Id of the job.
     name : str
         Name of its worker.
     status : SlurmJobStatus or None
         Status of the job; None if Slurm no longer knows it.
     """
-    job = f"job {number} (worker {name})"
+    job = f"job {job_id} (worker {name})"
     if status is None:
         return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
-    if status.state == "TIMEOUT":
-        limit = f"its time limit of {status.limit}"
+    if status.state == TIMEOUT:
         return (
-            f"{job} was ended by Slurm at {limit}; results that only it held are computed "
-            f"again. Set a longer walltime ({_walltime(settings)}); {_REPLACE}"
+            f"{job} {status.end_reason}; results that only it held are computed again. "
+            f"Set a longer walltime ({_walltime(settings)}); {_REPLACE}"
         )
-    if status.state == "COMPLETED" and (early := lifetime(settings)) is not None:
+    if status.state == COMPLETED and (early := lifetime(settings)) is not None:
         return (
             f"{job} retired {_format_duration(early)} after its start, before its time limit of "
             f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
             f"time, if there were any. Set a longer walltime; {_REPLACE}"
         )
-    tail = read_log_tail(logs, number, lines=4) if status.state == "FAILED" else ""
-    # Without control groups the state is FAILED and only the job's output names the reason.
-    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else status.state
-    why = _END_REASONS.get(state, f"ended: {status}")
+    tail = read_log_tail(logs, job_id, 4) if status.state == FAILED else ""
+    if is_out_of_memory(status.state, tail):
+        status = replace(status, state=OUT_OF_MEMORY)
+    advice = _END_ADVICE.get(status.state)
+    why = f"{status.end_reason}. {advice}" if advice else status.end_reason
     return f"{job} {why}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
 
 

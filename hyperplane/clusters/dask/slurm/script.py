@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import shlex
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,40 +11,19 @@ from typing import cast
 from hyperplane.clusters.dask.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.core.units import gb_to_bytes, parse_seconds
-from hyperplane.platforms.local.private_folders import default_private_folder
+from hyperplane.platforms.slurm.directives import BatchResources, node_directives
+from hyperplane.platforms.slurm.logs import job_log
+from hyperplane.platforms.slurm.script import quote_word
+from hyperplane.platforms.slurm.shared_folder import log_folder, private_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 
 #: Seconds after which a worker process without a scheduler ends; a job may start after its cluster
 #: has been closed.
-DEATH_TIMEOUT = 300
+DEATH_TIMEOUT_SECONDS = 300
 #: Options of a worker -> files of the key pair.
 TLS_FILES = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
-_MEBIBYTE = 1 << 20
-
-
-def shared_folder(settings: SlurmSettings) -> Path:
-    """Return the folder for clusters of this machine, on a file system that all nodes share."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
-    return folder.absolute() / socket.gethostname()
-
-
-def folder(settings: SlurmSettings, name: str) -> Path:
-    """Return the folder of one cluster, which no other user can enter."""
-    return default_private_folder(shared_folder(settings)) / name
-
-
-def log_folder(settings: SlurmSettings, own: Path) -> Path:
-    """Return the folder for the output of jobs: ``settings.log_folder``, or else `own`."""
-    return Path(settings.log_folder).expanduser().absolute() if settings.log_folder else own
-
-
-def job_memory(plan: ClusterPlan, settings: SlurmSettings) -> int:
-    """Return the memory of a job in MiB: its worker processes and a margin for the nannies."""
-    wanted = plan.worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
-    return -(-wanted // _MEBIBYTE)
 
 
 def lifetime(settings: SlurmSettings) -> int | None:
@@ -63,7 +39,7 @@ def render(plan: ClusterPlan) -> str:
     """Return the script of the first job of a plan."""
     settings = cast(SlurmSettings, plan.settings)
     with user_settings():
-        make = make_script_builder(plan, settings, folder(settings, plan.name))
+        make = make_script_builder(plan, settings, private_folder(settings, plan.name))
     protocol = "tls" if settings.security == "tls" else "tcp"
     return make(f"{protocol}://SCHEDULER:PORT", f"{plan.name}-0")
 
@@ -82,12 +58,14 @@ def make_script_builder(
     dask_settings = as_variables(dotted)
 
     def make(scheduler: str | None, name: str | None) -> str:
-        return script(plan, settings, own, variables, dask_settings, str(scheduler), str(name))
+        return render_job_script(
+            plan, settings, own, variables, dask_settings, str(scheduler), str(name)
+        )
 
     return make
 
 
-def script(
+def render_job_script(
     plan: ClusterPlan,
     settings: SlurmSettings,
     own: Path,
@@ -115,7 +93,7 @@ def script(
     name : str
         Name of the worker.
     """
-    lines = ["#!/bin/bash", *(f"#SBATCH {each}" for each in _directives(plan, settings, own))]
+    lines = ["#!/bin/bash", *_directives(plan, settings, own)]
     lines += ["", *_exports(variables)]
     if settings.prologue:
         lines += ["# The prologue of the settings.", *settings.prologue]
@@ -125,34 +103,15 @@ def script(
 
 
 def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
-    output = str(log_folder(settings, own)).replace("%", "%%")
     worker = plan.worker
-    found = {
-        "job-name": plan.name,
-        "output": f'"{output}/{plan.name}-%j.log"',
-        "nodes": 1,
-        "ntasks": 1,
-        "cpus-per-task": math.ceil(worker.cores_per_worker),
-        "mem": f"{job_memory(plan, settings)}M",
-        "time": None if settings.walltime is None else _format_time(seconds_of(settings.walltime)),
-        "gres": f"gpu:{worker.ngpus}" if worker.ngpus else None,
-        "partition": settings.partition,
-        "account": settings.account,
-        "qos": settings.qos,
-        "constraint": settings.constraint,
-    }
-    options = [f"--{key}={value}" for key, value in found.items() if value is not None]
-    return [*options, *settings.extra_directives]
-
-
-def _format_time(seconds: int) -> str:
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}"
+    memory = worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
+    resources = BatchResources(worker.cores_per_worker, memory, worker.ngpus)
+    log = job_log(log_folder(settings, own), plan.name)
+    return node_directives(settings, plan.name, log, resources)
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:
-    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return [f"export {name}={quote_word(value)}" for name, value in variables.items()]
 
 
 def _worker_command(
@@ -169,7 +128,7 @@ def _worker_command(
         "--nworkers": None if worker.ngpus else worker.nprocs,
         "--nthreads": worker.nthreads,
         "--memory-limit": f"{worker.ram_per_proc}B",
-        "--death-timeout": DEATH_TIMEOUT,
+        "--death-timeout": DEATH_TIMEOUT_SECONDS,
         # On loopback, because the pages of a worker have no TLS.
         "--dashboard-address": "127.0.0.1:0",
         "--interface": settings.interface,
@@ -183,11 +142,7 @@ def _worker_command(
     command = ["dask", "cuda", "worker"] if worker.ngpus else ["distributed.cli.dask_worker"]
     program = [settings.python or sys.executable, "-m", *command, scheduler]
     return [
-        "exec " + shlex.join(program),
-        *(
-            f"{key} {shlex.quote(str(value))}"
-            for key, value in options.items()
-            if value is not None
-        ),
+        " ".join(["exec", *map(quote_word, program)]),
+        *(f"{key} {quote_word(str(value))}" for key, value in options.items() if value is not None),
         "--no-dashboard",
     ]

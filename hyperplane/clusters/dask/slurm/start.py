@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +25,13 @@ from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.core.optional import need
+from hyperplane.platforms.slurm.shared_folder import (
+    find_removable,
+    log_folder,
+    remove_empty,
+    shared_folder,
+    write_private_files,
+)
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 
@@ -44,9 +49,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     """
     settings = cast(SlurmSettings, plan.settings)
     began = time.monotonic()
-    created_folders = _folders_to_remove(slurm_script.shared_folder(settings))
+    created_folders = find_removable(shared_folder(settings))
     record = _reserve_record(plan, settings, created_folders)
-    folder_of_logs = slurm_script.log_folder(settings, Path(record.scratch))
+    folder_of_logs = log_folder(settings, Path(record.scratch))
     release = partial(_release, plan.name, record.scratch, created_folders)
     try:
         folder, security = Path(record.scratch), _security(settings)
@@ -83,31 +88,20 @@ def start(plan: ClusterPlan) -> StartedCluster:
     return StartedCluster(client, cluster)
 
 
-def _folders_to_remove(shared: Path) -> list[Path]:
-    """Return the folder of this machine's clusters and those of its parents that do not exist."""
-    return [shared, *(folder for folder in shared.parents if not folder.exists())]
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
-        with suppress(OSError):  # other clusters use it
-            folder.rmdir()
-
-
 def _reserve_record(
     plan: ClusterPlan, settings: SlurmSettings, created_folders: list[Path]
 ) -> records.ClusterRecord:
     record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
-    shared = slurm_script.shared_folder(settings)
+    shared = shared_folder(settings)
     try:
         shared.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        _remove_empty(created_folders)
+        remove_empty(created_folders)
         raise StartFailed("slurm", f"shared_folder cannot be created: {error}") from error
     try:
         return records.reserve(record, str(shared))
     except OSError as error:
-        _remove_empty(created_folders)
+        remove_empty(created_folders)
         raise StartFailed("slurm", str(error)) from error
 
 
@@ -120,13 +114,8 @@ def _security(settings: SlurmSettings) -> Security:
 
 def _write_keys(tls: dict[str, str], folder: Path) -> None:
     """Write the key pair to files for the nodes; no other user can enter the folder."""
-    for field, file in zip(
-        ("ca_file", "cert", "key"), slurm_script.TLS_FILES.values(), strict=True
-    ):
-        if field in tls:
-            opened = os.open(folder / file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(opened, "w") as written:
-                written.write(tls[field])
+    names = dict(zip(("ca_file", "cert", "key"), slurm_script.TLS_FILES.values(), strict=True))
+    write_private_files(folder, {names[field]: tls[field] for field in names if field in tls})
 
 
 def _arguments(
@@ -138,7 +127,7 @@ def _arguments(
     return {
         "name": plan.name,
         "first_jobs": plan.nodes,
-        "explain": partial(explain_end, settings, slurm_script.log_folder(settings, folder)),
+        "explain": partial(explain_end, settings, log_folder(settings, folder)),
         "silence_logs": logging.WARNING,
         "security": security,
         "protocol": "tls://" if settings.security == "tls" else "tcp://",
@@ -161,7 +150,7 @@ def _arguments(
 def _release(name: str, scratch: str, created_folders: list[Path]) -> None:
     """Release the cluster and remove the folders that were created for it."""
     release_cluster(name, scratch)
-    _remove_empty(created_folders)
+    remove_empty(created_folders)
 
 
 def _without_prefix(error: EngineError) -> str:

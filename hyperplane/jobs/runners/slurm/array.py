@@ -19,18 +19,14 @@ from hyperplane.jobs.environment import secret_variables
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import slurm_task
 from hyperplane.jobs.runners.slurm.job_id import prepare_id_file
-from hyperplane.jobs.runners.slurm.submit import (
-    BatchJob,
-    command_environment,
-    escape_path,
-    run_sbatch,
-)
+from hyperplane.jobs.runners.slurm.submit import BatchJob, submit_batch
+from hyperplane.platforms.slurm.arrays import format_indices
+from hyperplane.platforms.slurm.commands import drop_job_variables
+from hyperplane.platforms.slurm.logs import TASK_INDEX, escape_path
 
 #: Folder of a chunk, with at least five digits; the last three are the task index, hence at most
 #: 999. Sites allow 1,000 tasks by default.
 _CHUNK = re.compile(r"(.*\d\d)(\d{3})")
-#: Message of sbatch where arrays are unavailable or limited.
-ARRAY_REFUSED = "Invalid job array"
 
 
 def array_key(command: AttemptCommand, step: Step, memory_factor: float) -> Hashable:
@@ -70,7 +66,7 @@ def shared_variables(commands: Sequence[AttemptCommand]) -> dict[str, str]:
     """Return the variables that all attempts have in common."""
     return {
         name: value
-        for name, value in command_environment(commands[0].environment).items()
+        for name, value in drop_job_variables(commands[0].environment).items()
         if all(one.environment.get(name) == value for one in commands)
     }
 
@@ -81,7 +77,7 @@ def write_tasks(path: Path, commands: Iterable[AttemptCommand], shared: Mapping[
     for command in commands:
         own = [
             f"{name}={value}"
-            for name, value in command_environment(command.environment).items()
+            for name, value in drop_job_variables(command.environment).items()
             if shared.get(name) != value
         ]
         words = [str(command.attempt_prefix), str(len(own)), *own, *command.argv]
@@ -100,25 +96,10 @@ def submit_array(
     memory_factor: float,
     slurm_environment: Mapping[str, str],
 ) -> str:
-    """Submit attempts as one array and return its id.
+    """Submit attempts with the same :func:`array_key` as one array and return its id.
 
-    Parameters
-    ----------
-    array : AttemptCommand
-        The array, as :func:`array_command` returns it.
-    commands : sequence of AttemptCommand
-        Commands of the attempts, all with the same :func:`array_key`.
-    step : Step
-        Their step, for its resources.
-    memory_factor : float
-        Factor by which the step's memory is multiplied.
-    slurm_environment : mapping of str to str
-        Environment in which Slurm's commands are found.
-
-    Raises
-    ------
-    OSError
-        As for a single attempt; and if the file of tasks cannot be written.
+    `array` is what :func:`array_command` returns. Raises OSError as for a single attempt, and if
+    the file of tasks cannot be written.
     """
     prepare_id_file(array)
     for command in commands:
@@ -126,11 +107,11 @@ def submit_array(
     tasks, shared = array.file(".tasks"), shared_variables(commands)
     write_tasks(tasks, commands, shared)
     first = commands[0].attempt_prefix
-    below = escape_path(first.parent)[:-3] + "%3a"
+    below = escape_path(first.parent)[:-3] + TASK_INDEX
     batch = BatchJob(
         replace(array, environment=shared),
         (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),
         log=f"{below}/{escape_path(Path(first.name))}.log",
-        options=(f"--array={','.join(str(task_index(one)) for one in commands)}",),
+        array=format_indices(map(task_index, commands)),
     )
-    return run_sbatch(batch, step, memory_factor, slurm_environment)
+    return submit_batch(batch, step, memory_factor, slurm_environment)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.slurm.submit import batch_job_name
+from hyperplane.platforms.slurm.arrays import task_id
+from hyperplane.platforms.slurm.submit import SUBMIT_TIMEOUT_SECONDS
 
-#: Seconds after which an unconfirmed submission cannot appear in the queue: more than the timeout
-#: of sbatch.
-SUBMIT_SECONDS = 150.0
+#: Seconds after which an unconfirmed submission cannot appear in the queue.
+SUBMIT_SECONDS = SUBMIT_TIMEOUT_SECONDS + 30
 
 
 class SlurmJobId:
@@ -29,7 +30,7 @@ class SlurmJobId:
         if not self._cached:
             holder, task = self._locate()
             job_id = _read_text(holder.file(".slurm"))
-            self._cached = f"{job_id}_{task}" if job_id and task else job_id
+            self._cached = task_id(job_id, task) if job_id and task else job_id
         return self._cached
 
     def name(self) -> str:

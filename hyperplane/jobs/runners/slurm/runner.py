@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
-import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -24,28 +22,31 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.failure_kinds import read_tail
 from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
-from hyperplane.jobs.runners.slurm.array import (
-    ARRAY_REFUSED,
-    array_command,
-    array_key,
-    submit_array,
-)
+from hyperplane.jobs.runners.slurm.array import array_command, array_key, submit_array
 from hyperplane.jobs.runners.slurm.job_id import SlurmJobId, prepare_id_file
-from hyperplane.jobs.runners.slurm.submit import command_environment, submit_attempt
+from hyperplane.jobs.runners.slurm.submit import submit_attempt
+from hyperplane.platforms.slurm.commands import drop_job_variables, find_missing_commands
+from hyperplane.platforms.slurm.job_state import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    REMOVED,
+    UNKNOWN,
+    describe_blocked,
+    is_active,
+    is_infrastructure_failure,
+    is_out_of_memory,
+)
+from hyperplane.platforms.slurm.queue import SlurmQueue
 from hyperplane.platforms.slurm.request_batcher import RequestBatcher
-from hyperplane.platforms.slurm.squeue import CACHE_SECONDS, REMOVED_STATE, SlurmQueue, is_active
+from hyperplane.platforms.slurm.submit import is_array_refusal
 
 #: Seconds between polls.
 POLL_SECONDS = 1.0
 #: Seconds after the end of a batch job until its files appear on a network file system.
 FILE_DELAY_SECONDS = 15.0
-SLURM_COMMANDS = ("sbatch", "squeue", "scancel")
-#: States after which the attempt is repeated without counting as a failure.
-_INFRASTRUCTURE_STATES = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
 #: Exit codes of a terminated or killed program.
 _SIGNAL_CODES = (-signal.SIGTERM, -signal.SIGKILL)
-#: Checks for a submission without a response: Slurm may be busy.
-SUBMIT_CHECKS = 8
 #: Seconds for which Slurm must report that a job will never start.
 NEVER_STARTS_SECONDS = 60.0
 #: Exit code of a step that can never run: a configuration error in sysexits.h.
@@ -56,9 +57,6 @@ CANCEL_SECONDS = 10.0
 STATE_CHECKS = 10
 #: Threads for sbatch, separate because an unavailable Slurm blocks them.
 _SUBMIT_THREADS = ThreadPoolExecutor(8, "hyperplane-sbatch")
-#: Message in a log if Slurm enforces memory limits itself.
-_MEMORY = re.compile("Exceeded (job|step) memory limit|oom.kill", re.I)
-
 
 #: An attempt, its step, and the factor of its memory.
 _AttemptRequest = tuple[AttemptCommand, Step, float]
@@ -102,11 +100,11 @@ class SlurmProcess:
             self._waits, self._since = str(waits), time.monotonic()
             self._append_log(f"waiting for Slurm: job {job_id} is {waits}")
         elif (
-            waits.blocked_advice
-            and not waits.reason.startswith("JobHeld")
+            (blocked := describe_blocked(job_id, waits))
+            and not waits.is_held
             and time.monotonic() - self._since > NEVER_STARTS_SECONDS
         ):
-            self._append_log(f"Slurm will not start job {job_id}, {waits}: {waits.blocked_advice}")
+            self._append_log(blocked)
             self._end_requested = True
             self.command.file(".exit").write_text(str(CONFIGURATION_ERROR))
             await self._queue.cancel(job_id)
@@ -131,7 +129,7 @@ class SlurmProcess:
             await asyncio.sleep(POLL_SECONDS)
         # Also if Slurm reports no state: it forgets a job some minutes after its end.
         deadline = time.monotonic() + (
-            FILE_DELAY_SECONDS if state in ("", "COMPLETED", "FAILED") else POLL_SECONDS
+            FILE_DELAY_SECONDS if state in (UNKNOWN, COMPLETED, FAILED) else POLL_SECONDS
         )
         while self.exit_code() is None and self._job_id.read() and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS / 5)
@@ -148,16 +146,14 @@ class SlurmProcess:
                 break
             await asyncio.sleep(POLL_SECONDS)
             state = await self._state()
-        if state in _INFRASTRUCTURE_STATES:
-            return None
-        nothing_to_say = state in ("", "COMPLETED") or is_active(state)
-        if nothing_to_say or (code is not None and state == "FAILED"):
+        if is_infrastructure_failure(state):
+            return None  # the attempt is repeated without counting as a failure
+        nothing_to_say = state in (UNKNOWN, COMPLETED) or is_active(state)
+        if nothing_to_say or (code is not None and state == FAILED):
             return code
         log = self.command.file(".log")
-        of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(read_tail(log))
-        self._append_log(
-            f"\nSlurm ended job {job_id}{' for its memory' * bool(of_memory)}: {state}"
-        )
+        of_memory = is_out_of_memory(state, read_tail(log))
+        self._append_log(f"\nSlurm ended job {job_id}{' for its memory' * of_memory}: {state}")
         # Not a signal, which would hide the line above from the reason of the attempt.
         return -signal.SIGKILL if of_memory else 1
 
@@ -179,9 +175,9 @@ class SlurmProcess:
 
     async def _state(self) -> str:
         state = await self._queue.get_state(self._job_id.read())
-        if state != REMOVED_STATE:
+        if state != REMOVED:
             return state
-        return "" if self.command.file(".pid").exists() else "CANCELLED"
+        return UNKNOWN if self.command.file(".pid").exists() else CANCELLED
 
     async def _in_queue(self) -> bool:
         if not self._job_id.read():  # the supervisor was killed before it stored the id
@@ -202,15 +198,14 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         super().__init__(environment, options)
-        self._slurm_environment = command_environment(environment)
+        self._slurm_environment = drop_job_variables(environment)
         self._queue = SlurmQueue(self._slurm_environment)
         self._use_arrays = True
         self._submissions = RequestBatcher(self._submit, uncancellable=True)
 
     def unavailable_reason(self) -> str:
         """Check for Slurm's commands."""
-        path = self._slurm_environment.get("PATH")
-        absent = [name for name in SLURM_COMMANDS if shutil.which(name, path=path) is None]
+        absent = find_missing_commands(self._slurm_environment)
         if not absent:
             return ""
         return f"no {', '.join(absent)} on the PATH; submit from a machine with Slurm's commands"
@@ -243,7 +238,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
                     ),
                 )
             except OSError as error:
-                if ARRAY_REFUSED not in str(error):
+                if not is_array_refusal(error):
                     raise
                 self._use_arrays = False
             else:
@@ -271,22 +266,10 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            number = await self._find_submitted(job_id.name())  # Slurm may have accepted it
+            number = await self._queue.find_submitted(job_id.name())  # Slurm may have accepted it
             if not number:
                 raise
         job_id.write(number)
-
-    async def _find_submitted(self, name: str) -> str:
-        """Return the id of a job submitted without a response; empty if there is none."""
-        job_id = None
-        for _ in range(SUBMIT_CHECKS):
-            await asyncio.sleep(CACHE_SECONDS)
-            if job_id := await self._queue.find_job_id(name):
-                return job_id
-        while job_id is None:  # Slurm does not respond, so it is unknown
-            await asyncio.sleep(CANCEL_SECONDS)
-            job_id = await self._queue.find_job_id(name)
-        return job_id
 
     def reattach(self, command: AttemptCommand) -> SlurmProcess:
         """Return the process of a batch job that an earlier supervisor submitted."""

@@ -1,12 +1,13 @@
-"""Bash texts; every value of the user is quoted as one word on one line."""
+"""Batch scripts: quoting, and the bash functions of a script that submits others."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-#: Beginning of ``submit.sh``. If a submission fails, submitted jobs are cancelled.
-SUBMIT_SCRIPT = """\
+#: Beginning of a script that submits others with the function ``submit``, and cancels them if one
+#: cannot be submitted. It is bash, because such a script runs where this package is not installed.
+SUBMIT_FUNCTION = """\
 set -euo pipefail
 unset CDPATH
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
@@ -33,25 +34,6 @@ submit() {
 }
 """
 
-#: Secret lookup of ``submit.sh``: secrets are neither in arguments nor in files.
-RESOLVE_SECRETS = """\
-
-# secret VARIABLE FILE NAME...: the first variable of these names that is not empty, or the file.
-secret() {
-  local variable=$1 file=$2 name value=''
-  shift 2
-  for name; do
-    value=${!name:-}
-    if [ -n "$value" ]; then break; fi
-  done
-  if [ -z "$value" ] && ! value=$(cat -- "$file" 2>/dev/null); then
-    echo "no secret: set the variable $*, or write the file $file" >&2
-    exit 2
-  fi
-  export "$variable=$value"
-}
-"""
-
 
 def quote_word(text: str) -> str:
     r"""Quote text as one bash word on one line.
@@ -71,4 +53,10 @@ def quote_word(text: str) -> str:
 
 def render_array(name: str, words: Iterable[str]) -> str:
     """Render a bash array of quoted words, one per line."""
-    return f"{name}=(\n" + "".join(f"  {word}\n" for word in words) + ")\n"
+    return f"{name}=(\n" + "".join(f"  {word}\n" for word in words) + ")"
+
+
+def render_script(argv: Sequence[str], folder: str) -> str:
+    """Render a script that becomes a program in a folder."""
+    enter = f"cd -- {quote_word(folder)} || exit 126"
+    return f"#!/bin/bash\n{enter}\nexec {' '.join(map(quote_word, argv))}\n"

@@ -1,0 +1,128 @@
+"""Run Slurm's commands: which of them are installed, their environment, time limits and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+#: Commands that submit jobs, query them and end them.
+COMMANDS = ("sbatch", "squeue", "scancel")
+#: Seconds that a command may take; Slurm's commands try for up to a minute to reach the controller.
+COMMAND_TIMEOUT_SECONDS = 90.0
+#: Variables of a surrounding job, which Slurm's commands would read as options.
+_JOB_VARIABLES = (
+    *("SLURM_", "SQUEUE_", "SCANCEL_", "SCONTROL_"),
+    *("SBATCH_EXPORT", "SBATCH_JOB_NAME", "SBATCH_ARRAY", "SBATCH_CLUSTERS"),
+)
+#: Location of Slurm's configuration, which is not a variable of a job.
+CONFIGURATION_VARIABLE = "SLURM_CONF"
+
+
+class CommandResult(NamedTuple):
+    """Exit code, standard output and standard error of a command that has ended."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+    @property
+    def message(self) -> str:
+        """What the command has written to standard error, in one line; never empty."""
+        lines = (line.strip() for line in self.errors.splitlines())
+        return "; ".join(filter(None, lines)) or f"exit code {self.exit_code}"
+
+
+def find_missing_commands(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Return the commands that are not on the PATH of an environment, by default this one."""
+    path = None if environment is None else environment.get("PATH")
+    return [name for name in COMMANDS if shutil.which(name, path=path) is None]
+
+
+def drop_job_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables of the job that this process may run in."""
+    return {
+        name: text
+        for name, text in environment.items()
+        if name == CONFIGURATION_VARIABLE or not name.startswith(_JOB_VARIABLES)
+    }
+
+
+def run_command(
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdin: str = "",
+    path: str | None = None,
+    timeout: float = COMMAND_TIMEOUT_SECONDS,
+) -> CommandResult:
+    """Run a command to its end, by default in the environment of this process.
+
+    It is searched on `path`, by default that of its environment. Raises OSError if it cannot be
+    started, and TimeoutError if it does not end in time; then it is killed.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 - a list of arguments, and no shell
+            [_find_program(words[0], environment, path), *words[1:]],
+            env=environment,
+            input=os.fsencode(stdin),
+            capture_output=True,
+            check=False,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _timeout_error(words[0], timeout) from error
+    return CommandResult(done.returncode, _decode(done.stdout), _decode(done.stderr))
+
+
+async def run_command_async(
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdin: str = "",
+    path: str | None = None,
+    timeout: float = COMMAND_TIMEOUT_SECONDS,
+) -> CommandResult:
+    """Do the same as :func:`run_command` without a thread: at exit Python starts no threads."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        _find_program(words[0], environment, path),
+        *words[1:],
+        env=environment,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+    )
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(os.fsencode(stdin)), timeout)
+    except TimeoutError as error:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise _timeout_error(words[0], timeout) from error
+    return CommandResult(process.returncode or 0, _decode(output), _decode(errors))
+
+
+async def cancel_jobs(
+    job_ids: Iterable[str], environment: Mapping[str, str] | None = None
+) -> CommandResult:
+    """Cancel jobs; Slurm sends SIGTERM to those that run, and SIGKILL after its own grace time."""
+    return await run_command_async(["scancel", *job_ids], environment)
+
+
+def _find_program(name: str, environment: Mapping[str, str] | None, path: str | None) -> str:
+    searched = path or (os.environ if environment is None else environment).get("PATH")
+    return shutil.which(name, path=searched) or name
+
+
+def _timeout_error(name: str, timeout: float) -> TimeoutError:
+    return TimeoutError(errno.ETIMEDOUT, f"{name} does not answer within {timeout:g} s", name)
+
+
+def _decode(output: bytes) -> str:
+    return output.decode(errors="replace")

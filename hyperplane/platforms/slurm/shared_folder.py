@@ -1,0 +1,51 @@
+"""Files that this machine shares with the nodes: folders, private files, and their removal."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hyperplane.platforms.local.private_folders import default_private_folder
+from hyperplane.spec.settings import SlurmSettings
+
+
+def shared_folder(settings: SlurmSettings) -> Path:
+    """Return the folder for files of this machine, on a file system that all nodes share."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
+    return folder.absolute() / socket.gethostname()
+
+
+def private_folder(settings: SlurmSettings, name: str) -> Path:
+    """Return the shared folder of a name, which no other user can enter."""
+    return default_private_folder(shared_folder(settings)) / name
+
+
+def log_folder(settings: SlurmSettings, default: Path) -> Path:
+    """Return the folder for the output of jobs: ``settings.log_folder``, or else `default`."""
+    if settings.log_folder is None:
+        return default
+    return Path(settings.log_folder).expanduser().absolute()
+
+
+def write_private_files(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files that only this user can read, by their names."""
+    for name, text in texts.items():
+        opened = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(opened, "w") as file:
+            file.write(text)
+
+
+def find_removable(folder: Path) -> list[Path]:
+    """Return a folder and those of its parents that do not exist yet, the deepest first."""
+    return [folder, *(parent for parent in folder.parents if not parent.exists())]
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders that are empty; others use those that are not."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()

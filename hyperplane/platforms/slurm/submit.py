@@ -1,0 +1,93 @@
+"""Submit batch scripts with sbatch."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Mapping, Sequence
+
+from hyperplane.platforms.slurm.commands import (
+    CONFIGURATION_VARIABLE,
+    CommandResult,
+    drop_job_variables,
+    run_command,
+    run_command_async,
+)
+
+#: Seconds that sbatch may take: it repeats requests to a busy controller.
+SUBMIT_TIMEOUT_SECONDS = 120.0
+#: Messages of sbatch for temporary failures.
+_TRANSIENT_MESSAGE = re.compile(
+    r"contact slurm controller|temporarily|timed out|Socket|try again", re.IGNORECASE
+)
+#: Message of sbatch where arrays are unavailable or limited.
+_ARRAY_MESSAGE = "Invalid job array"
+
+
+def submit_script(
+    script: str,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    job_environment: Mapping[str, str] | None = None,
+) -> str:
+    """Submit a batch script and return the id of its job or array.
+
+    Slurm's commands and configuration are found in `environment`, by default that of this process.
+    With ``--export=ALL`` the job inherits `job_environment`, by default the same, without the
+    variables of a surrounding job: in this way its values are in no script and on no command line.
+
+    Raises OSError with the message of sbatch; its errno is EAGAIN for temporary failures.
+    """
+    words, variables, path = _command(options, environment, job_environment)
+    try:
+        result = run_command(
+            words, variables, stdin=script, path=path, timeout=SUBMIT_TIMEOUT_SECONDS
+        )
+    except TimeoutError as error:
+        raise _no_answer(error) from error
+    return _read_job_id(result)
+
+
+async def submit_script_async(script: str, options: Sequence[str] = ()) -> str:
+    """Do the same as :func:`submit_script` in the environment of this process."""
+    words, variables, path = _command(options, None, None)
+    try:
+        result = await run_command_async(
+            words, variables, stdin=script, path=path, timeout=SUBMIT_TIMEOUT_SECONDS
+        )
+    except TimeoutError as error:
+        raise _no_answer(error) from error
+    return _read_job_id(result)
+
+
+def is_array_refusal(error: OSError) -> bool:
+    """Whether sbatch has refused a job because it is an array, or one that is too long."""
+    return _ARRAY_MESSAGE in str(error)
+
+
+def _command(
+    options: Sequence[str],
+    environment: Mapping[str, str] | None,
+    job_environment: Mapping[str, str] | None,
+) -> tuple[list[str], Mapping[str, str] | None, str | None]:
+    """Return the command, its environment, and the PATH on which it is searched."""
+    words = ["sbatch", "--parsable", *options]
+    if job_environment is None:
+        return words, environment, None
+    place = {} if environment is None else environment
+    # The location of Slurm's configuration, even if the job must not see it.
+    kept = {name: place[name] for name in (CONFIGURATION_VARIABLE,) if name in place}
+    return words, {**drop_job_variables(job_environment), **kept}, place.get("PATH")
+
+
+def _no_answer(error: TimeoutError) -> OSError:
+    """Return the error of an sbatch that did not end; Slurm may have accepted the job."""
+    return OSError(errno.EAGAIN, error.strerror, error.filename)
+
+
+def _read_job_id(result: CommandResult) -> str:
+    if result.exit_code:
+        transient = _TRANSIENT_MESSAGE.search(result.message)
+        raise OSError(errno.EAGAIN if transient else errno.EPERM, result.message, "sbatch")
+    # In a federation the name of a cluster follows.
+    return result.output.strip().partition(";")[0]
