@@ -92,7 +92,7 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
     args = ["dask", "scheduler", "--protocol", "tls" if settings.security == "tls" else "tcp"]
     args += ["--port", "8786", "--dashboard-address", ":8787"]
     health = {"httpGet": {"port": "http-dashboard", "path": "/health"}}
-    args += ["--preload", _module_source("hyperplane.engines.kubernetes", "idle.py")]
+    args += ["--preload", _module_source("hyperplane.clusters.dask.kubernetes", "idle.py")]
     if _uses_our_worker_ttl(plan, settings):
         args += ["--preload", _module_source("hyperplane.guard", "busy.py")]
     container = {
