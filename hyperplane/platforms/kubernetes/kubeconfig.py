@@ -1,4 +1,4 @@
-"""Resolve the kubectl configuration when a job is submitted."""
+"""Find the configuration of Kubernetes: that of kubectl, or the service account of a pod."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+#: Folder in which Kubernetes gives a pod its service account.
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def is_in_pod() -> bool:
+    """Return whether this process runs in a pod, and so in the network of a Kubernetes cluster."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir()
+
+
+def pod_namespace() -> str:
+    """Return the namespace of the pod in which this process runs; empty outside of pods."""
+    file = SERVICE_ACCOUNT / "namespace"
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 def resolve_kubeconfig(namespace: str | None, context: str | None) -> dict[str, str]:

@@ -90,6 +90,11 @@ def find_out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
     return counts
 
 
+def select_events(events: Sequence[Object], prefix: str) -> list[Object]:
+    """Return the events about objects whose names begin with a prefix."""
+    return [one for one in events if str(one["involvedObject"].get("name", "")).startswith(prefix)]
+
+
 def drop_traceback_frames(log: str) -> list[str]:
     r"""Return the lines of a log without the frames of tracebacks.
 

@@ -15,7 +15,7 @@ from hyperplane.jobs.failure_kinds import MEMORY, classify_failure
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.watcher import JobSnapshot
+from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot
 
 
 # Recorded states of pods.
@@ -43,7 +43,7 @@ class FakeWatcher:
     async def has_secret(self, name):
         return self._secret
 
-    async def get_snapshot(self, job_id, since):
+    async def get_snapshot(self, labels, since):
         return self._snapshot
 
     async def read_log(self, name):
@@ -184,7 +184,7 @@ def test_an_executed_notebook_comes_with_the_log(tmp_path):
 
 def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
     class Follows(FakeWatcher):
-        async def follow(self, name):
+        async def follow_log(self, name):
             yield b"its "
             raise EngineError("kubernetes", "the log broke off")
 

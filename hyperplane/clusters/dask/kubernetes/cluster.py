@@ -32,14 +32,15 @@ from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
 from hyperplane.clusters.dask.settings import restore_client_settings
 from hyperplane.clusters.interrupts import InterruptibleStart
 from hyperplane.core.errors import EngineError, StartTimeout
-from hyperplane.platforms.kubernetes.api import ENGINE, is_in_pod
+from hyperplane.platforms.kubernetes.errors import ENGINE
+from hyperplane.platforms.kubernetes.kubeconfig import is_in_pod
 from hyperplane.platforms.kubernetes.port_forward import PortForwards
 
 COMM, DASHBOARD = 8786, 8787
 #: Seconds between two requests for the workers.
 POLL_INTERVAL = 3.0
 #: Seconds that closing waits until the processes have ended.
-PATIENCE = 90.0
+CLOSE_SECONDS = 90.0
 
 logger = logging.getLogger(__name__)
 
@@ -238,7 +239,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         if self._forwards is not None:
             await self._forwards.close()
 
-    def close(self, timeout: float = PATIENCE) -> Any:
+    def close(self, timeout: float = CLOSE_SECONDS) -> Any:
         """Delete the cluster, also if another program started it.
 
         Parameters
@@ -255,7 +256,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             if not self.asynchronous:
                 self._loop_runner.stop()
 
-    async def _close(self, timeout: float = PATIENCE) -> None:
+    async def _close(self, timeout: float = CLOSE_SECONDS) -> None:
         if self.status in (Status.closing, Status.closed):
             return
         await self._close_handle()

@@ -23,6 +23,7 @@ from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
 
+API_VERSION = "kubernetes.dask.org/v1"
 #: Annotations of the resource that other handles of the cluster read.
 SECRET = "hyperplane.dev/tls-secret"  # noqa: S105 - the name of an annotation
 CLIENT = "hyperplane.dev/client"
@@ -69,7 +70,7 @@ def manifest(plan: ClusterPlan) -> dict[str, Any]:
     if settings.namespace:
         metadata["namespace"] = settings.namespace
     return {
-        "apiVersion": "kubernetes.dask.org/v1",
+        "apiVersion": API_VERSION,
         "kind": "DaskCluster",
         "metadata": {**metadata, "labels": labels, "annotations": annotations},
         "spec": {

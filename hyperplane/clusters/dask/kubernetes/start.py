@@ -19,7 +19,7 @@ from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 
 #: Seconds that a running cluster may take to answer the first request.
-ANSWER_WITHIN = 60.0
+CONNECT_SECONDS = 60.0
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
@@ -75,12 +75,12 @@ def connect(name: str, settings: KubernetesSettings) -> StartedCluster:
         None,
         namespace=settings.namespace,
         tls={},
-        deadline=time.monotonic() + ANSWER_WITHIN,
+        deadline=time.monotonic() + CONNECT_SECONDS,
         port_forward=settings.port_forward,
     )
     try:
         apply_client_settings(cluster.settings_key, json.loads(cluster.client_settings_json))
-        client = Client(cluster, timeout=ANSWER_WITHIN)
+        client = Client(cluster, timeout=CONNECT_SECONDS)
         cluster.remember_client(client)
         return StartedCluster(client, cluster)
     except BaseException:

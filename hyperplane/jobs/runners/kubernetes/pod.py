@@ -12,10 +12,15 @@ from datetime import datetime
 from typing import Any
 
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.attempt import CONTAINER, attempt_job_name, owning_job_id
+from hyperplane.jobs.runners.kubernetes.attempt import (
+    CONTAINER,
+    JOB_LABEL,
+    attempt_job_name,
+    owning_job_id,
+)
 from hyperplane.jobs.runners.kubernetes.attempt_files import AttemptFiles
-from hyperplane.jobs.runners.kubernetes.watcher import JobSnapshot, JobWatcher
 from hyperplane.platforms.kubernetes import pod_status
+from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot, JobWatcher
 
 #: Seconds between polls.
 POLL_SECONDS = 1.0
@@ -114,9 +119,8 @@ class PodProcess:
         return self.exit_code()
 
     async def _get_snapshot(self) -> JobSnapshot | None:
-        return await self._watcher.get_snapshot(
-            owning_job_id(self.command), self._created or float("-inf")
-        )
+        labels = f"{JOB_LABEL}={owning_job_id(self.command)}"
+        return await self._watcher.get_snapshot(labels, self._created or float("-inf"))
 
     async def _is_finished(self) -> bool:
         """Poll; return whether the attempt is finished, with its exit code recorded."""
@@ -235,8 +239,7 @@ class PodProcess:
 
     def _list_warnings(self, snapshot: JobSnapshot) -> list[Object]:
         """Return warnings about its Job and its pod."""
-        names = ((one["involvedObject"].get("name", ""), one) for one in snapshot.events)
-        return [one for name, one in names if str(name).startswith(self._name)]
+        return pod_status.select_events(snapshot.events, self._name)
 
     def _report_status(self, status: str) -> None:
         """Log periodically why it does not run yet."""

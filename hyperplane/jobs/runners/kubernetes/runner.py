@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hyperplane import config
 from hyperplane.core.errors import EngineError, Fault
@@ -27,6 +27,7 @@ from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.runners.kubernetes.attempt import (
+    CONTAINER,
     FOLDER,
     MAX_FILE_BYTES,
     StagedFile,
@@ -34,17 +35,15 @@ from hyperplane.jobs.runners.kubernetes.attempt import (
     build_secret,
 )
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.watcher import (
-    BATCH,
-    REQUEST_SECONDS,
-    JobWatcher,
-    error_text,
-    run_within,
-)
 from hyperplane.jobs.states import Job
+from hyperplane.platforms.kubernetes.errors import error_text
+from hyperplane.platforms.kubernetes.job_watcher import BATCH, JobWatcher
 from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
 from hyperplane.platforms.local import process_identity
 from hyperplane.spec.settings import KubernetesJobSettings
+
+if TYPE_CHECKING:
+    from hyperplane.platforms.kubernetes.api import KubernetesApi
 
 _PYTHON = "python"
 #: Files of the program that executes notebooks, and their folder in a pod.
@@ -89,20 +88,23 @@ class KubernetesRunner(RemoteQueueMixin):
             return executor.submit(asyncio.run, self._connection_error()).result()
 
     async def _connection_error(self) -> str:
-        from hyperplane.platforms.kubernetes.api import KubernetesApi
-
-        api = KubernetesApi(self._settings.namespace)
+        api = self._create_api()
         try:
-            connecting = api.connect(self._settings.kubeconfig, self._settings.context)
-            await run_within(REQUEST_SECONDS, connecting)
+            await api.connect()
             for kind, version in (("jobs", BATCH), ("pods", "v1")):
-                await run_within(REQUEST_SECONDS, api.list(kind, version))
-        except (TimeoutError, EngineError) as error:
+                await api.list(kind, version)
+        except EngineError as error:
             return error_text(error)
         finally:
             with suppress(KeyError):
                 await api.close()
         return ""
+
+    def _create_api(self) -> KubernetesApi:
+        from hyperplane.platforms.kubernetes.api import KubernetesApi  # it needs kr8s
+
+        settings = self._settings
+        return KubernetesApi(settings.namespace, settings.kubeconfig, settings.context)
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline that pods cannot run."""
@@ -179,7 +181,7 @@ class KubernetesRunner(RemoteQueueMixin):
 
     def _get_watcher(self) -> JobWatcher:
         if self._watcher is None:
-            self._watcher = JobWatcher(self._settings)
+            self._watcher = JobWatcher(self._create_api(), CONTAINER)
         return self._watcher
 
 

@@ -1,43 +1,47 @@
-"""Watch the Jobs and pods of one job on Kubernetes, with shared requests for all attempts."""
+"""Create, watch and delete Jobs that have the same labels, with shared requests for all of them.
+
+The state is polled with lists: the example rbac.yaml does not grant the permission to watch.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import EngineError, StartFailed
-from hyperplane.jobs.runners.kubernetes.attempt import CONTAINER, JOB_LABEL
-from hyperplane.platforms.kubernetes.api import KubernetesApi, ObjectNotFound
-from hyperplane.spec.settings import KubernetesJobSettings
+from hyperplane.platforms.kubernetes.errors import (
+    ENGINE,
+    ObjectNotFound,
+    RequestRefused,
+    error_text,
+)
 
+if TYPE_CHECKING:
+    from hyperplane.platforms.kubernetes.api import KubernetesApi
+
+#: API version of Jobs.
 BATCH = "batch/v1"
 #: Seconds for which a snapshot is reused, and additional seconds per Job.
 CACHE_SECONDS, CACHE_SECONDS_PER_JOB = 1.0, 0.01
 #: Seconds for which the warnings of a namespace, possibly many, are reused.
 EVENTS_CACHE_SECONDS = 10.0
-#: Timeout of a request to the API server in seconds.
-REQUEST_SECONDS = 30.0
 #: Seconds for which the creation of objects is retried while the API server does not respond.
 CREATE_SECONDS = 300.0
+#: Maximum seconds between two attempts to create them.
+CREATE_PAUSE_SECONDS = 30.0
 #: Maximum concurrent requests.
 MAX_CONCURRENT_REQUESTS = 8
 
-HTTP_FORBIDDEN, HTTP_CONFLICT = 403, 409
-#: Response codes of an API server that is overloaded or starting.
-_BUSY = {429, 500, 502, 503, 504}
-_EXISTS = "already exists"
-
 Object = dict[str, Any]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """Objects of a job at one time.
+    """Jobs with the same labels at one time.
 
     Parameters
     ----------
@@ -55,21 +59,32 @@ class JobSnapshot:
 
 
 class JobWatcher:
-    """Client for the Kubernetes objects of a job; to be used in one event loop."""
+    """Client for the Jobs with certain labels; to be used in one event loop.
 
-    def __init__(self, settings: KubernetesJobSettings) -> None:
-        self._settings = settings
+    Parameters
+    ----------
+    api : KubernetesApi
+        Requests to the namespace; the first use connects it.
+    container : str
+        Name of the container whose log is read.
+    """
+
+    def __init__(self, api: KubernetesApi, container: str) -> None:
+        self._unconnected, self._container = api, container
         self._connected: KubernetesApi | None = None
-        self._lock, self._request_slots = asyncio.Lock(), asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
+        self._connect_lock, self._lock = asyncio.Lock(), asyncio.Lock()
+        self._request_slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._snapshot: JobSnapshot | None = None
         self._snapshot_at = self._events_at = float("-inf")
         self._events: list[Object] = []
-        self._can_list_events = True
         #: Why the last poll failed; empty if it succeeded.
         self.last_error = ""
 
-    async def get_snapshot(self, job_id: str, since: float = float("-inf")) -> JobSnapshot | None:
-        """Return the job's objects, as of after ``since``; None if the API server fails."""
+    async def get_snapshot(self, labels: str, since: float = float("-inf")) -> JobSnapshot | None:
+        """Return the Jobs of a label selector, always the same, and their pods.
+
+        They are as of after ``since``; None if the API server fails.
+        """
         async with self._lock:
             fresh = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * (
                 len(self._snapshot.jobs) if self._snapshot else 0
@@ -77,15 +92,15 @@ class JobWatcher:
             if self._snapshot_at < max(since, time.monotonic() - fresh):
                 started_at = time.monotonic()
                 try:
-                    self._snapshot = await run_within(REQUEST_SECONDS, self._list_objects(job_id))
+                    self._snapshot = await self._list_objects(labels)
                     self.last_error = ""
-                except (TimeoutError, EngineError) as error:
+                except EngineError as error:
                     self._snapshot, self.last_error = None, error_text(error)
                 self._snapshot_at = started_at
             return self._snapshot
 
-    async def _list_objects(self, job_id: str) -> JobSnapshot:
-        api, labels = await self._api(), f"{JOB_LABEL}={job_id}"
+    async def _list_objects(self, labels: str) -> JobSnapshot:
+        api = await self._api()
         # Jobs first: a pod without a Job in the list then belongs to a new Job.
         jobs = {
             one["metadata"]["name"]: one for one in await api.list("jobs", BATCH, labels=labels)
@@ -101,12 +116,9 @@ class JobWatcher:
         return JobSnapshot(jobs, pods, self._events)
 
     async def _refresh_events(self, api: KubernetesApi) -> None:
-        if self._can_list_events and time.monotonic() - self._events_at > EVENTS_CACHE_SECONDS:
+        if time.monotonic() - self._events_at > EVENTS_CACHE_SECONDS:
             self._events_at = time.monotonic()
-            try:
-                self._events = await api.list("events", fields="type=Warning")
-            except StartFailed as error:  # users may lack the permission
-                self._can_list_events = _response_status(error) != HTTP_FORBIDDEN
+            self._events = await api.list_warnings()
 
     async def create(
         self, job: Mapping[str, Any], secret_of: Callable[[Object], Object | None]
@@ -130,32 +142,28 @@ class JobWatcher:
         while True:
             try:
                 async with self._request_slots:  # for both: no other Job precedes this Secret
-                    created = await run_within(
-                        REQUEST_SECONDS, self._create_object("jobs", job, BATCH)
-                    )
+                    created = await self._create_object("jobs", job, BATCH)
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
                     if (secret := secret_of({**kind, **created})) is not None:
-                        await run_within(
-                            REQUEST_SECONDS, self._create_object("secrets", secret, "v1")
-                        )
+                        await self._create_object("secrets", secret, "v1")
                     return
-            except (TimeoutError, EngineError) as error:
-                if isinstance(error, StartFailed) and not _is_retryable(error):
+            except EngineError as error:
+                if _is_final(error):
                     raise OSError(errno.EPERM, error_text(error), "Kubernetes") from error
                 if time.monotonic() > until:
                     raise OSError(errno.EAGAIN, error_text(error), "Kubernetes") from error
             await asyncio.sleep(pause)
-            pause = min(2 * pause, REQUEST_SECONDS)
+            pause = min(2 * pause, CREATE_PAUSE_SECONDS)
 
     async def _create_object(self, kind: str, content: Mapping[str, Any], version: str) -> Object:
         api, name = await self._api(), str(content["metadata"]["name"])
         try:
             return await api.create(kind, content, version)
         except ObjectNotFound as error:
-            raise StartFailed("kubernetes", error_text(error)) from error
-        except StartFailed as error:
-            # A response was lost: the name is unique to this attempt.
-            if _EXISTS not in str(error):
+            raise StartFailed(ENGINE, error_text(error)) from error
+        except RequestRefused as error:
+            # A response was lost: the names are unique.
+            if not error.is_conflict():
                 raise
             return await api.get(kind, name, version)
 
@@ -163,11 +171,10 @@ class JobWatcher:
         """Delete a Job and its pods; return whether it is deleted or being deleted."""
         try:
             async with self._request_slots:
-                api = await self._api()
-                await run_within(REQUEST_SECONDS, api.delete("jobs", name, BATCH))
+                await (await self._api()).delete("jobs", name, BATCH)
         except ObjectNotFound:
             return True
-        except (TimeoutError, EngineError):
+        except EngineError:
             return False
         return True
 
@@ -175,11 +182,10 @@ class JobWatcher:
         """Whether a Secret exists; None if the API server fails."""
         try:
             async with self._request_slots:
-                api = await self._api()
-                await run_within(REQUEST_SECONDS, api.get("secrets", name))
+                await (await self._api()).get("secrets", name)
         except ObjectNotFound:
             return False
-        except (TimeoutError, EngineError):
+        except EngineError:
             return None
         return True
 
@@ -187,63 +193,29 @@ class JobWatcher:
         """Return the whole log of a pod; None if it is unavailable."""
         try:
             async with self._request_slots:
-                return await run_within(REQUEST_SECONDS, self._read_log(pod))
-        except (TimeoutError, EngineError):
+                return await (await self._api()).read_log(pod, self._container)
+        except EngineError:
             return None
 
-    async def _read_log(self, pod: str) -> bytes:
-        api = await self._api()
-        parts = api.log_parts(pod, CONTAINER, follow=False)
-        return b"".join([part async for part in parts])
-
-    async def follow(self, pod: str) -> AsyncIterator[bytes]:
+    async def follow_log(self, pod: str) -> AsyncIterator[bytes]:
         """Yield the log of a pod from its beginning, as it is written."""
         api = await self._api()
-        async for part in api.log_parts(pod, CONTAINER, follow=True):
+        async for part in api.follow_log(pod, self._container):
             yield part
 
     async def _api(self) -> KubernetesApi:
-        if self._connected is None:
-            api = KubernetesApi(self._settings.namespace)
-            await api.connect(self._settings.kubeconfig, self._settings.context)
-            self._connected = api
-        return self._connected
+        async with self._connect_lock:
+            if self._connected is None:
+                await self._unconnected.connect()
+                self._connected = self._unconnected
+            return self._connected
 
 
-async def run_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine within a time limit.
-
-    ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that coincides with the end.
-    Raises TimeoutError.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-    finally:
-        task.cancel()
-    if not done:
-        raise TimeoutError(f"the API server did not respond in {seconds:g} s")
-    return task.result()
-
-
-def error_text(error: Exception) -> str:
-    """Return the message of an error without the engine's prefix."""
-    engine = getattr(error, "engine", "")
-    return str(error).removeprefix(f"engine {engine}: ")
-
-
-def _response_status(error: Exception) -> int:
-    """Return the HTTP status of the API server's response; 0 if unknown."""
-    response = getattr(error.__cause__, "response", None)
-    return int(getattr(response, "status_code", 0))
-
-
-def _is_retryable(error: Exception) -> bool:
-    """Whether a refusal may be temporary."""
-    status, message = _response_status(error), str(error)
-    if status == HTTP_CONFLICT:
-        return _EXISTS not in message  # concurrent change of the quota
-    return status in _BUSY or (status == HTTP_FORBIDDEN and "exceeded quota" in message)
+def _is_final(error: EngineError) -> bool:
+    """Whether the API server refuses an object now and later."""
+    if isinstance(error, RequestRefused):
+        return not error.is_retryable()
+    return isinstance(error, StartFailed)
 
 
 def _creation_time(pod: Object) -> str:
