@@ -146,7 +146,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     said = f'secret "{name}" not found'
     waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
-    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod.STUCK_DEFAULT", -1.0)
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod.SECRET_SECONDS", -1.0)
     process, snapshot = attempt(tmp_path, waits)
     assert not asyncio.run(process._is_finished())
     process._created = None  # created by another supervisor, which was killed

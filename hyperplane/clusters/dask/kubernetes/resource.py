@@ -24,6 +24,13 @@ from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound
 OPERATOR_SECONDS = 60.0
 #: Lines of a log that are read, and the maximum of them that an error shows.
 LOG_LINES, LINES_SHOWN = 500, 40
+_PROGRAM_ADVICE = "check that the image has Python, dask and distributed on its PATH"
+#: What to do about pods that do not run, by reason.
+ADVICE = {
+    "CreateContainerError": _PROGRAM_ADVICE,
+    "RunContainerError": _PROGRAM_ADVICE,
+    pod_status.OUT_OF_MEMORY: "raise ram_gb_per_proc, or use fewer threads",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -147,10 +154,10 @@ class DaskClusterResource:
         """Return one line on why pods do not run; raise StartFailed if waiting is useless."""
         pods = await self.pods()
         ours = pod_status.select_events(await self.api.list_warnings(), self.name)
-        if found := pod_status.find_pending_pod(pods, ours):
+        if found := pod_status.find_pending_pod(pods, ours, ADVICE):
             log = await self._last_lines(found.pod, found.container) if found.ran else ""
             raise StartFailed(ENGINE, f"{found.text}; everything was closed again", log)
-        return pod_status.summary(pods, ours)
+        return pod_status.summarize(pods, ours)
 
     async def _last_lines(self, pod: str, container: str) -> str:
         for previous in (True, False):
@@ -162,7 +169,8 @@ class DaskClusterResource:
 
     async def warn_out_of_memory(self) -> None:
         """Warn once about each time that the kernel killed a container for memory."""
-        for key, words in pod_status.find_out_of_memory(await self.pods()).items():
+        found = pod_status.find_out_of_memory(await self.pods(), ADVICE)
+        for key, words in found.items():
             if key not in self._warned:
                 self._warned.add(key)
                 logger.warning("%s", words)
