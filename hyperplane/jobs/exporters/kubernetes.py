@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from hyperplane.jobs import calls
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.environment import PARAMETERS
-from hyperplane.jobs.exporters.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, dump_yaml
 from hyperplane.jobs.exporters.rendering import (
     INPUT_CODES,
     StepEnvironment,
@@ -23,22 +21,32 @@ from hyperplane.jobs.exporters.rendering import (
     common_faults,
     count_retries,
     file_stem,
-    grace_seconds,
     resource_request,
     slug,
 )
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.item import ITEMS
+from hyperplane.jobs.runners.kubernetes.step_job import (
+    CONTAINER,
+    FOLDER,
+    STEP_NAME,
+    build_step_pod,
+    step_labels,
+)
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
-from hyperplane.platforms.kubernetes.pods import verbatim
+from hyperplane.platforms.kubernetes.batch_job import build_job, disruption_rule, exit_code_rule
+from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
+from hyperplane.platforms.kubernetes.objects import escape_variables
+from hyperplane.platforms.kubernetes.pods import (
+    format_quantities,
+    millicores_of,
+    secret_variable,
+    unprivileged_pod,
+)
 
 #: Secret object for secrets whose names have no slash.
 SECRET_NAME = "hyperplane"  # noqa: S105 - the name of an object
-#: Folder in which a step may write files of the job.
-FOLDER = "/var/lib/hyperplane"
-#: Seconds for which a finished Job is kept.
-TTL_SECONDS = 86_400
 #: Maximum bytes of one environment variable on Linux.
 _MAX_VARIABLE_BYTES = 128 * 1024 - len(f"{ITEMS}=") - 1
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
@@ -105,53 +113,31 @@ class KubernetesRenderer:
         ]
 
     def _manifest(self, job: Job, place: int, step: Step) -> dict[str, Any]:
-        labels = {
-            "app.kubernetes.io/managed-by": "hyperplane",
-            "hyperplane.dev/job": slug(job.id, 63),
-            "hyperplane.dev/step": file_stem(place, step),
-        }
-        spec = {
-            **_retry_spec(job, step),
-            "suspend": bool(step.depends_on),
-            "ttlSecondsAfterFinished": TTL_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": self._pod(job, step)},
-        }
-        if job.active_timeout > 0:
-            spec["activeDeadlineSeconds"] = math.ceil(job.active_timeout)
-        notes = {"hyperplane.dev/step-name": step.name, "hyperplane.dev/job-name": job.name}
+        annotations = {STEP_NAME: step.name, "hyperplane.dev/job-name": job.name}
         if step.depends_on:
             places = {one.name: (index, one) for index, one in enumerate(job.pipeline.steps)}
             after = [_job_name(job, *places[name]) for name in step.depends_on]
-            notes["hyperplane.dev/depends-on"] = ",".join(after)
-        metadata = {"name": _job_name(job, place, step), "labels": labels, "annotations": notes}
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-
-    def _pod(self, job: Job, step: Step) -> dict[str, Any]:
-        container: dict[str, Any] = {
-            "name": "step",
-            "image": self.image,
-            "command": _container_command(job, step),
-            "workingDir": working_folder(job.pipeline, step),
-            "env": _container_environment(step, build_environment(job, step)),
-            **SAFE_CONTAINER,
-            "volumeMounts": [{"name": "job", "mountPath": FOLDER}],
-        }
-        quantities = _resource_quantities(step)
-        if quantities:
-            container["resources"] = {"requests": quantities, "limits": quantities}
-        if step.port is not None:
-            container["ports"] = [{"containerPort": step.port}]
-        pod: dict[str, Any] = {
-            "restartPolicy": "Never",
-            **SAFE_POD,
-            "terminationGracePeriodSeconds": math.ceil(grace_seconds()),
-            "containers": [container],
-            "volumes": [{"name": "job", "emptyDir": {}}],
-        }
-        if step.timeout is not None:
-            # On the pod, not on the Job: it limits one attempt.
-            pod["activeDeadlineSeconds"] = math.ceil(step.timeout)
-        return pod
+            annotations["hyperplane.dev/depends-on"] = ",".join(after)
+        pod = build_step_pod(
+            step,
+            unprivileged_pod(),
+            image=self.image,
+            command=_container_command(job, step),
+            folder=working_folder(job.pipeline, step),
+            variables=_container_variables(step, build_environment(job, step)),
+            quantities=_quantities(step),
+            # Of the pod, not of the Job: it limits one attempt.
+            deadline=step.timeout,
+        )
+        return build_job(
+            _job_name(job, place, step),
+            {**step_labels(slug(job.id, 63)), "hyperplane.dev/step": file_stem(place, step)},
+            annotations,
+            pod,
+            retry=_retry_spec(job, step),
+            suspend=bool(step.depends_on),
+            deadline=job.active_timeout if job.active_timeout > 0 else None,
+        )
 
 
 def _step_faults(step: Step) -> Iterator[Fault]:
@@ -164,7 +150,7 @@ def _step_faults(step: Step) -> Iterator[Fault]:
         advice = "use chunks, and read the values from a file"
         yield Fault("foreach", f"{length} bytes", allowed, advice)
     for place, name in enumerate(step.secrets):
-        if not _NAME_PATTERN.fullmatch(_secret_key_reference(name)["name"]):
+        if not _NAME_PATTERN.fullmatch(_secret_and_key(name)[0]):
             allowed = "before the slash the name of a Secret: lower case letters, digits, - and ."
             yield Fault(f"secrets[{place}]", format_value(name), allowed)
 
@@ -178,16 +164,11 @@ def _job_name(job: Job, place: int, step: Step) -> str:
 def _retry_spec(job: Job, step: Step) -> dict[str, Any]:
     """Return the retry policy: number of retries, and exit codes that are not retried."""
     count, retries = step.chunk_count, count_retries(job, step)
-    codes = {"containerName": "step", "operator": "In", "values": list(INPUT_CODES)}
-    disruption = {"type": "DisruptionTarget", "status": "True"}
-    policy = {
-        "podFailurePolicy": {
-            "rules": [
-                {"action": "Ignore", "onPodConditions": [disruption]},
-                {"action": "FailIndex" if count else "FailJob", "onExitCodes": codes},
-            ]
-        }
-    }
+    rules = [
+        disruption_rule("Ignore"),
+        exit_code_rule("FailIndex" if count else "FailJob", CONTAINER, INPUT_CODES),
+    ]
+    policy = {"podFailurePolicy": {"rules": rules}}
     if not count:
         return {"backoffLimit": retries, **policy}
     return {
@@ -203,17 +184,19 @@ def _container_command(job: Job, step: Step) -> list[str]:
     run = build_command_line(job, step, "python")
     # The location of this package in the image is unknown.
     notebook = ("python", "-m", "hyperplane.jobs.notebook", *run.words[2:])
-    words = [verbatim(word) for word in (notebook if step.kind == "notebook" else run.words)]
+    words = [
+        escape_variables(word) for word in (notebook if step.kind == "notebook" else run.words)
+    ]
     if run.output is not None:
-        before, after = map(verbatim, run.output)
+        before, after = map(escape_variables, run.output)
         words.append(f"{before}$({_INDEX_VARIABLE}){after}")
     if step.foreach:
         return ["python", "-m", "hyperplane.jobs.runners.item", *words]
     return words
 
 
-def _container_environment(step: Step, variables: StepEnvironment) -> list[dict[str, Any]]:
-    texts = {name: verbatim(text) for name, text in variables.fixed.items()}
+def _container_variables(step: Step, variables: StepEnvironment) -> list[dict[str, Any]]:
+    texts = {name: escape_variables(text) for name, text in variables.fixed.items()}
     entries: list[dict[str, Any]] = []
     if step.chunk_count:
         # Set first: Kubernetes would add it last, and the other variables could not refer to it.
@@ -221,34 +204,29 @@ def _container_environment(step: Step, variables: StepEnvironment) -> list[dict[
         entries.append({"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}})
         texts.pop(_INDEX_VARIABLE, None)
         texts |= dict.fromkeys(variables.index_variables, f"$({_INDEX_VARIABLE})")
-        shared = verbatim(json.dumps(variables.parameters, ensure_ascii=False)[:-1])
+        shared = escape_variables(json.dumps(variables.parameters, ensure_ascii=False)[:-1])
         comma = ", " if variables.parameters else ""
         texts[PARAMETERS] = f'{shared}{comma}"chunk_id": "$({_INDEX_VARIABLE})"}}'
     if step.foreach:
-        texts[ITEMS] = verbatim(_items_json(step))
+        texts[ITEMS] = escape_variables(_items_json(step))
     entries += [{"name": name, "value": text} for name, text in texts.items()]
     sources = {name: secret for secret, names in variables.secrets.items() for name in names}
-    for name, secret in sources.items():
-        entries.append({"name": name, "valueFrom": {"secretKeyRef": _secret_key_reference(secret)}})
-    return entries
+    return entries + [
+        secret_variable(name, *_secret_and_key(secret)) for name, secret in sources.items()
+    ]
 
 
 def _items_json(step: Step) -> str:
     return json.dumps(step.foreach, ensure_ascii=False)
 
 
-def _secret_key_reference(secret: str) -> dict[str, str]:
+def _secret_and_key(secret: str) -> tuple[str, str]:
+    """Return the Secret object and its key for a secret ``key`` or ``object/key``."""
     holder, _, key = secret.rpartition("/")
-    return {"name": holder or SECRET_NAME, "key": key}
+    return holder or SECRET_NAME, key
 
 
-def _resource_quantities(step: Step) -> dict[str, str]:
-    quantities = resource_request(step)
-    result = {}
-    if quantities.cores is not None:
-        result["cpu"] = f"{math.ceil(round(quantities.cores * 1000, 6))}m"
-    if quantities.memory is not None:
-        result["memory"] = str(quantities.memory)
-    if quantities.gpus:
-        result["nvidia.com/gpu"] = str(quantities.gpus)
-    return result
+def _quantities(step: Step) -> dict[str, str]:
+    cores, memory, gpus = resource_request(step)
+    millicores = None if cores is None else millicores_of(cores)
+    return format_quantities(millicores=millicores, memory=memory, gpus=gpus)

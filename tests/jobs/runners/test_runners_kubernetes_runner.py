@@ -17,15 +17,11 @@ from runner_cases import command, made
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls, runners
-from hyperplane.jobs.exporters.kubernetes_manifest import dump_yaml
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.attempt import (
-    StagedFile,
-    attempt_job_name,
-    build_job,
-    build_secret,
-)
+from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name, build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.runner import KubernetesRunner
+from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
+from hyperplane.platforms.kubernetes.staged_files import StagedFile
 from hyperplane.spec.settings import KubernetesJobSettings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import math
-import re
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any, cast
-
-import yaml
 
 from hyperplane.clusters.dask.kubernetes.template import (
     merge_template,
@@ -18,7 +15,16 @@ from hyperplane.clusters.dask.kubernetes.template import (
     read_template,
 )
 from hyperplane.core.units import parse_bytes
-from hyperplane.platforms.kubernetes.pods import container_of, pairs, pod_of, verbatim
+from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
+from hyperplane.platforms.kubernetes.objects import MANAGED_BY, escape_variables, parse_pairs
+from hyperplane.platforms.kubernetes.pods import (
+    build_container,
+    build_variables,
+    configured_pod,
+    format_quantities,
+    secret_volume,
+    select_nodes,
+)
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
@@ -30,24 +36,16 @@ CLIENT = "hyperplane.dev/client"
 #: Folder in which pods have the key pair of their cluster.
 TLS_FOLDER = "/etc/hyperplane-tls"
 TLS_FILES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+#: Mode of its files: all users of the pod read them.
+_KEY_MODE = 0o444
 _PAGE = 4096
-_GPU = "nvidia.com/gpu"
 #: HTTP route with which the operator asks which worker to close; without it, it uses Dask's comms.
 _API = "distributed.http.scheduler.api"
-#: Texts that every YAML parser reads as text; some read y as true and 1e3 as a number.
-_PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 
 def render(plan: ClusterPlan) -> str:
     """Return the resource as YAML; it contains no secrets."""
-    found: str = yaml.dump(
-        manifest(plan),
-        Dumper=_DaskClusterDumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=float("inf"),
-    )
-    return found
+    return dump_yaml(manifest(plan), blocks=True)
 
 
 def manifest(plan: ClusterPlan) -> dict[str, Any]:
@@ -57,11 +55,11 @@ def manifest(plan: ClusterPlan) -> dict[str, Any]:
     the name of its only worker process.
     """
     settings = cast(KubernetesSettings, plan.settings)
-    labels = {"app.kubernetes.io/managed-by": "hyperplane", **pairs(settings.labels)}
+    labels = {**MANAGED_BY, **parse_pairs(settings.labels)}
     if plan.pool is not None:
         labels["hyperplane.dev/pool"] = plan.pool.name
     annotations = {
-        **pairs(settings.annotations),
+        **parse_pairs(settings.annotations),
         CLIENT: json.dumps(plan.tuning.client, sort_keys=True),
     }
     if settings.security == "tls":
@@ -99,7 +97,7 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
     container = {
         **_container("scheduler", args, settings),
         "env": _environ(plan, settings, {}),
-        "resources": _resources({"cpu": f"{cpu}m", "memory": str(ram)}, cpu, 1.0),
+        "resources": _resources(format_quantities(millicores=cpu, memory=ram), cpu, 1.0),
         "ports": [_port("tcp-comm", 8786), _port("http-dashboard", 8787)],
         "readinessProbe": {**health, "periodSeconds": 1, "timeoutSeconds": 10},
         # A scheduler that is busy for minutes answers late but must not be restarted.
@@ -111,7 +109,7 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
             "failureThreshold": 10,
         },
     }
-    return _pod(container, pairs(settings.scheduler_node_selector), plan, settings)
+    return _pod(container, parse_pairs(settings.scheduler_node_selector), plan, settings)
 
 
 def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
@@ -119,9 +117,8 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     cpu = max(1, math.floor(layout.cores_per_worker * 1000 / layout.nprocs))
     ram = layout.ram_per_proc + parse_bytes(str(settings.memory_overhead))
     # Whole pages: the kernel rounds down, and Dask would then see less memory than requested.
-    amounts = {"cpu": f"{cpu}m", "memory": str(-(-ram // _PAGE) * _PAGE)}
-    if layout.ngpus:
-        amounts[_GPU] = str(layout.ngpus // layout.nprocs)
+    memory, gpus = -(-ram // _PAGE) * _PAGE, layout.ngpus // layout.nprocs
+    amounts = format_quantities(millicores=cpu, memory=memory, gpus=gpus)
     # dask-cuda starts one process per GPU; a pod has one GPU.
     args = ["dask", "cuda", "worker"] if layout.ngpus else ["dask", "worker"]
     args += ["--name", "$(DASK_WORKER_NAME)", *([] if layout.ngpus else ["--nworkers", "1"])]
@@ -156,9 +153,9 @@ def worker_variables(plan: ClusterPlan) -> dict[str, str]:
 
 
 def _container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
-    found = container_of(name, settings)
+    found = build_container(name, settings.image, pull_policy=settings.image_pull_policy)
     # "args" and not "command", so that the entry point of the image is kept.
-    found["args"] = [one if one == "$(DASK_WORKER_NAME)" else verbatim(one) for one in args]
+    found["args"] = [one if one == "$(DASK_WORKER_NAME)" else escape_variables(one) for one in args]
     if settings.security == "tls":
         mount = {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
         found["volumeMounts"] = [mount]
@@ -171,10 +168,9 @@ def _pod(
     plan: ClusterPlan,
     settings: KubernetesSettings,
 ) -> dict[str, Any]:
-    found = pod_of(container, nodes, settings)
+    found = {**configured_pod(settings, nodes), "containers": [container]}
     if settings.security == "tls":
-        secret = {"secretName": secret_name(plan.name), "defaultMode": 0o444}
-        found["volumes"] = [{"name": "tls", "secret": secret}]
+        found["volumes"] = [secret_volume("tls", secret_name(plan.name), _KEY_MODE)]
     return found
 
 
@@ -183,15 +179,12 @@ def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str,
     if plan.request.node_selector is not None:
         return parse_selector(plan.request.node_selector)
     name, alias = (plan.pool.name, plan.pool.alias) if plan.pool else ("", "")
-    return {
-        key: value.replace("{pool}", name).replace("{alias}", alias)
-        for key, value in pairs(settings.node_selector).items()
-    }
+    return select_nodes(settings, name, alias)
 
 
 def _environ(
     plan: ClusterPlan, settings: KubernetesSettings, own: Mapping[str, str]
-) -> list[dict[str, str]]:
+) -> list[dict[str, Any]]:
     from hyperplane.clusters.dask.remote_process import as_settings, as_variables, server_settings
 
     dask_settings = server_settings(plan, settings)
@@ -200,8 +193,8 @@ def _environ(
     if settings.security == "tls":
         files = {field: f"{TLS_FOLDER}/{file}" for field, file in TLS_FILES.items()}
         dask_settings.update(as_settings(files))
-    variables = {**as_variables(dask_settings), **own, **pairs(settings.environ)}
-    return [{"name": name, "value": verbatim(value)} for name, value in sorted(variables.items())]
+    variables = {**as_variables(dask_settings), **own, **parse_pairs(settings.environ)}
+    return build_variables(dict(sorted(variables.items())))
 
 
 def _uses_our_worker_ttl(plan: ClusterPlan, settings: KubernetesSettings) -> bool:
@@ -245,18 +238,3 @@ def _service(cluster: str) -> dict[str, Any]:
 def _module_source(package: str, module: str) -> str:
     """Return the source of a module, for schedulers whose image may not have this package."""
     return (resources.files(package) / module).read_text(encoding="utf-8")
-
-
-class _DaskClusterDumper(yaml.SafeDumper):
-    """YAML dumper that quotes ambiguous texts and writes no anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None if _PLAIN.fullmatch(text) else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
-
-
-_DaskClusterDumper.add_representer(str, _represent_text)

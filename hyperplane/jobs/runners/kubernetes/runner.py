@@ -26,19 +26,14 @@ from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
-from hyperplane.jobs.runners.kubernetes.attempt import (
-    CONTAINER,
-    FOLDER,
-    MAX_FILE_BYTES,
-    StagedFile,
-    build_job,
-    build_secret,
-)
+from hyperplane.jobs.runners.kubernetes.attempt import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
+from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER
 from hyperplane.jobs.states import Job
 from hyperplane.platforms.kubernetes.errors import error_text
 from hyperplane.platforms.kubernetes.job_watcher import BATCH, JobWatcher
 from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
+from hyperplane.platforms.kubernetes.staged_files import MAX_FILE_BYTES, StagedFile
 from hyperplane.platforms.local import process_identity
 from hyperplane.spec.settings import KubernetesJobSettings
 
