@@ -31,6 +31,7 @@ from hyperplane.jobs.runners.kubernetes.step_job import (
     FOLDER,
     STEP_NAME,
     build_step_pod,
+    requirements_faults,
     step_labels,
 )
 from hyperplane.jobs.states import Job
@@ -73,13 +74,7 @@ class KubernetesRenderer:
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline, the image or the root that is not supported."""
-        faults = list(self._options())
-        if pipeline.requirements is not None:
-            advice = "install them in the image, and omit the key"
-            allowed = f"no requirements on {self.name}"
-            faults.append(
-                Fault("requirements", format_value(pipeline.requirements), allowed, advice)
-            )
+        faults = [*self._options(), *requirements_faults(pipeline)]
         faults += common_faults(pipeline, self.name)
         for index, step in enumerate(pipeline.steps):
             faults += (

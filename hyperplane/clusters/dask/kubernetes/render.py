@@ -33,6 +33,8 @@ API_VERSION = "kubernetes.dask.org/v1"
 #: Annotations of the resource that other handles of the cluster read.
 SECRET = "hyperplane.dev/tls-secret"  # noqa: S105 - the name of an annotation
 CLIENT = "hyperplane.dev/client"
+#: Ports of the scheduler, and that of the dashboard of a worker.
+COMM_PORT, DASHBOARD_PORT, WORKER_DASHBOARD_PORT = 8786, 8787, 8788
 #: Folder in which pods have the key pair of their cluster.
 TLS_FOLDER = "/etc/hyperplane-tls"
 TLS_FILES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
@@ -89,7 +91,7 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
     cpu = millicores(request.scheduler_cpu or settings.scheduler_cpu)
     ram = parse_bytes(str(request.scheduler_ram or settings.scheduler_ram))
     args = ["dask", "scheduler", "--protocol", "tls" if settings.security == "tls" else "tcp"]
-    args += ["--port", "8786", "--dashboard-address", ":8787"]
+    args += ["--port", str(COMM_PORT), "--dashboard-address", f":{DASHBOARD_PORT}"]
     health = {"httpGet": {"port": "http-dashboard", "path": "/health"}}
     args += ["--preload", _module_source("hyperplane.clusters.dask.kubernetes", "idle.py")]
     if _uses_our_worker_ttl(plan, settings):
@@ -98,7 +100,7 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
         **_container("scheduler", args, settings),
         "env": _environ(plan, settings, {}),
         "resources": _resources(format_quantities(millicores=cpu, memory=ram), cpu, 1.0),
-        "ports": [_port("tcp-comm", 8786), _port("http-dashboard", 8787)],
+        "ports": [_port("tcp-comm", COMM_PORT), _port("http-dashboard", DASHBOARD_PORT)],
         "readinessProbe": {**health, "periodSeconds": 1, "timeoutSeconds": 10},
         # A scheduler that is busy for minutes answers late but must not be restarted.
         "livenessProbe": {
@@ -123,16 +125,16 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     args = ["dask", "cuda", "worker"] if layout.ngpus else ["dask", "worker"]
     args += ["--name", "$(DASK_WORKER_NAME)", *([] if layout.ngpus else ["--nworkers", "1"])]
     args += ["--nthreads", str(layout.nthreads), "--memory-limit", str(layout.ram_per_proc)]
-    args += ["--dashboard-address", ":8788"]
+    args += ["--dashboard-address", f":{WORKER_DASHBOARD_PORT}"]
     own = worker_variables(plan)
     if settings.security == "tls":
         # The operator would set a tcp:// address.
-        own["DASK_SCHEDULER_ADDRESS"] = f"tls://{plan.name}-scheduler:8786"
+        own["DASK_SCHEDULER_ADDRESS"] = f"tls://{plan.name}-scheduler:{COMM_PORT}"
     container = {
         **_container("worker", args, settings),
         "env": _environ(plan, settings, own),
         "resources": _resources(amounts, cpu, settings.cpu_reserved),
-        "ports": [_port("http-dashboard", 8788)],
+        "ports": [_port("http-dashboard", WORKER_DASHBOARD_PORT)],
     }
     pod = _pod(container, _node_selector(plan, settings), plan, settings)
     found: dict[str, Any] = {"replicas": plan.dask_workers, "spec": pod}
@@ -223,7 +225,7 @@ def _port(name: str, number: int) -> dict[str, Any]:
 
 
 def _service(cluster: str) -> dict[str, Any]:
-    ports = (("tcp-comm", 8786), ("http-dashboard", 8787))
+    ports = (("tcp-comm", COMM_PORT), ("http-dashboard", DASHBOARD_PORT))
     return {
         "type": "ClusterIP",
         "selector": {"dask.org/cluster-name": cluster, "dask.org/component": "scheduler"},

@@ -1,4 +1,4 @@
-"""The DaskCluster resource of a cluster, and its pods."""
+"""The DaskCluster resource of a cluster, its pods, and the Secret with its key pair."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from typing import Any
 from distributed.security import Security
 from distributed.utils import Log, Logs
 
-from hyperplane.clusters.dask.kubernetes.render import API_VERSION, SECRET
-from hyperplane.clusters.dask.kubernetes.secret import build_secret, read_secret
+from hyperplane.clusters.dask.kubernetes.render import (
+    API_VERSION,
+    SECRET,
+    TLS_FILES,
+    secret_name,
+)
 from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.platforms.kubernetes import pod_status
+from hyperplane.platforms.kubernetes import objects, pod_status
 from hyperplane.platforms.kubernetes.api import KubernetesApi
 from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound
 
@@ -76,7 +80,7 @@ class DaskClusterResource:
             ) from error
         if tls:
             # After the cluster, which owns the Secret: Kubernetes deletes both together.
-            await self.api.create("secrets", build_secret(self.content, tls))
+            await self.api.create("secrets", build_key_secret(self.content, tls))
             self.security = make_security(tls)
 
     async def _create_cluster(self, manifest: Mapping[str, Any]) -> None:
@@ -104,7 +108,7 @@ class DaskClusterResource:
             others = await self._other_clusters()
             raise EngineError(ENGINE, f"cluster {self.name!r} is closing; running: {others}")
         if secret := self.annotations.get(SECRET):
-            self.security = read_secret(await self.api.get("secrets", secret))
+            self.security = read_key_secret(await self.api.get("secrets", secret))
         self.ours = True
 
     async def _other_clusters(self) -> str:
@@ -219,3 +223,25 @@ class DaskClusterResource:
             await self.api.get("daskclusters", self.name, API_VERSION)
             return False
         return all(pod_status.has_ended(pod) for pod in await self.pods())
+
+
+def build_key_secret(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:
+    """Return the Secret with the key pair of a cluster.
+
+    Parameters
+    ----------
+    cluster : mapping
+        The DaskCluster, from the API server.
+    tls : mapping
+        The key pair, from :func:`hyperplane.clusters.dask.remote_process.key_pair`.
+    """
+    metadata = cluster["metadata"]
+    labels = {**metadata.get("labels", {}), "dask.org/cluster-name": metadata["name"]}
+    contents = {file: tls[field].encode() for field, file in TLS_FILES.items()}
+    return objects.build_secret(cluster, secret_name(metadata["name"]), labels, contents)
+
+
+def read_key_secret(secret: Mapping[str, Any]) -> Security:
+    """Return the Security object of the key pair in a Secret."""
+    contents = objects.read_secret(secret)
+    return make_security({field: contents[file].decode() for field, file in TLS_FILES.items()})

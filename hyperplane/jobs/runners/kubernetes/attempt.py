@@ -15,9 +15,7 @@ from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.step_job import STEP_NAME, build_step_pod, step_labels
-from hyperplane.platforms.kubernetes import objects
-from hyperplane.platforms.kubernetes.batch_job import build_job as build_batch_job
-from hyperplane.platforms.kubernetes.batch_job import disruption_rule
+from hyperplane.platforms.kubernetes import batch_job, objects
 from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs
 from hyperplane.platforms.kubernetes.pods import (
     build_variables,
@@ -75,7 +73,7 @@ def build_job(
         Files for the pod.
     """
     name = attempt_job_name(command)
-    notes = {**parse_pairs(settings.annotations), STEP_NAME: step.name}
+    annotations = {**parse_pairs(settings.annotations), STEP_NAME: step.name}
     pod = build_step_pod(
         step,
         configured_pod(settings, _select_nodes(command, settings)),
@@ -88,14 +86,17 @@ def build_job(
         files=files,
         secret=name,
     )
-    return build_batch_job(
+    return batch_job.build_job(
         name,
         {**parse_pairs(settings.labels), **step_labels(owning_job_id(command))},
-        notes,
+        annotations,
         pod,
         # The supervisor makes the next attempt, because it knows the reason.
-        retry={"backoffLimit": 0, "podFailurePolicy": {"rules": [disruption_rule("FailJob")]}},
-        pod_annotations=notes,
+        retry={
+            "backoffLimit": 0,
+            "podFailurePolicy": {"rules": [batch_job.disruption_rule("FailJob")]},
+        },
+        pod_annotations=annotations,
     )
 
 

@@ -23,12 +23,11 @@ from hyperplane import config
 from hyperplane.core.errors import EngineError, Fault
 from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.runners.kubernetes.attempt import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER
+from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER, requirements_faults
 from hyperplane.jobs.states import Job
 from hyperplane.platforms.kubernetes.errors import error_text
 from hyperplane.platforms.kubernetes.job_watcher import BATCH, JobWatcher
@@ -103,11 +102,7 @@ class KubernetesRunner(RemoteQueueMixin):
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline that pods cannot run."""
-        faults = []
-        if pipeline.requirements is not None:
-            advice = "install them in the image, and omit the key"
-            given = format_value(pipeline.requirements)
-            faults.append(Fault("requirements", given, "no requirements on kubernetes", advice))
+        faults = requirements_faults(pipeline)
         for step in pipeline.steps:
             where = f"step {step.name!r}: "
             if step.argv[1:] == ("-m", calls.PROGRAM):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hyperplane.jobs.definition.models import Step
+from hyperplane.core.errors import Fault
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.exporters.rendering import grace_seconds
 from hyperplane.platforms.kubernetes.batch_job import build_job_pod
 from hyperplane.platforms.kubernetes.objects import MANAGED_BY
@@ -20,6 +22,15 @@ CONTAINER = "step"
 JOB_LABEL = "hyperplane.dev/job"
 #: Annotation with the name of the step.
 STEP_NAME = "hyperplane.dev/step-name"
+
+
+def requirements_faults(pipeline: Pipeline) -> list[Fault]:
+    """Return a fault for requirements: pods have the packages of their image."""
+    if pipeline.requirements is None:
+        return []
+    given, allowed = format_value(pipeline.requirements), "no requirements on kubernetes"
+    advice = "install them in the image, and omit the key"
+    return [Fault("requirements", given, allowed, advice)]
 
 
 def step_labels(job_id: str) -> dict[str, str]:
