@@ -12,9 +12,10 @@ from kubernetes_variables import expand
 from runner_cases import HOSTILE, command, made, typical
 
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.environment import PARAMETER_PREFIX, PARAMETERS, step_variables
+from hyperplane.jobs.environment import PARAMETERS, step_variables
 from hyperplane.jobs.exporters import kubernetes
 from hyperplane.jobs.failure_kinds import classify_failure
+from hyperplane.jobs.parameters import PARAMETER_PREFIX
 from hyperplane.jobs.runners import item, render
 from hyperplane.jobs.states import WorkUnit
 

@@ -12,7 +12,7 @@ from typing import Any
 from hyperplane import config
 from hyperplane.core.errors import UnknownPool
 from hyperplane.core.units import gb_to_bytes
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.step_job import STEP_NAME, build_step_pod, step_labels
 from hyperplane.platforms.kubernetes import batch_job, objects
