@@ -11,7 +11,7 @@ import pytest
 from hyperplane.platforms.kubernetes import kubeconfig
 from hyperplane.platforms.kubernetes.kubeconfig import (
     is_in_pod,
-    pod_namespace,
+    read_pod_namespace,
     resolve_kubeconfig,
 )
 
@@ -45,10 +45,10 @@ def test_without_a_configuration_nothing_is_resolved(
 def test_a_pod_knows_its_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path / "none")
-    assert (is_in_pod(), pod_namespace()) == (False, "")
+    assert (is_in_pod(), read_pod_namespace()) == (False, "")
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
     (tmp_path / "namespace").write_text("lab\n")
-    assert (is_in_pod(), pod_namespace()) == (True, "lab")
+    assert (is_in_pod(), read_pod_namespace()) == (True, "lab")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
     assert not is_in_pod()
 

@@ -12,10 +12,10 @@ from kubernetes_variables import expand
 
 from hyperplane.platforms.kubernetes.batch_job import (
     build_cron_job,
+    build_disruption_rule,
+    build_exit_code_rule,
     build_job,
     build_job_pod,
-    disruption_rule,
-    exit_code_rule,
 )
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
 from hyperplane.platforms.kubernetes.objects import (
@@ -25,16 +25,16 @@ from hyperplane.platforms.kubernetes.objects import (
     read_secret,
 )
 from hyperplane.platforms.kubernetes.pods import (
+    build_configured_pod,
     build_container,
+    build_secret_variable,
+    build_unprivileged_pod,
     build_variables,
-    configured_pod,
     format_quantities,
-    millicores_of,
-    secret_variable,
+    round_to_millicores,
     select_nodes,
-    unprivileged_pod,
 )
-from hyperplane.platforms.kubernetes.staged_files import StagedFile, file_volumes, mount_files
+from hyperplane.platforms.kubernetes.staged_files import StagedFile, build_file_volumes, mount_files
 from hyperplane.spec.settings import KubernetesSettings
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -107,18 +107,20 @@ def test_a_container_gets_no_privileges_and_its_policy_only_if_there_is_one() ->
 
 
 def test_pods_may_do_nothing_that_their_program_does_not_need() -> None:
-    pod = unprivileged_pod()
+    pod = build_unprivileged_pod()
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"] == {
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert "enableServiceLinks" not in pod
-    assert unprivileged_pod(service_links=False)["enableServiceLinks"] is False
+    assert build_unprivileged_pod(service_links=False)["enableServiceLinks"] is False
 
 
 def test_settings_are_fields_of_the_pod() -> None:
-    assert configured_pod(KubernetesSettings(), {}) == unprivileged_pod(service_links=False)
+    assert build_configured_pod(KubernetesSettings(), {}) == build_unprivileged_pod(
+        service_links=False
+    )
     settings = KubernetesSettings.model_validate(
         {
             "service_account": "dask",
@@ -128,7 +130,7 @@ def test_settings_are_fields_of_the_pod() -> None:
             "tolerations": [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 60}],
         }
     )
-    pod = configured_pod(settings, {"disk": "ssd"})
+    pod = build_configured_pod(settings, {"disk": "ssd"})
     assert pod["securityContext"]["runAsUser"] == 0
     assert pod["securityContext"]["runAsNonRoot"] is False
     assert pod["serviceAccountName"] == "dask"
@@ -153,7 +155,7 @@ def test_nodes_are_those_of_the_pool(pool: str, alias: str, expected: dict[str, 
 def test_variables_are_texts_or_references_to_secrets() -> None:
     assert build_variables({"A": "$(HOME) $"}) == [{"name": "A", "value": "$$(HOME) $$"}]
     reference = {"secretKeyRef": {"name": "database", "key": "password"}}
-    found = secret_variable("DATABASE_PASSWORD", "database", "password")
+    found = build_secret_variable("DATABASE_PASSWORD", "database", "password")
     assert found == {"name": "DATABASE_PASSWORD", "valueFrom": reference}
     assert parse_pairs(["A=1=2", "B="]) == {"A": "1=2", "B": ""}
 
@@ -163,7 +165,12 @@ def test_resources_are_whole_units_and_only_those_that_are_stated() -> None:
     assert format_quantities(memory=0) == {"memory": "0"}
     amounts = {"cpu": "500m", "memory": "1", "nvidia.com/gpu": "2"}
     assert format_quantities(millicores=500, memory=1, gpus=2) == amounts
-    assert [millicores_of(cores) for cores in (0.5, 4.03, 1e-4, 6 * 2.1)] == [500, 4030, 1, 12600]
+    assert [round_to_millicores(cores) for cores in (0.5, 4.03, 1e-4, 6 * 2.1)] == [
+        500,
+        4030,
+        1,
+        12600,
+    ]
 
 
 def test_staged_files_are_mounted_and_the_variables_beside_them_are_not() -> None:
@@ -176,19 +183,19 @@ def test_staged_files_are_mounted_and_the_variables_beside_them_are_not() -> Non
             "readOnly": True,
         }
     ]
-    [volume] = file_volumes("n", files)
+    [volume] = build_file_volumes("n", files)
     assert volume["name"] == "files"
     assert volume["secret"] == {
         "secretName": "n",
         "items": [{"key": "hyperplane-file", "path": "hyperplane-file"}],
         "defaultMode": 0o555,
     }
-    assert file_volumes("n", []) == mount_files([]) == []
+    assert build_file_volumes("n", []) == mount_files([]) == []
 
 
 def job(**options: Any) -> dict[str, Any]:
     """Return a Job with one container."""
-    pod = build_job_pod(build_container("step", "tools:1"), unprivileged_pod(), grace=9.5)
+    pod = build_job_pod(build_container("step", "tools:1"), build_unprivileged_pod(), grace=9.5)
     return build_job("n", {"a": "b"}, {"c": "d"}, pod, retry={"backoffLimit": 0}, **options)
 
 
@@ -215,14 +222,17 @@ def test_limits_of_a_job_and_of_its_pods_are_whole_seconds() -> None:
 
 def test_rules_on_failures() -> None:
     condition = {"type": "DisruptionTarget", "status": "True"}
-    assert disruption_rule("Ignore") == {"action": "Ignore", "onPodConditions": [condition]}
+    assert build_disruption_rule("Ignore") == {"action": "Ignore", "onPodConditions": [condition]}
     codes = {"containerName": "step", "operator": "In", "values": [2, 64]}
-    assert exit_code_rule("FailJob", "step", (2, 64)) == {"action": "FailJob", "onExitCodes": codes}
+    assert build_exit_code_rule("FailJob", "step", (2, 64)) == {
+        "action": "FailJob",
+        "onExitCodes": codes,
+    }
 
 
 @pytest.mark.parametrize(("overlap", "policy"), [(True, "Allow"), (False, "Forbid")])
 def test_a_cron_job_starts_jobs_with_one_attempt(overlap: bool, policy: str) -> None:
-    pod = build_job_pod(build_container("job", "tools:1"), unprivileged_pod(), grace=30)
+    pod = build_job_pod(build_container("job", "tools:1"), build_unprivileged_pod(), grace=30)
     made = build_cron_job("tidy", {"a": "b"}, pod, schedule="0 6 * * *", overlap=overlap)
     assert made["kind"] == "CronJob"
     assert made["spec"]["concurrencyPolicy"] == policy

@@ -177,7 +177,7 @@ def test_how_a_container_ended(one: dict[str, Any], code: int | None, text: str)
     assert found is not None
     assert (found.code, found.text) == (code, text)
     assert found.out_of_memory is (code == -9)
-    began = pod_status.start_time(one, "worker")
+    began = pod_status.read_start_time(one, "worker")
     assert began is not None
     if code is not None:
         assert found.time == began + 10
@@ -189,15 +189,15 @@ def test_a_pod_that_failed_without_its_container_was_ended_by_kubernetes() -> No
     found = pod_status.read_end(evicted, "worker")
     assert found is not None
     assert (found.code, found.text) == (None, "Evicted")
-    assert pod_status.start_time(evicted, "worker") is None
+    assert pod_status.read_start_time(evicted, "worker") is None
 
 
 def test_what_runs_or_waits_has_not_ended() -> None:
     for state in ({}, {"running": {"startedAt": STARTED}}, {"waiting": {"reason": "x"}}):
         assert pod_status.read_end(pod(state=state), "worker") is None
-        assert pod_status.container_state(pod(state=state), "worker") == state
-    assert pod_status.container_state(pod(state={"running": {}}), "sidecar") == {}
-    assert pod_status.deletion_time(pod()) is None
+        assert pod_status.get_container_state(pod(state=state), "worker") == state
+    assert pod_status.get_container_state(pod(state={"running": {}}), "sidecar") == {}
+    assert pod_status.read_deletion_time(pod()) is None
 
 
 def test_a_job_has_the_outcome_of_a_pod_that_was_deleted() -> None:

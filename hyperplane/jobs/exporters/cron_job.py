@@ -9,7 +9,7 @@ from hyperplane.core.errors import Fault, check
 from hyperplane.platforms.kubernetes.batch_job import build_cron_job, build_job_pod
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
 from hyperplane.platforms.kubernetes.objects import MANAGED_BY, escape_variables
-from hyperplane.platforms.kubernetes.pods import build_container, unprivileged_pod
+from hyperplane.platforms.kubernetes.pods import build_container, build_unprivileged_pod
 
 #: Seconds that a job has to end after SIGTERM before its pod is killed.
 _GRACE_SECONDS = 30
@@ -64,7 +64,7 @@ def render_cron_job(
     container = build_container("job", image, command=[escape_variables(word) for word in argv])
     if folder:
         container["workingDir"] = folder
-    pod = build_job_pod(container, unprivileged_pod(), grace=_GRACE_SECONDS)
+    pod = build_job_pod(container, build_unprivileged_pod(), grace=_GRACE_SECONDS)
     labels = {**MANAGED_BY, "hyperplane.dev/schedule": name}
     # Its Jobs have one attempt: hyperplane retries itself, from the finished steps.
     return dump_yaml(build_cron_job(resource, labels, pod, schedule=cron, overlap=overlap))

@@ -31,20 +31,24 @@ from hyperplane.jobs.runners.kubernetes.step_job import (
     CONTAINER,
     FOLDER,
     STEP_NAME,
+    build_step_labels,
     build_step_pod,
-    requirements_faults,
-    step_labels,
+    find_requirements_faults,
 )
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
-from hyperplane.platforms.kubernetes.batch_job import build_job, disruption_rule, exit_code_rule
+from hyperplane.platforms.kubernetes.batch_job import (
+    build_disruption_rule,
+    build_exit_code_rule,
+    build_job,
+)
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
 from hyperplane.platforms.kubernetes.objects import escape_variables
 from hyperplane.platforms.kubernetes.pods import (
+    build_secret_variable,
+    build_unprivileged_pod,
     format_quantities,
-    millicores_of,
-    secret_variable,
-    unprivileged_pod,
+    round_to_millicores,
 )
 
 #: Secret object for secrets whose names have no slash.
@@ -75,15 +79,15 @@ class KubernetesRenderer:
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline, the image or the root that is not supported."""
-        faults = [*self._options(), *requirements_faults(pipeline)]
+        faults = [*self._find_option_faults(), *find_requirements_faults(pipeline)]
         faults += common_faults(pipeline, self.name)
         for index, step in enumerate(pipeline.steps):
             faults += (
-                replace(one, where=f"steps[{index}].{one.where}") for one in _step_faults(step)
+                replace(one, where=f"steps[{index}].{one.where}") for one in _find_step_faults(step)
             )
         return faults
 
-    def _options(self) -> Iterator[Fault]:
+    def _find_option_faults(self) -> Iterator[Fault]:
         if not (isinstance(self.image, str) and _IMAGE_PATTERN.fullmatch(self.image)):
             given = "nothing" if self.image is None else format_value(self.image)
             advice = "on the command line: --option image=registry/name:tag"
@@ -102,67 +106,67 @@ class KubernetesRenderer:
         return [
             Document(
                 f"{file_stem(place, step)}.yaml",
-                dump_yaml(self._manifest(moved, place, step)),
+                dump_yaml(self._build_job(moved, place, step)),
                 "step",
             )
             for place, step in enumerate(pipeline.steps)
         ]
 
-    def _manifest(self, job: Job, place: int, step: Step) -> dict[str, Any]:
+    def _build_job(self, job: Job, place: int, step: Step) -> dict[str, Any]:
         annotations = {STEP_NAME: step.name, "hyperplane.dev/job-name": job.name}
         if step.depends_on:
             places = {one.name: (index, one) for index, one in enumerate(job.pipeline.steps)}
-            after = [_job_name(job, *places[name]) for name in step.depends_on]
+            after = [_build_job_name(job, *places[name]) for name in step.depends_on]
             annotations["hyperplane.dev/depends-on"] = ",".join(after)
         pod = build_step_pod(
             step,
-            unprivileged_pod(),
+            build_unprivileged_pod(),
             image=self.image,
-            command=_container_command(job, step),
+            command=_build_command(job, step),
             folder=working_folder(job.pipeline, step),
-            variables=_container_variables(step, build_environment(job, step)),
-            quantities=_quantities(step),
+            variables=_build_variables(step, build_environment(job, step)),
+            quantities=_format_quantities(step),
             # Of the pod, not of the Job: it limits one attempt.
             deadline=step.timeout,
         )
         return build_job(
-            _job_name(job, place, step),
-            {**step_labels(slug(job.id, 63)), "hyperplane.dev/step": file_stem(place, step)},
+            _build_job_name(job, place, step),
+            {**build_step_labels(slug(job.id, 63)), "hyperplane.dev/step": file_stem(place, step)},
             annotations,
             pod,
-            retry=_retry_spec(job, step),
+            retry=_build_retry(job, step),
             suspend=bool(step.depends_on),
             deadline=job.active_timeout if job.active_timeout > 0 else None,
         )
 
 
-def _step_faults(step: Step) -> Iterator[Fault]:
+def _find_step_faults(step: Step) -> Iterator[Fault]:
     """Yield what prevents a step from running in a pod."""
     if step.argv[1:] == ("-m", calls.PROGRAM):
         yield Fault("argv", "a Python function", "a script in the image")
-    length = len(_items_json(step).encode()) if step.foreach else 0
+    length = len(_format_items(step).encode()) if step.foreach else 0
     if length > _MAX_VARIABLE_BYTES:
         allowed = f"values of at most {_MAX_VARIABLE_BYTES} bytes as JSON"
         advice = "use chunks, and read the values from a file"
         yield Fault("foreach", f"{length} bytes", allowed, advice)
     for place, name in enumerate(step.secrets):
-        if not _NAME_PATTERN.fullmatch(_secret_and_key(name)[0]):
+        if not _NAME_PATTERN.fullmatch(_split_secret(name)[0]):
             allowed = "before the slash the name of a Secret: lower case letters, digits, - and ."
             yield Fault(f"secrets[{place}]", format_value(name), allowed)
 
 
-def _job_name(job: Job, place: int, step: Step) -> str:
+def _build_job_name(job: Job, place: int, step: Step) -> str:
     """Return the name of a step's Job; pods append up to 13 characters to it, 63 in all."""
     parts = (slug(job.name, 20), slug(job.id, 8), file_stem(place, step))
     return "-".join(part for part in parts if part)[:50].strip("-").lower()
 
 
-def _retry_spec(job: Job, step: Step) -> dict[str, Any]:
+def _build_retry(job: Job, step: Step) -> dict[str, Any]:
     """Return the retry policy: number of retries, and exit codes that are not retried."""
     count, retries = step.chunk_count, count_retries(job, step)
     rules = [
-        disruption_rule("Ignore"),
-        exit_code_rule("FailIndex" if count else "FailJob", CONTAINER, INPUT_CODES),
+        build_disruption_rule("Ignore"),
+        build_exit_code_rule("FailIndex" if count else "FailJob", CONTAINER, INPUT_CODES),
     ]
     policy = {"podFailurePolicy": {"rules": rules}}
     if not count:
@@ -176,7 +180,7 @@ def _retry_spec(job: Job, step: Step) -> dict[str, Any]:
     }
 
 
-def _container_command(job: Job, step: Step) -> list[str]:
+def _build_command(job: Job, step: Step) -> list[str]:
     run = build_command_line(job, step, "python")
     # The location of this package in the image is unknown.
     notebook = ("python", "-m", "hyperplane.jobs.notebook", *run.words[2:])
@@ -191,7 +195,7 @@ def _container_command(job: Job, step: Step) -> list[str]:
     return words
 
 
-def _container_variables(step: Step, variables: StepEnvironment) -> list[dict[str, Any]]:
+def _build_variables(step: Step, variables: StepEnvironment) -> list[dict[str, Any]]:
     texts = {name: escape_variables(text) for name, text in variables.fixed.items()}
     entries: list[dict[str, Any]] = []
     if step.chunk_count:
@@ -204,25 +208,25 @@ def _container_variables(step: Step, variables: StepEnvironment) -> list[dict[st
         comma = ", " if variables.parameters else ""
         texts[PARAMETERS] = f'{shared}{comma}"chunk_id": "$({_INDEX_VARIABLE})"}}'
     if step.foreach:
-        texts[ITEMS] = escape_variables(_items_json(step))
+        texts[ITEMS] = escape_variables(_format_items(step))
     entries += [{"name": name, "value": text} for name, text in texts.items()]
     sources = {name: secret for secret, names in variables.secrets.items() for name in names}
     return entries + [
-        secret_variable(name, *_secret_and_key(secret)) for name, secret in sources.items()
+        build_secret_variable(name, *_split_secret(secret)) for name, secret in sources.items()
     ]
 
 
-def _items_json(step: Step) -> str:
+def _format_items(step: Step) -> str:
     return json.dumps(step.foreach, ensure_ascii=False)
 
 
-def _secret_and_key(secret: str) -> tuple[str, str]:
+def _split_secret(secret: str) -> tuple[str, str]:
     """Return the Secret object and its key for a secret ``key`` or ``object/key``."""
     holder, _, key = secret.rpartition("/")
     return holder or SECRET_NAME, key
 
 
-def _quantities(step: Step) -> dict[str, str]:
+def _format_quantities(step: Step) -> dict[str, str]:
     cores, memory, gpus = resource_request(step)
-    millicores = None if cores is None else millicores_of(cores)
+    millicores = None if cores is None else round_to_millicores(cores)
     return format_quantities(millicores=millicores, memory=memory, gpus=gpus)

@@ -25,7 +25,7 @@ from hyperplane.platforms.kubernetes.errors import (
     RequestRefused,
     describe_refusal,
 )
-from hyperplane.platforms.kubernetes.kubeconfig import pod_namespace
+from hyperplane.platforms.kubernetes.kubeconfig import read_pod_namespace
 
 #: Seconds within which the API server has to respond; kr8s has no limit.
 REQUEST_SECONDS = 30.0
@@ -93,7 +93,7 @@ class KubernetesApi:
             await shared._session.aclose()
 
     def _own_namespace(self) -> str:
-        if not self.kr8s.auth.active_context and (namespace := pod_namespace()):
+        if not self.kr8s.auth.active_context and (namespace := read_pod_namespace()):
             return namespace
         found: str = self.kr8s.namespace
         return found

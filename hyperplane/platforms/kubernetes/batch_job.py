@@ -80,7 +80,7 @@ def build_job_pod(
     container : mapping
         The container.
     fields : mapping
-        Other fields, from ``unprivileged_pod`` or ``configured_pod``.
+        Other fields, from ``build_unprivileged_pod`` or ``build_configured_pod``.
     grace : float
         Seconds between SIGTERM and SIGKILL.
     volumes : sequence of mapping
@@ -98,13 +98,13 @@ def build_job_pod(
     }
 
 
-def disruption_rule(action: str) -> dict[str, Any]:
+def build_disruption_rule(action: str) -> dict[str, Any]:
     """Return the rule of a failure policy for pods that Kubernetes itself ends."""
     condition = {"type": "DisruptionTarget", "status": "True"}
     return {"action": action, "onPodConditions": [condition]}
 
 
-def exit_code_rule(action: str, container: str, codes: Sequence[int]) -> dict[str, Any]:
+def build_exit_code_rule(action: str, container: str, codes: Sequence[int]) -> dict[str, Any]:
     """Return the rule of a failure policy for exit codes of a container."""
     on_codes = {"containerName": container, "operator": "In", "values": list(codes)}
     return {"action": action, "onExitCodes": on_codes}

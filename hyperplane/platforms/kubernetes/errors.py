@@ -41,7 +41,7 @@ class RequestRefused(StartFailed):
         return exceeded or self.status in _BUSY
 
 
-def error_text(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return the message of an error without the engine's prefix."""
     return str(error).removeprefix(f"engine {getattr(error, 'engine', '')}: ")
 

@@ -17,7 +17,7 @@ from hyperplane.platforms.kubernetes.errors import (
     ENGINE,
     ObjectNotFound,
     RequestRefused,
-    error_text,
+    format_error,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class JobWatcher:
                     self._snapshot = await self._list_objects(labels)
                     self.last_error = ""
                 except EngineError as error:
-                    self._snapshot, self.last_error = None, error_text(error)
+                    self._snapshot, self.last_error = None, format_error(error)
                 self._snapshot_at = started_at
             return self._snapshot
 
@@ -149,9 +149,9 @@ class JobWatcher:
                     return
             except EngineError as error:
                 if _is_final(error):
-                    raise OSError(errno.EPERM, error_text(error), "Kubernetes") from error
+                    raise OSError(errno.EPERM, format_error(error), "Kubernetes") from error
                 if time.monotonic() > until:
-                    raise OSError(errno.EAGAIN, error_text(error), "Kubernetes") from error
+                    raise OSError(errno.EAGAIN, format_error(error), "Kubernetes") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, CREATE_PAUSE_SECONDS)
 
@@ -160,7 +160,7 @@ class JobWatcher:
         try:
             return await api.create(kind, content, version)
         except ObjectNotFound as error:
-            raise StartFailed(ENGINE, error_text(error)) from error
+            raise StartFailed(ENGINE, format_error(error)) from error
         except RequestRefused as error:
             # A response was lost: the names are unique.
             if not error.is_conflict():

@@ -18,7 +18,7 @@ def is_in_pod() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir()
 
 
-def pod_namespace() -> str:
+def read_pod_namespace() -> str:
     """Return the namespace of the pod in which this process runs; empty outside of pods."""
     file = SERVICE_ACCOUNT / "namespace"
     return file.read_text(encoding="utf-8").strip() if file.is_file() else ""

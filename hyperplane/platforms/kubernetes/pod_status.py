@@ -171,7 +171,7 @@ def format_memory_limit(pod: Object, container: str) -> str:
     return "unknown"
 
 
-def container_state(pod: Object, container: str) -> dict[str, Any]:
+def get_container_state(pod: Object, container: str) -> dict[str, Any]:
     """Return the state of a container: running, terminated or waiting; empty if unknown."""
     for status in pod.get("status", {}).get("containerStatuses") or ():
         if status["name"] == container:
@@ -180,16 +180,16 @@ def container_state(pod: Object, container: str) -> dict[str, Any]:
     return {}
 
 
-def start_time(pod: Object, container: str) -> float | None:
+def read_start_time(pod: Object, container: str) -> float | None:
     """Return when a container started; None before."""
-    state = container_state(pod, container)
+    state = get_container_state(pod, container)
     started = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     return parse_time(started) if started else None
 
 
 def read_end(pod: Object, container: str) -> PodEnd | None:
     """Return how a container ended; None before its end."""
-    ended, status = container_state(pod, container).get("terminated"), pod["status"]
+    ended, status = get_container_state(pod, container).get("terminated"), pod["status"]
     if ended is None and status.get("phase") != "Failed":
         return None
     code = None if ended is None else int(ended["exitCode"])
@@ -242,7 +242,7 @@ def has_ended(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"] and not runs
 
 
-def deletion_time(pod: Object) -> float | None:
+def read_deletion_time(pod: Object) -> float | None:
     """Return when the deletion of a pod was requested; None if it was not."""
     requested = pod["metadata"].get("deletionTimestamp")
     return parse_time(requested) if requested else None

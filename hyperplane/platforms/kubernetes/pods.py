@@ -24,7 +24,7 @@ def build_container(
     return {**container, **fields, "securityContext": rights}
 
 
-def unprivileged_pod(
+def build_unprivileged_pod(
     *, run_as_non_root: bool = True, run_as_user: int | None = None, service_links: bool = True
 ) -> dict[str, Any]:
     """Return the fields of a pod that may do nothing that its program does not need.
@@ -42,9 +42,9 @@ def unprivileged_pod(
     }
 
 
-def configured_pod(settings: KubernetesSettings, nodes: Mapping[str, str]) -> dict[str, Any]:
+def build_configured_pod(settings: KubernetesSettings, nodes: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of an unprivileged pod with settings, on nodes with given labels."""
-    found = unprivileged_pod(
+    found = build_unprivileged_pod(
         run_as_non_root=settings.run_as_non_root,
         run_as_user=settings.run_as_user,
         # Dask reads variables that begin with DASK_ as its configuration.
@@ -77,12 +77,14 @@ def build_variables(texts: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"name": name, "value": escape_variables(text)} for name, text in texts.items()]
 
 
-def secret_variable(name: str, secret: str, key: str) -> dict[str, Any]:
+def build_secret_variable(name: str, secret: str, key: str) -> dict[str, Any]:
     """Return an environment variable with the content of a Secret."""
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-def secret_volume(name: str, secret: str, mode: int, keys: Sequence[str] = ()) -> dict[str, Any]:
+def build_secret_volume(
+    name: str, secret: str, mode: int, keys: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return a volume with the files of a Secret, or only those of some keys."""
     source: dict[str, Any] = {"secretName": secret}
     if keys:
@@ -90,12 +92,14 @@ def secret_volume(name: str, secret: str, mode: int, keys: Sequence[str] = ()) -
     return {"name": name, "secret": {**source, "defaultMode": mode}}
 
 
-def millicores_of(cores: float) -> int:
+def round_to_millicores(cores: float) -> int:
     """Return cores in thousandths, rounded up.
+
+    As floats, 4.03 cores would be 4030.0000000000005 of them.
 
     Examples
     --------
-    >>> millicores_of(4.03), millicores_of(0.29)  # as floats 4030.0000000000005 and 289.9999999
+    >>> round_to_millicores(4.03), round_to_millicores(0.29)
     (4030, 290)
     """
     return math.ceil(round(cores * 1000, 6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hyperplane.platforms.kubernetes.pods import secret_volume
+from hyperplane.platforms.kubernetes.pods import build_secret_volume
 
 #: Maximum bytes of a staged file: an object has at most 1 MiB, and a Secret may hold variables.
 MAX_FILE_BYTES = 900_000
@@ -40,6 +40,8 @@ def mount_files(files: Sequence[StagedFile]) -> list[dict[str, Any]]:
     ]
 
 
-def file_volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
+def build_file_volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
     """Return the volume with the files of a Secret, and not its variables; none without files."""
-    return [secret_volume(_VOLUME, secret, _MODE, [one.key for one in files])] if files else []
+    return (
+        [build_secret_volume(_VOLUME, secret, _MODE, [one.key for one in files])] if files else []
+    )

@@ -18,11 +18,11 @@ from hyperplane.core.units import parse_bytes
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
 from hyperplane.platforms.kubernetes.objects import MANAGED_BY, escape_variables, parse_pairs
 from hyperplane.platforms.kubernetes.pods import (
+    build_configured_pod,
     build_container,
+    build_secret_volume,
     build_variables,
-    configured_pod,
     format_quantities,
-    secret_volume,
     select_nodes,
 )
 from hyperplane.spec.plan import ClusterPlan
@@ -47,10 +47,10 @@ _API = "distributed.http.scheduler.api"
 
 def render(plan: ClusterPlan) -> str:
     """Return the resource as YAML; it contains no secrets."""
-    return dump_yaml(manifest(plan), blocks=True)
+    return dump_yaml(build_manifest(plan), blocks=True)
 
 
-def manifest(plan: ClusterPlan) -> dict[str, Any]:
+def build_manifest(plan: ClusterPlan) -> dict[str, Any]:
     """Return the DaskCluster resource of a plan.
 
     Each worker process has a separate pod, because the operator scales by pods and closes a pod by
@@ -75,8 +75,11 @@ def manifest(plan: ClusterPlan) -> dict[str, Any]:
         "metadata": {**metadata, "labels": labels, "annotations": annotations},
         "spec": {
             "idleTimeout": math.ceil(plan.idle_timeout or 0),
-            "scheduler": {"spec": _scheduler(plan, settings), "service": _service(plan.name)},
-            "worker": _worker(plan, settings),
+            "scheduler": {
+                "spec": _build_scheduler(plan, settings),
+                "service": _build_service(plan.name),
+            },
+            "worker": _build_worker(plan, settings),
         },
     }
 
@@ -86,21 +89,24 @@ def secret_name(cluster: str) -> str:
     return f"{cluster}-tls"
 
 
-def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
+def _build_scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     request = plan.request
     cpu = millicores(request.scheduler_cpu or settings.scheduler_cpu)
     ram = parse_bytes(str(request.scheduler_ram or settings.scheduler_ram))
     args = ["dask", "scheduler", "--protocol", "tls" if settings.security == "tls" else "tcp"]
     args += ["--port", str(COMM_PORT), "--dashboard-address", f":{DASHBOARD_PORT}"]
     health = {"httpGet": {"port": "http-dashboard", "path": "/health"}}
-    args += ["--preload", _module_source("hyperplane.clusters.dask.kubernetes", "idle.py")]
+    args += ["--preload", _read_source("hyperplane.clusters.dask.kubernetes", "idle.py")]
     if _uses_our_worker_ttl(plan, settings):
-        args += ["--preload", _module_source("hyperplane.guard", "busy.py")]
+        args += ["--preload", _read_source("hyperplane.guard", "busy.py")]
     container = {
-        **_container("scheduler", args, settings),
-        "env": _environ(plan, settings, {}),
-        "resources": _resources(format_quantities(millicores=cpu, memory=ram), cpu, 1.0),
-        "ports": [_port("tcp-comm", COMM_PORT), _port("http-dashboard", DASHBOARD_PORT)],
+        **_build_container("scheduler", args, settings),
+        "env": _build_variables(plan, settings, {}),
+        "resources": _build_resources(format_quantities(millicores=cpu, memory=ram), cpu, 1.0),
+        "ports": [
+            _build_port("tcp-comm", COMM_PORT),
+            _build_port("http-dashboard", DASHBOARD_PORT),
+        ],
         "readinessProbe": {**health, "periodSeconds": 1, "timeoutSeconds": 10},
         # A scheduler that is busy for minutes answers late but must not be restarted.
         "livenessProbe": {
@@ -111,10 +117,12 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
             "failureThreshold": 10,
         },
     }
-    return _pod(container, parse_pairs(settings.scheduler_node_selector), plan, settings)
+    return _build_pod(container, parse_pairs(settings.scheduler_node_selector), plan, settings)
 
 
-def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
+def _build_worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
+    from hyperplane.clusters.dask.remote_process import worker_variables  # slow to import
+
     layout = plan.worker
     cpu = max(1, math.floor(layout.cores_per_worker * 1000 / layout.nprocs))
     ram = layout.ram_per_proc + parse_bytes(str(settings.memory_overhead))
@@ -131,12 +139,12 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
         # The operator would set a tcp:// address.
         own["DASK_SCHEDULER_ADDRESS"] = f"tls://{plan.name}-scheduler:{COMM_PORT}"
     container = {
-        **_container("worker", args, settings),
-        "env": _environ(plan, settings, own),
-        "resources": _resources(amounts, cpu, settings.cpu_reserved),
-        "ports": [_port("http-dashboard", WORKER_DASHBOARD_PORT)],
+        **_build_container("worker", args, settings),
+        "env": _build_variables(plan, settings, own),
+        "resources": _build_resources(amounts, cpu, settings.cpu_reserved),
+        "ports": [_build_port("http-dashboard", WORKER_DASHBOARD_PORT)],
     }
-    pod = _pod(container, _node_selector(plan, settings), plan, settings)
+    pod = _build_pod(container, _select_nodes(plan, settings), plan, settings)
     found: dict[str, Any] = {"replicas": plan.dask_workers, "spec": pod}
     if plan.request.worker_spec_yaml:
         template = read_template(plan.request.worker_spec_yaml)
@@ -147,14 +155,7 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     return found
 
 
-def worker_variables(plan: ClusterPlan) -> dict[str, str]:
-    """Return the variables of worker processes; the import is deferred because it is slow."""
-    from hyperplane.clusters.dask.remote_process import worker_variables as found
-
-    return found(plan)
-
-
-def _container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
+def _build_container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
     found = build_container(name, settings.image, pull_policy=settings.image_pull_policy)
     # "args" and not "command", so that the entry point of the image is kept.
     found["args"] = [one if one == "$(DASK_WORKER_NAME)" else escape_variables(one) for one in args]
@@ -164,19 +165,19 @@ def _container(name: str, args: list[str], settings: KubernetesSettings) -> dict
     return found
 
 
-def _pod(
+def _build_pod(
     container: dict[str, Any],
     nodes: dict[str, str],
     plan: ClusterPlan,
     settings: KubernetesSettings,
 ) -> dict[str, Any]:
-    found = {**configured_pod(settings, nodes), "containers": [container]}
+    found = {**build_configured_pod(settings, nodes), "containers": [container]}
     if settings.security == "tls":
-        found["volumes"] = [secret_volume("tls", secret_name(plan.name), _KEY_MODE)]
+        found["volumes"] = [build_secret_volume("tls", secret_name(plan.name), _KEY_MODE)]
     return found
 
 
-def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, str]:
+def _select_nodes(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, str]:
     """Return the node selector of the request, else that of the settings for the plan's pool."""
     if plan.request.node_selector is not None:
         return parse_selector(plan.request.node_selector)
@@ -184,13 +185,13 @@ def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str,
     return select_nodes(settings, name, alias)
 
 
-def _environ(
+def _build_variables(
     plan: ClusterPlan, settings: KubernetesSettings, own: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     from hyperplane.clusters.dask.remote_process import as_settings, as_variables, server_settings
 
     dask_settings = server_settings(plan, settings)
-    routes = _scheduler_routes()
+    routes = _list_routes()
     dask_settings["distributed.scheduler.http.routes"] = routes
     if settings.security == "tls":
         files = {field: f"{TLS_FOLDER}/{file}" for field, file in TLS_FILES.items()}
@@ -207,7 +208,7 @@ def _uses_our_worker_ttl(plan: ClusterPlan, settings: KubernetesSettings) -> boo
     return TIME_TO_LIVE in server_settings(plan, settings)
 
 
-def _scheduler_routes() -> list[str]:
+def _list_routes() -> list[str]:
     import dask.config
     import distributed  # noqa: F401 - sets the defaults of the routes
 
@@ -215,16 +216,16 @@ def _scheduler_routes() -> list[str]:
     return [*routes, _API] if _API not in routes else routes
 
 
-def _resources(amounts: dict[str, str], cpu: int, reserved: float) -> dict[str, Any]:
+def _build_resources(amounts: dict[str, str], cpu: int, reserved: float) -> dict[str, Any]:
     requests = {**amounts, "cpu": f"{max(1, math.floor(cpu * reserved))}m"}
     return {"requests": requests, "limits": dict(amounts)}
 
 
-def _port(name: str, number: int) -> dict[str, Any]:
+def _build_port(name: str, number: int) -> dict[str, Any]:
     return {"name": name, "containerPort": number, "protocol": "TCP"}
 
 
-def _service(cluster: str) -> dict[str, Any]:
+def _build_service(cluster: str) -> dict[str, Any]:
     ports = (("tcp-comm", COMM_PORT), ("http-dashboard", DASHBOARD_PORT))
     return {
         "type": "ClusterIP",
@@ -237,6 +238,6 @@ def _service(cluster: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _module_source(package: str, module: str) -> str:
+def _read_source(package: str, module: str) -> str:
     """Return the source of a module, for schedulers whose image may not have this package."""
     return (resources.files(package) / module).read_text(encoding="utf-8")

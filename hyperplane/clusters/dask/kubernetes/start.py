@@ -9,7 +9,7 @@ from typing import cast
 from distributed import Client
 from distributed.security import Security
 
-from hyperplane.clusters.dask.kubernetes.render import manifest
+from hyperplane.clusters.dask.kubernetes.render import build_manifest
 from hyperplane.clusters.dask.remote_process import key_pair
 from hyperplane.clusters.dask.settings import apply_client_settings
 from hyperplane.clusters.dask.wait_for_workers import connect_client
@@ -40,7 +40,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     tls = key_pair(Security.temporary()) if settings.security == "tls" else {}
     cluster = HyperplaneKubeCluster(
         plan.name,
-        manifest(plan),
+        build_manifest(plan),
         namespace=settings.namespace,
         tls=tls,
         deadline=began + plan.request.timeout,

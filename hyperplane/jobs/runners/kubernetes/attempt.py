@@ -14,15 +14,15 @@ from hyperplane.core.errors import UnknownPool
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.step_job import STEP_NAME, build_step_pod, step_labels
+from hyperplane.jobs.runners.kubernetes.step_job import STEP_NAME, build_step_labels, build_step_pod
 from hyperplane.platforms.kubernetes import batch_job, objects
 from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs
 from hyperplane.platforms.kubernetes.pods import (
+    build_configured_pod,
+    build_secret_variable,
     build_variables,
-    configured_pod,
     format_quantities,
-    millicores_of,
-    secret_variable,
+    round_to_millicores,
     select_nodes,
 )
 from hyperplane.platforms.kubernetes.staged_files import StagedFile
@@ -76,25 +76,25 @@ def build_job(
     annotations = {**parse_pairs(settings.annotations), STEP_NAME: step.name}
     pod = build_step_pod(
         step,
-        configured_pod(settings, _select_nodes(command, settings)),
+        build_configured_pod(settings, _select_nodes(command, settings)),
         image=settings.image,
         pull_policy=settings.image_pull_policy,
         command=[escape_variables(word) for word in command.argv],
         folder=command.folder,
-        variables=_variables(command, settings),
-        quantities=_quantities(step, memory_factor),
+        variables=_build_variables(command, settings),
+        quantities=_format_quantities(step, memory_factor),
         files=files,
         secret=name,
     )
     return batch_job.build_job(
         name,
-        {**parse_pairs(settings.labels), **step_labels(owning_job_id(command))},
+        {**parse_pairs(settings.labels), **build_step_labels(owning_job_id(command))},
         annotations,
         pod,
         # The supervisor makes the next attempt, because it knows the reason.
         retry={
             "backoffLimit": 0,
-            "podFailurePolicy": {"rules": [batch_job.disruption_rule("FailJob")]},
+            "podFailurePolicy": {"rules": [batch_job.build_disruption_rule("FailJob")]},
         },
         pod_annotations=annotations,
     )
@@ -114,12 +114,17 @@ def build_secret(
     return objects.build_secret(job, job["metadata"]["name"], job["metadata"]["labels"], contents)
 
 
-def _variables(command: AttemptCommand, settings: KubernetesJobSettings) -> list[dict[str, Any]]:
+def _build_variables(
+    command: AttemptCommand, settings: KubernetesJobSettings
+) -> list[dict[str, Any]]:
     texts = {**parse_pairs(settings.environ), **command.step_variables}
     hidden = command.secret_variables
     plain = {name: text for name, text in texts.items() if name not in hidden}
     secret = attempt_job_name(command)
-    return [*build_variables(plain), *(secret_variable(name, secret, name) for name in hidden)]
+    return [
+        *build_variables(plain),
+        *(build_secret_variable(name, secret, name) for name in hidden),
+    ]
 
 
 def _select_nodes(command: AttemptCommand, settings: KubernetesJobSettings) -> dict[str, str]:
@@ -129,10 +134,10 @@ def _select_nodes(command: AttemptCommand, settings: KubernetesJobSettings) -> d
     return select_nodes(settings, command.pool, alias)
 
 
-def _quantities(step: Step, memory_factor: float) -> dict[str, str]:
+def _format_quantities(step: Step, memory_factor: float) -> dict[str, str]:
     cores, ram_gb = step.resources.cores, step.resources.ram_gb
     return format_quantities(
-        millicores=None if cores is None else millicores_of(cores),
+        millicores=None if cores is None else round_to_millicores(cores),
         memory=None if ram_gb is None else math.ceil(gb_to_bytes(ram_gb) * memory_factor),
         gpus=step.resources.gpus,
     )

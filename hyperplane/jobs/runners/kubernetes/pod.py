@@ -145,7 +145,9 @@ class PodProcess:
             # A replacement created by Kubernetes would be another attempt.
             return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
         begun = (
-            pod for pod in pods if pod_status.container_state(pod, CONTAINER).keys() - {"waiting"}
+            pod
+            for pod in pods
+            if pod_status.get_container_state(pod, CONTAINER).keys() - {"waiting"}
         )
         return next(begun, pods[-1] if pods else None)
 
@@ -160,15 +162,15 @@ class PodProcess:
 
     async def _check_pod(self, snapshot: JobSnapshot, pod: Object) -> bool:
         name = pod["metadata"]["name"]
-        if (started := pod_status.start_time(pod, CONTAINER)) is not None:
+        if (started := pod_status.read_start_time(pod, CONTAINER)) is not None:
             self._files.record_start(name, started)
-        if pod_status.container_state(pod, CONTAINER).get("running"):
+        if pod_status.get_container_state(pod, CONTAINER).get("running"):
             self._files.follow(name)
         if (end := pod_status.read_end(pod, CONTAINER)) is not None:
             await self._files.save_log(name)
             self._record_end(end)
             return True
-        requested = pod_status.deletion_time(pod)
+        requested = pod_status.read_deletion_time(pod)
         if requested is not None and time.time() - requested > LOST_SECONDS:
             self._files.append_line(
                 f"node {pod['spec'].get('nodeName')} does not answer: it is lost"
@@ -228,7 +230,7 @@ class PodProcess:
 
 
 def _has_finished(pod: Object) -> bool:
-    return "terminated" in pod_status.container_state(pod, CONTAINER) or pod["status"].get(
+    return "terminated" in pod_status.get_container_state(pod, CONTAINER) or pod["status"].get(
         "phase"
     ) in (
         "Succeeded",

@@ -28,9 +28,9 @@ from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.runners.kubernetes.attempt import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER, requirements_faults
+from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.states import Job
-from hyperplane.platforms.kubernetes.errors import error_text
+from hyperplane.platforms.kubernetes.errors import format_error
 from hyperplane.platforms.kubernetes.job_watcher import BATCH, JobWatcher
 from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
 from hyperplane.platforms.kubernetes.staged_files import MAX_FILE_BYTES, StagedFile
@@ -89,7 +89,7 @@ class KubernetesRunner(RemoteQueueMixin):
             for kind, version in (("jobs", BATCH), ("pods", "v1")):
                 await api.list(kind, version)
         except EngineError as error:
-            return error_text(error)
+            return format_error(error)
         finally:
             with suppress(KeyError):
                 await api.close()
@@ -103,7 +103,7 @@ class KubernetesRunner(RemoteQueueMixin):
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline that pods cannot run."""
-        faults = requirements_faults(pipeline)
+        faults = find_requirements_faults(pipeline)
         for step in pipeline.steps:
             where = f"step {step.name!r}: "
             if step.argv[1:] == ("-m", calls.PROGRAM):

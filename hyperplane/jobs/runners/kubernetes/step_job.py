@@ -13,7 +13,7 @@ from hyperplane.jobs.exporters.rendering import grace_seconds
 from hyperplane.platforms.kubernetes.batch_job import build_job_pod
 from hyperplane.platforms.kubernetes.objects import MANAGED_BY
 from hyperplane.platforms.kubernetes.pods import build_container
-from hyperplane.platforms.kubernetes.staged_files import StagedFile, file_volumes, mount_files
+from hyperplane.platforms.kubernetes.staged_files import StagedFile, build_file_volumes, mount_files
 
 #: Folder in which a step may write; without ``root`` it also has the step's file.
 FOLDER = "/var/lib/hyperplane"
@@ -25,7 +25,7 @@ JOB_LABEL = "hyperplane.dev/job"
 STEP_NAME = "hyperplane.dev/step-name"
 
 
-def requirements_faults(pipeline: Pipeline) -> list[Fault]:
+def find_requirements_faults(pipeline: Pipeline) -> list[Fault]:
     """Return a fault for requirements: pods have the packages of their image."""
     if pipeline.requirements is None:
         return []
@@ -34,7 +34,7 @@ def requirements_faults(pipeline: Pipeline) -> list[Fault]:
     return [Fault("requirements", given, allowed, advice)]
 
 
-def step_labels(job_id: str) -> dict[str, str]:
+def build_step_labels(job_id: str) -> dict[str, str]:
     """Return the labels of all objects of a job."""
     return {**MANAGED_BY, JOB_LABEL: job_id}
 
@@ -89,6 +89,6 @@ def build_step_pod(
         container,
         fields,
         grace=grace_seconds(),
-        volumes=[{"name": "job", "emptyDir": {}}, *file_volumes(secret, files)],
+        volumes=[{"name": "job", "emptyDir": {}}, *build_file_volumes(secret, files)],
         deadline=deadline,
     )
