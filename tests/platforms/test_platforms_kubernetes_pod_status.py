@@ -210,3 +210,14 @@ def test_a_job_has_the_outcome_of_a_pod_that_was_deleted() -> None:
     assert pod_status.find_job_end(job("Complete", status="True")) == (True, "")
     failed = job("Failed", status="True", reason="BackoffLimitExceeded")
     assert pod_status.find_job_end(failed) == (False, "BackoffLimitExceeded")
+
+
+def test_a_pod_has_finished_with_its_container_or_without_it() -> None:
+    assert pod_status.has_finished(ended(0), "worker")
+    failed = pod()
+    failed["status"] = {"phase": "Failed"}
+    assert pod_status.has_finished(failed, "worker")
+    running = pod(state={"running": {}})
+    assert not pod_status.has_finished(running, "worker")
+    running["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0}}
+    assert pod_status.has_finished(running, "worker")

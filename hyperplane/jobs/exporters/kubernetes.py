@@ -50,12 +50,12 @@ from hyperplane.platforms.kubernetes.pods import (
     format_quantities,
     round_to_millicores,
 )
+from hyperplane.spec.settings.kubernetes import IMAGE_PATTERN
 
 #: Secret object for secrets whose names have no slash.
 SECRET_NAME = "hyperplane"  # noqa: S105 - the name of an object
 #: Maximum bytes of one environment variable on Linux.
 _MAX_VARIABLE_BYTES = 128 * 1024 - len(f"{ITEMS}=") - 1
-_IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _NAME_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
@@ -88,7 +88,7 @@ class KubernetesRenderer:
         return faults
 
     def _find_option_faults(self) -> Iterator[Fault]:
-        if not (isinstance(self.image, str) and _IMAGE_PATTERN.fullmatch(self.image)):
+        if not (isinstance(self.image, str) and re.fullmatch(IMAGE_PATTERN, self.image)):
             given = "nothing" if self.image is None else format_value(self.image)
             advice = "on the command line: --option image=registry/name:tag"
             yield Fault("image", given, "the name of an image, such as registry/name:tag", advice)

@@ -126,10 +126,8 @@ def find_out_of_memory(
         for status in _containers(pod):
             for state in ("state", "lastState"):
                 if status.get(state, {}).get("terminated", {}).get("reason") == OUT_OF_MEMORY:
-                    name, words = (
-                        pod["metadata"]["name"],
-                        _describe_kill(pod, status["name"], advice),
-                    )
+                    name = pod["metadata"]["name"]
+                    words = _describe_kill(pod, status["name"], advice)
                     found[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {words}"
     return found
 
@@ -187,18 +185,23 @@ def read_start_time(pod: Object, container: str) -> float | None:
     return parse_time(started) if started else None
 
 
+def has_finished(pod: Object, container: str) -> bool:
+    """Return whether a container has ended, or its pod without it."""
+    phase = pod["status"].get("phase")
+    return phase in ("Succeeded", "Failed") or "terminated" in get_container_state(pod, container)
+
+
 def read_end(pod: Object, container: str) -> PodEnd | None:
     """Return how a container ended; None before its end."""
     ended, status = get_container_state(pod, container).get("terminated"), pod["status"]
     if ended is None and status.get("phase") != "Failed":
         return None
-    code = None if ended is None else int(ended["exitCode"])
     deleted = _is_disrupted(pod) or "deletionTimestamp" in pod["metadata"]
-    if ended is None or code is None or (code and deleted):
+    if ended is None or (int(ended["exitCode"]) and deleted):
         reason = status.get("reason") or "it was deleted"
         message = " ".join(str(status.get("message", "")).split())
         return PodEnd(None, f"{reason}: {message}" if message else reason)
-    at = None
+    code, at = int(ended["exitCode"]), None
     with suppress(KeyError, ValueError):
         at = parse_time(ended["finishedAt"])
     if code and ended.get("reason") == OUT_OF_MEMORY:

@@ -130,7 +130,7 @@ class PodProcess:
         if (pod := self._find_own_pod(pods)) is not None:
             return await self._check_pod(snapshot, pod)
         if job is None:
-            return all(_has_finished(one) for one in pods)
+            return all(pod_status.has_finished(one, CONTAINER) for one in pods)
         if (end := pod_status.find_job_end(job)) is not None:
             return self._finish_without_pod(end)
         if self._files.pod_name():
@@ -227,12 +227,3 @@ class PodProcess:
         ):
             self._last_status = time.monotonic()
             self._files.write_status(status)
-
-
-def _has_finished(pod: Object) -> bool:
-    return "terminated" in pod_status.get_container_state(pod, CONTAINER) or pod["status"].get(
-        "phase"
-    ) in (
-        "Succeeded",
-        "Failed",
-    )
