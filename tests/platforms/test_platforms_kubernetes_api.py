@@ -152,3 +152,25 @@ def test_a_user_who_may_not_list_events_is_refused_once() -> None:
 
     assert asyncio.run(main()) == [[]] * 4
     assert asked == [{"fieldSelector": "type=Warning"}] * 2, "an overload is not a refusal"
+
+
+def test_a_login_has_its_own_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connection:
+        auth, namespace, _session = SimpleNamespace(active_context="n"), "lab", None
+
+    async def log_in() -> Connection:
+        await asyncio.sleep(0.05)
+        return Connection()
+
+    monkeypatch.setattr(kubernetes_api, "REQUEST_SECONDS", 0.01)
+    monkeypatch.setattr(kr8s.asyncio, "api", lambda **options: log_in())
+    with pytest.raises(hyperplane.EngineError, match=r"did not respond in 0\.02 s"):
+        asyncio.run(KubernetesApi(None, login_seconds=0.02).connect())
+
+    async def main() -> None:
+        api = KubernetesApi(None)
+        await api.connect()
+        assert api.namespace == "lab"
+        await api.close()
+
+    asyncio.run(main())

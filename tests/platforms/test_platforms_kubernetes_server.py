@@ -12,8 +12,9 @@ from kubernetes_server import NAMESPACE, ApiServer, running_api_server
 
 import hyperplane
 from hyperplane.platforms.kubernetes.api import KubernetesApi
+from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import ObjectNotFound, RequestRefused
-from hyperplane.platforms.kubernetes.job_watcher import BATCH, JobWatcher
+from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
 
 @pytest.fixture

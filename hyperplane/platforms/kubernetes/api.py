@@ -25,10 +25,12 @@ from hyperplane.platforms.kubernetes.errors import (
     RequestRefused,
     describe_refusal,
 )
-from hyperplane.platforms.kubernetes.kubeconfig import read_pod_namespace
+from hyperplane.platforms.kubernetes.kubeconfig import DEFAULT_KUBECONFIG, read_pod_namespace
 
 #: Seconds within which the API server has to respond; kr8s has no limit.
 REQUEST_SECONDS = 30.0
+#: Seconds for a login, in which a user may have to use a browser.
+LOGIN_SECONDS = 300.0
 
 #: Errors of the connection, including answers that are not JSON (a proxy's, for example), and a
 #: connection that another request has closed.
@@ -53,13 +55,20 @@ class KubernetesApi:
         None for the namespace of the context or of this pod.
     kubeconfig, context : str, optional
         Configuration file and context to use instead of those that kubectl would use.
+    login_seconds : float
+        Time limit for the login.
     """
 
     def __init__(
-        self, namespace: str | None, kubeconfig: str | None = None, context: str | None = None
+        self,
+        namespace: str | None,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        login_seconds: float = LOGIN_SECONDS,
     ) -> None:
         self.namespace = namespace or ""
         self._kubeconfig, self._context = kubeconfig, context
+        self._login_seconds = login_seconds
         #: kr8s' API object, which all users in one event loop share.
         self.kr8s: Any = None
         self._can_list_events = True
@@ -75,7 +84,7 @@ class KubernetesApi:
         with translate_errors("reach the API server", self.namespace):
             try:
                 connecting = kr8s.asyncio.api(kubeconfig=self._kubeconfig, context=self._context)
-                self.kr8s = await run_within(REQUEST_SECONDS, connecting)
+                self.kr8s = await run_within(self._login_seconds, connecting)
             except (ValueError, KeyError, TypeError) as error:
                 raise _configuration_error(error) from error
         _reference_counts[self.kr8s] = _reference_counts.get(self.kr8s, 0) + 1
@@ -208,7 +217,7 @@ def translate_errors(doing: str, namespace: str) -> Iterator[None]:
 
 
 def _configuration_error(error: Exception) -> StartFailed:
-    where = os.environ.get("KUBECONFIG", "~/.kube/config")
+    where = os.environ.get("KUBECONFIG", DEFAULT_KUBECONFIG)
     return StartFailed(
         ENGINE,
         f"there is no usable configuration of kubectl: {error}. Searched: {where} (KUBECONFIG) and "

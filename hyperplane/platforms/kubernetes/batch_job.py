@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+#: API version of Jobs and CronJobs.
+BATCH = "batch/v1"
 #: Seconds for which a finished Job is kept.
 TTL_SECONDS = 86_400
 
@@ -48,7 +50,7 @@ def build_job(
         **({} if deadline is None else {"activeDeadlineSeconds": math.ceil(deadline)}),
     }
     metadata = {"name": name, "labels": dict(labels), "annotations": dict(annotations)}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    return {"apiVersion": BATCH, "kind": "Job", "metadata": metadata, "spec": spec}
 
 
 def build_cron_job(
@@ -62,7 +64,7 @@ def build_cron_job(
         "jobTemplate": {"spec": {"backoffLimit": 0, "template": _build_template(labels, pod)}},
     }
     metadata = {"name": name, "labels": dict(labels)}
-    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
+    return {"apiVersion": BATCH, "kind": "CronJob", "metadata": metadata, "spec": spec}
 
 
 def build_job_pod(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import (
     ENGINE,
     ObjectNotFound,
@@ -23,8 +24,6 @@ from hyperplane.platforms.kubernetes.errors import (
 if TYPE_CHECKING:
     from hyperplane.platforms.kubernetes.api import KubernetesApi
 
-#: API version of Jobs.
-BATCH = "batch/v1"
 #: Seconds for which a snapshot is reused, and additional seconds per Job.
 CACHE_SECONDS, CACHE_SECONDS_PER_JOB = 1.0, 0.01
 #: Seconds for which the warnings of a namespace, possibly many, are reused.

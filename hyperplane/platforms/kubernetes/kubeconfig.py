@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+#: File of kubectl's configuration without the variable KUBECONFIG.
+DEFAULT_KUBECONFIG = "~/.kube/config"
 #: Folder in which Kubernetes gives a pod its service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -29,7 +31,7 @@ def resolve_kubeconfig(namespace: str | None, context: str | None) -> dict[str, 
 
     Returns nothing if there is no kubeconfig, as in a pod with a service account.
     """
-    files = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
+    files = (os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).split(os.pathsep)
     paths = [Path(file).expanduser().absolute() for file in files if file]
     read = [content for content in map(_read_kubeconfig, paths) if content]
     if not read:

@@ -30,8 +30,9 @@ from hyperplane.jobs.runners.kubernetes.attempt import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
 from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.states import Job
+from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import format_error
-from hyperplane.platforms.kubernetes.job_watcher import BATCH, JobWatcher
+from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
 from hyperplane.platforms.kubernetes.staged_files import MAX_FILE_BYTES, StagedFile
 from hyperplane.platforms.local import process_identity
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from hyperplane.platforms.kubernetes.api import KubernetesApi
 
 _PYTHON = "python"
+#: Time limit for the login: no user sees a supervisor wait for a browser.
+LOGIN_SECONDS = 30.0
 #: Files of the program that executes notebooks, and their folder in a pod.
 _PROGRAM_FILES = [
     Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, process_identity)
@@ -98,8 +101,12 @@ class KubernetesRunner(RemoteQueueMixin):
     def _create_api(self) -> KubernetesApi:
         from hyperplane.platforms.kubernetes.api import KubernetesApi  # it needs kr8s
 
-        settings = self._settings
-        return KubernetesApi(settings.namespace, settings.kubeconfig, settings.context)
+        return KubernetesApi(
+            self._settings.namespace,
+            self._settings.kubeconfig,
+            self._settings.context,
+            LOGIN_SECONDS,
+        )
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline that pods cannot run."""
