@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from job_cases import ran
 from kubernetes_server import running_api_server
 from runner_cases import command
 
@@ -15,6 +16,7 @@ from hyperplane.jobs import runners
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes import pod as pod_process
 from hyperplane.jobs.runners.kubernetes.step_job import JOB_LABEL
+from hyperplane.jobs.states import FAILED
 from hyperplane.platforms.kubernetes import job_watcher
 
 ID = "6f1d2c3b-0000-4000-8000-000000000001"
@@ -120,6 +122,33 @@ def test_a_refusal_of_the_api_server_is_the_reason(tmp_path, server):
     assert server.objects == {}
     server.refusals["GET", "jobs"] = [403] * 4
     assert "not allowed to list jobs" in create_runner().unavailable_reason()
+
+
+@pytest.mark.process
+def test_a_submitted_job_runs_its_steps_in_order_and_deletes_everything(tmp_path, server):
+    order = []
+
+    def run(made):
+        step = made["metadata"]["annotations"]["hyperplane.dev/step-name"]
+        order.append(step)
+        name = f"{made['metadata']['name']}-x"
+        server.logs[name] = f"this is {step}\n".encode()
+        times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z"}
+        code = 65 if step == "last" else 0
+        return [pod_of(made, {"terminated": {"exitCode": code, **times}}, "Failed")]
+
+    server.run = run
+    steps = [
+        command("first", "true", depends_on=()),
+        command("chunks", "true", chunks=3, depends_on=("first",)),
+        command("last", "true", depends_on=("chunks",)),
+    ]
+    options = {"image": "registry.example/flights:1"}
+    job = ran(*steps, runner="kubernetes", runner_options=options, max_retries=2)
+    assert order == ["first", *["chunks"] * 3, "last"], "an error of the input is not retried"
+    assert (job.status, [one.exit_code for one in job.attempts]) == (FAILED, [0, 0, 0, 0, 65])
+    assert job.logs("first") == "this is first\n"
+    assert server.objects == {}
 
 
 @pytest.mark.process
