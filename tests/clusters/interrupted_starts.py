@@ -226,11 +226,14 @@ class FakeKubernetesApi:
         }
 
     async def get(self, kind: str, name: str, version: str = "v1") -> Any:
-        from hyperplane.platforms.kubernetes.api import ENGINE, ObjectNotFound
+        from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound
 
         raise ObjectNotFound(ENGINE, name)
 
     async def list(self, kind: str, **options: Any) -> Any:
+        return []
+
+    async def list_warnings(self) -> Any:
         return []
 
     async def delete(self, kind: str, name: str, version: str = "v1") -> None:

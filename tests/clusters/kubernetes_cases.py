@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 import hyperplane
-from hyperplane.clusters.dask.kubernetes.render import manifest
+from hyperplane.clusters.dask.kubernetes.render import build_manifest
 
 IMAGE = "registry.example/flights:1"
 
@@ -23,7 +23,7 @@ def plan(options: dict[str, Any] | None = None, **arguments: Any) -> hyperplane.
 
 def rendered(options: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
     """The resource of a plan."""
-    return manifest(plan(options, **arguments))
+    return build_manifest(plan(options, **arguments))
 
 
 def worker(options: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:

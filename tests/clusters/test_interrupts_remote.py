@@ -177,7 +177,7 @@ def test_whatever_is_just_beginning_nothing_is_left(
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) -> None:
     from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
-    from hyperplane.platforms.kubernetes.api import ENGINE
+    from hyperplane.platforms.kubernetes.errors import ENGINE
 
     async def create(kind: str, content: Any, version: str) -> Any:
         await asyncio.sleep(10 * SHORT)

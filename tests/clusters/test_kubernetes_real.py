@@ -31,7 +31,7 @@ from services_kubernetes import (
 )
 
 import hyperplane
-from hyperplane.clusters.dask.kubernetes.render import manifest
+from hyperplane.clusters.dask.kubernetes.render import build_manifest
 from hyperplane.platforms.kubernetes.pod_status import has_ended
 
 pytestmark = [
@@ -95,7 +95,9 @@ def test_the_resource_is_stored_as_it_was_rendered() -> None:
         [stored] = json.loads(kubectl("-n", NAMESPACE, "get", "daskclusters", "-o", "json"))[
             "items"
         ]
-        assert stored["spec"] == manifest(made)["spec"], "the API server has dropped something"
+        assert stored["spec"] == build_manifest(made)["spec"], (
+            "the API server has dropped something"
+        )
         for pod in objects("pods", cluster.name):
             given = pod["spec"]["containers"][0]["resources"]
             assert given["requests"]["memory"] == given["limits"]["memory"]

@@ -112,7 +112,7 @@ def test_a_name_that_is_taken() -> None:
 
 
 def test_an_operator_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubernetes_resource, "OPERATOR_WITHIN", 3.0)
+    monkeypatch.setattr(kubernetes_resource, "OPERATOR_SECONDS", 3.0)
     kubectl("-n", "dask-operator", "scale", "deployment/operator", "--replicas=0")
     kubectl("-n", "dask-operator", "wait", "--for=delete", "pod", "-l", "app=operator")
     try:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.jobs.exporters.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, dump_yaml
-from hyperplane.platforms.kubernetes.pods import verbatim
+from hyperplane.platforms.kubernetes.batch_job import build_cron_job, build_job_pod
+from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
+from hyperplane.platforms.kubernetes.objects import MANAGED_BY, escape_variables
+from hyperplane.platforms.kubernetes.pods import build_container, build_unprivileged_pod
 
 #: Seconds that a job has to end after SIGTERM before its pod is killed.
 _GRACE_SECONDS = 30
@@ -59,33 +61,10 @@ def render_cron_job(
         allowed = "0 for Sunday in Kubernetes"
         faults.append(Fault("--cron, day of the week", repr(cron.split()[4]), allowed))
     check(faults)
-    labels = {"app.kubernetes.io/managed-by": "hyperplane", "hyperplane.dev/schedule": name}
-    command = [verbatim(word) for word in argv]
-    container = {"name": "job", "image": image, "command": command, **SAFE_CONTAINER}
+    container = build_container("job", image, command=[escape_variables(word) for word in argv])
     if folder:
         container["workingDir"] = folder
-    manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {"name": resource, "labels": labels},
-        "spec": {
-            "schedule": cron,
-            "timeZone": "Etc/UTC",
-            "concurrencyPolicy": "Allow" if overlap else "Forbid",
-            "jobTemplate": {
-                "spec": {
-                    "backoffLimit": 0,  # hyperplane retries itself, from the finished steps
-                    "template": {
-                        "metadata": {"labels": labels},
-                        "spec": {
-                            "restartPolicy": "Never",
-                            **SAFE_POD,
-                            "terminationGracePeriodSeconds": _GRACE_SECONDS,
-                            "containers": [container],
-                        },
-                    },
-                }
-            },
-        },
-    }
-    return dump_yaml(manifest)
+    pod = build_job_pod(container, build_unprivileged_pod(), grace=_GRACE_SECONDS)
+    labels = {**MANAGED_BY, "hyperplane.dev/schedule": name}
+    # Its Jobs have one attempt: hyperplane retries itself, from the finished steps.
+    return dump_yaml(build_cron_job(resource, labels, pod, schedule=cron, overlap=overlap))

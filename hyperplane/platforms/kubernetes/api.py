@@ -1,15 +1,15 @@
-"""Requests to the API server of Kubernetes through kr8s, and explanations of its errors."""
+"""Requests to the API server of Kubernetes through kr8s, each with a time limit."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import ssl
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import httpx
@@ -17,11 +17,20 @@ import kr8s
 import kr8s.asyncio
 
 from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.platforms.kubernetes.errors import (
+    ENGINE,
+    FORBIDDEN,
+    NOT_FOUND,
+    ObjectNotFound,
+    RequestRefused,
+    describe_refusal,
+)
+from hyperplane.platforms.kubernetes.kubeconfig import DEFAULT_KUBECONFIG, read_pod_namespace
 
-ENGINE = "kubernetes"
-DASK = "kubernetes.dask.org/v1"
-#: Folder in which Kubernetes gives a pod its service account.
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: Seconds within which the API server has to respond; kr8s has no limit.
+REQUEST_SECONDS = 30.0
+#: Seconds for a login, in which a user may have to use a browser.
+LOGIN_SECONDS = 300.0
 
 #: Errors of the connection, including answers that are not JSON (a proxy's, for example), and a
 #: connection that another request has closed.
@@ -29,41 +38,43 @@ _CONNECTION_ERRORS = (
     *(httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream),
     *(json.JSONDecodeError, RuntimeError),
 )
-
 #: Number of users of each of kr8s' API objects.
 _reference_counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-
-
-def is_in_pod() -> bool:
-    """Return whether this process runs in a pod, and so in the network of a Kubernetes cluster."""
-    return "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir()
-
-
-class ObjectNotFound(EngineError):
-    """Raised when an object of Kubernetes does not exist."""
+T = TypeVar("T")
 
 
 class KubernetesApi:
     """Requests to one namespace, for use in one event loop only.
 
+    Requests raise :class:`ObjectNotFound`, :class:`RequestRefused`, or an EngineError if the API
+    server does not respond.
+
     Parameters
     ----------
     namespace : str or None
         None for the namespace of the context or of this pod.
+    kubeconfig, context : str, optional
+        Configuration file and context to use instead of those that kubectl would use.
+    login_seconds : float
+        Time limit for the login.
     """
 
-    def __init__(self, namespace: str | None) -> None:
+    def __init__(
+        self,
+        namespace: str | None,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        login_seconds: float = LOGIN_SECONDS,
+    ) -> None:
         self.namespace = namespace or ""
+        self._kubeconfig, self._context = kubeconfig, context
+        self._login_seconds = login_seconds
         #: kr8s' API object, which all users in one event loop share.
         self.kr8s: Any = None
+        self._can_list_events = True
 
-    async def connect(self, kubeconfig: str | None = None, context: str | None = None) -> None:
+    async def connect(self) -> None:
         """Connect to the API server.
-
-        Parameters
-        ----------
-        kubeconfig, context : str, optional
-            Configuration file and context to use instead of those that kubectl would use.
 
         Raises
         ------
@@ -72,15 +83,10 @@ class KubernetesApi:
         """
         with translate_errors("reach the API server", self.namespace):
             try:
-                self.kr8s = await kr8s.asyncio.api(kubeconfig=kubeconfig, context=context)
+                connecting = kr8s.asyncio.api(kubeconfig=self._kubeconfig, context=self._context)
+                self.kr8s = await run_within(self._login_seconds, connecting)
             except (ValueError, KeyError, TypeError) as error:
-                where = os.environ.get("KUBECONFIG", "~/.kube/config")
-                raise StartFailed(
-                    ENGINE,
-                    f"there is no usable configuration of kubectl: {error}. Searched: {where} "
-                    "(KUBECONFIG) and the service account of a pod. Check that 'kubectl get pods' "
-                    "works",
-                ) from error
+                raise _configuration_error(error) from error
         _reference_counts[self.kr8s] = _reference_counts.get(self.kr8s, 0) + 1
         if not self.namespace:
             self.namespace = self._own_namespace()
@@ -96,18 +102,26 @@ class KubernetesApi:
             await shared._session.aclose()
 
     def _own_namespace(self) -> str:
-        file = SERVICE_ACCOUNT / "namespace"
-        if not self.kr8s.auth.active_context and file.is_file():
-            return file.read_text(encoding="utf-8").strip()
+        if not self.kr8s.auth.active_context and (namespace := read_pod_namespace()):
+            return namespace
         found: str = self.kr8s.namespace
         return found
+
+    async def list_warnings(self) -> list[dict[str, Any]]:
+        """Return the warning events of the namespace; none if this user may not list events."""
+        if self._can_list_events:
+            try:
+                return await self.list("events", fields="type=Warning")
+            except RequestRefused as error:
+                self._can_list_events = error.status != FORBIDDEN
+        return []
 
     async def list(
         self, kind: str, version: str = "v1", *, labels: str = "", fields: str = ""
     ) -> list[dict[str, Any]]:
         """Return the objects of a kind, filtered by label and field selectors."""
-        asked = {"labelSelector": labels, "fieldSelector": fields}
-        params = {name: text for name, text in asked.items() if text}
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        params = {name: text for name, text in selectors.items() if text}
         found = await self._call("GET", kind, version, "list", params=params)
         items: list[dict[str, Any]] = found["items"]
         return items
@@ -123,40 +137,60 @@ class KubernetesApi:
         return await self._call("POST", kind, version, "create", content=json.dumps(content))
 
     async def delete(self, kind: str, name: str, version: str = "v1") -> None:
-        """Delete an object; raise :class:`ObjectNotFound` if it does not exist."""
+        """Delete an object and those that it owns; raise ObjectNotFound if it does not exist.
+
+        Pods receive SIGTERM, and SIGKILL after their grace period.
+        """
         content = json.dumps({"propagationPolicy": "Background"})
         await self._call("DELETE", f"{kind}/{name}", version, "delete", content=content)
 
-    async def logs(self, pod: str, container: str, *, previous: bool, lines: int | None) -> str:
-        """Return the last log lines of a container, or those before its last restart."""
+    async def read_log(
+        self, pod: str, container: str, *, previous: bool = False, lines: int | None = None
+    ) -> bytes:
+        """Return the log of a container, or its last lines; `previous`: before its last restart."""
         params: dict[str, Any] = {"container": container}
         params.update({"previous": "true"} if previous else {})
         params.update({"tailLines": lines} if lines else {})
-        with translate_errors("get pods/log", self.namespace):
-            async with self.kr8s.call_api(
-                "GET", version="v1", url=f"pods/{pod}/log", namespace=self.namespace, params=params
-            ) as answer:
-                text: str = answer.text
-                return text.rstrip("\n")
 
-    async def log_parts(self, pod: str, container: str, *, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the log of a container from its beginning; with `follow`, until it ends."""
-        params = {"container": container, "follow": "true" if follow else "false"}
-        where = {"version": "v1", "url": f"pods/{pod}/log", "namespace": self.namespace}
+        async def read() -> bytes:
+            async with self._open_log(pod, params) as answer:
+                content: bytes = answer.content
+                return content
+
         with translate_errors("get pods/log", self.namespace):
-            async with self.kr8s.call_api("GET", **where, params=params, stream=True) as answer:
+            return await run_within(REQUEST_SECONDS, read())
+
+    async def follow_log(self, pod: str, container: str) -> AsyncIterator[bytes]:
+        """Yield the log of a container from its beginning until it ends, without a time limit."""
+        with translate_errors("get pods/log", self.namespace):
+            params = {"container": container, "follow": "true"}
+            async with self._open_log(pod, params, stream=True) as answer:
                 async for part in answer.aiter_bytes():
                     yield part
+
+    def _open_log(self, pod: str, params: Mapping[str, Any], **options: Any) -> Any:
+        """Return the context manager of a request for a log."""
+        return self.kr8s.call_api(
+            "GET",
+            version="v1",
+            url=f"pods/{pod}/log",
+            namespace=self.namespace,
+            params=params,
+            **options,
+        )
 
     async def _call(
         self, method: str, url: str, version: str, verb: str, **more: Any
     ) -> dict[str, Any]:
-        with translate_errors(f"{verb} {url.partition('/')[0]}", self.namespace):
+        async def request() -> dict[str, Any]:
             async with self.kr8s.call_api(
                 method, version=version, url=url, namespace=self.namespace, **more
             ) as answer:
                 found: dict[str, Any] = answer.json()
                 return found
+
+        with translate_errors(f"{verb} {url.partition('/')[0]}", self.namespace):
+            return await run_within(REQUEST_SECONDS, request())
 
 
 @contextmanager
@@ -169,9 +203,10 @@ def translate_errors(doing: str, namespace: str) -> Iterator[None]:
     except kr8s.ServerError as error:
         status = error.response.status_code if error.response is not None else 0
         message = " ".join(str(error).split())
-        if status == 404:
+        if status == NOT_FOUND:
             raise ObjectNotFound(ENGINE, message) from error
-        raise StartFailed(ENGINE, _describe_refusal(status, message, doing, namespace)) from error
+        described = describe_refusal(status, message, doing, namespace)
+        raise RequestRefused(ENGINE, described, status) from error
     except _CONNECTION_ERRORS as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise EngineError(
@@ -181,17 +216,26 @@ def translate_errors(doing: str, namespace: str) -> Iterator[None]:
         ) from error
 
 
-def _describe_refusal(status: int, message: str, doing: str, namespace: str) -> str:
-    where = f"in namespace {namespace!r}" if namespace else "of this context"
-    if status == 401:
-        return f"the API server refuses the login ({doing}): {message}. Log in again as for kubectl"
-    if status == 403:
-        return (
-            f"not allowed to {doing} {where}: {message}. The permissions that hyperplane needs are "
-            "in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
-        )
-    if status == 409:
-        return f"the name is already in use {where}: {message}. Use another name"
-    if status == 422:
-        return f"the API server refuses the manifest ({doing}): {message}"
-    return f"the API server answered {status} ({doing}): {message}"
+def _configuration_error(error: Exception) -> StartFailed:
+    where = os.environ.get("KUBECONFIG", DEFAULT_KUBECONFIG)
+    return StartFailed(
+        ENGINE,
+        f"there is no usable configuration of kubectl: {error}. Searched: {where} (KUBECONFIG) and "
+        "the service account of a pod. Check that 'kubectl get pods' works",
+    )
+
+
+async def run_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine within a time limit.
+
+    ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that coincides with the end.
+    Raises TimeoutError.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
+    if not done:
+        raise TimeoutError(f"the API server did not respond in {seconds:g} s")
+    return task.result()

@@ -1,4 +1,4 @@
-"""Resolve the kubectl configuration when a job is submitted."""
+"""Find the configuration of Kubernetes: that of kubectl, or the service account of a pod."""
 
 from __future__ import annotations
 
@@ -9,13 +9,29 @@ from typing import Any
 
 import yaml
 
+#: File of kubectl's configuration without the variable KUBECONFIG.
+DEFAULT_KUBECONFIG = "~/.kube/config"
+#: Folder in which Kubernetes gives a pod its service account.
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def is_in_pod() -> bool:
+    """Return whether this process runs in a pod, and so in the network of a Kubernetes cluster."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir()
+
+
+def read_pod_namespace() -> str:
+    """Return the namespace of the pod in which this process runs; empty outside of pods."""
+    file = SERVICE_ACCOUNT / "namespace"
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
 
 def resolve_kubeconfig(namespace: str | None, context: str | None) -> dict[str, str]:
     """Return the kubeconfig, context and namespace that kubectl would use now.
 
     Returns nothing if there is no kubeconfig, as in a pod with a service account.
     """
-    files = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
+    files = (os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).split(os.pathsep)
     paths = [Path(file).expanduser().absolute() for file in files if file]
     read = [content for content in map(_read_kubeconfig, paths) if content]
     if not read:

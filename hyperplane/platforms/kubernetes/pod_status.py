@@ -1,28 +1,31 @@
-"""Explain from pods and events why a pod does not run, and whether it ever will."""
+"""Explain why a pod does not run, whether it ever will, and how it ended."""
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple
 
 Object = Mapping[str, Any]
 
+_PROGRAM_ADVICE = "check that the image has the program on its PATH"
 #: Waiting reasons of containers that do not resolve by themselves -> what to do.
-FINAL = {
+ADVICE = {
     "ImagePullBackOff": "check hyperplane.engines.kubernetes.image and .image_pull_secrets",
     "InvalidImageName": "check hyperplane.engines.kubernetes.image",
     "ErrImageNeverPull": "image_pull_policy is Never and the node does not have the image",
     "CreateContainerConfigError": "build the image with a non-root USER, or set "
     "hyperplane.engines.kubernetes.run_as_user",
-    "CreateContainerError": "check that the image has Python, dask and distributed on its PATH",
-    "RunContainerError": "check that the image has Python, dask and distributed on its PATH",
+    "CreateContainerError": _PROGRAM_ADVICE,
+    "RunContainerError": _PROGRAM_ADVICE,
     "CrashLoopBackOff": "see the last lines of its log",
 }
-MEMORY = (
-    "the kernel killed it because it used more memory than its pod has, {limit}: raise "
-    "ram_gb_per_proc, or use fewer threads"
-)
+OUT_OF_MEMORY = "OOMKilled"
+#: Exit code of a container that cannot be started, and that of a shell in this case.
+NOT_STARTED, COMMAND_NOT_FOUND = 128, 127
 
 
 class PendingPod(NamedTuple):
@@ -32,6 +35,8 @@ class PendingPod(NamedTuple):
     ----------
     pod, container : str
         Names of the pod and of the waiting container.
+    reason : str
+        One of :data:`ADVICE`.
     text : str
         The reason, and what to do.
     ran : bool
@@ -40,32 +45,67 @@ class PendingPod(NamedTuple):
 
     pod: str
     container: str
+    reason: str
     text: str
     ran: bool
 
 
-def find_pending_pod(pods: Sequence[Object], events: Sequence[Object]) -> PendingPod | None:
-    """Return the first pod that will not run, or None if all may run later."""
+class PodEnd(NamedTuple):
+    """How the container of a pod ended.
+
+    Parameters
+    ----------
+    code : int or None
+        Exit code of its program, negative for a signal; None if Kubernetes ended the pod.
+    text : str
+        The reason; empty if the program ended by itself.
+    out_of_memory : bool
+        Whether the kernel killed the program because of its memory.
+    time : float or None
+        When it ended, if that is known.
+    """
+
+    code: int | None
+    text: str = ""
+    out_of_memory: bool = False
+    time: float | None = None
+
+
+class JobEnd(NamedTuple):
+    """How a Job ended: whether it succeeded, and Kubernetes' message."""
+
+    succeeded: bool
+    message: str
+
+
+def find_pending_pod(
+    pods: Sequence[Object], events: Sequence[Object], advice: Mapping[str, str] | None = None
+) -> PendingPod | None:
+    """Return the first pod that will not run, or None if all may run later.
+
+    ``advice`` replaces that of :data:`ADVICE`, and says what to do when memory is exceeded.
+    """
+    known = {**ADVICE, **(advice or {})}
     for pod in pods:
         name = pod["metadata"]["name"]
         for status in _containers(pod):
             waiting = status.get("state", {}).get("waiting", {})
             reason = waiting.get("reason", "")
-            if reason not in FINAL:
+            if reason not in ADVICE:
                 continue
             message = _failure_message(name, events) or waiting.get("message", "")
-            advice = FINAL[reason]
+            to_do = known[reason]
             ended = status.get("lastState", {}).get("terminated", {})
             if reason == "CrashLoopBackOff":
-                if ended.get("reason") == "OOMKilled":
-                    advice = MEMORY.format(limit=memory_of(pod, status["name"]))
+                if ended.get("reason") == OUT_OF_MEMORY:
+                    to_do = _describe_kill(pod, status["name"], known)
                 message = f"it repeatedly ended with exit code {ended.get('exitCode', 'unknown')}"
-            text = f"pod {name}: {reason}: {_one_line(message)}; {advice}"
-            return PendingPod(name, status["name"], text, bool(ended))
+            text = f"pod {name}: {reason}: {_one_line(message)}; {to_do}"
+            return PendingPod(name, status["name"], reason, text, bool(ended))
     return None
 
 
-def summary(pods: Sequence[Object], events: Sequence[Object]) -> str:
+def summarize(pods: Sequence[Object], events: Sequence[Object]) -> str:
     """Return one line on why pods are not ready."""
     if not pods:
         warnings = _latest_warnings(events, None)
@@ -77,17 +117,30 @@ def summary(pods: Sequence[Object], events: Sequence[Object]) -> str:
     return f"Pods: {counts}. {warnings}".rstrip()
 
 
-def find_out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
+def find_out_of_memory(
+    pods: Sequence[Object], advice: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return messages on containers killed for memory, by pod name and restart count."""
-    counts = {}
+    found = {}
     for pod in pods:
         for status in _containers(pod):
             for state in ("state", "lastState"):
-                if status.get(state, {}).get("terminated", {}).get("reason") == "OOMKilled":
+                if status.get(state, {}).get("terminated", {}).get("reason") == OUT_OF_MEMORY:
                     name = pod["metadata"]["name"]
-                    limit = MEMORY.format(limit=memory_of(pod, status["name"]))
-                    counts[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {limit}"
-    return counts
+                    words = _describe_kill(pod, status["name"], advice)
+                    found[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {words}"
+    return found
+
+
+def _describe_kill(pod: Object, container: str, advice: Mapping[str, str] | None) -> str:
+    limit, to_do = format_memory_limit(pod, container), (advice or {}).get(OUT_OF_MEMORY, "")
+    text = f"the kernel killed it because it used more memory than its pod has, {limit}"
+    return f"{text}: {to_do}" if to_do else text
+
+
+def select_events(events: Sequence[Object], prefix: str) -> list[Object]:
+    """Return the events about objects whose names begin with a prefix."""
+    return [one for one in events if str(one["involvedObject"].get("name", "")).startswith(prefix)]
 
 
 def drop_traceback_frames(log: str) -> list[str]:
@@ -107,13 +160,76 @@ def _containers(pod: Object) -> Iterator[Object]:
     yield from status.get("containerStatuses") or ()
 
 
-def memory_of(pod: Object, container: str) -> str:
+def format_memory_limit(pod: Object, container: str) -> str:
     """Return the memory limit of a container, as text."""
     for one in pod.get("spec", {}).get("containers", ()):
         if one["name"] == container:
             limit = one.get("resources", {}).get("limits", {}).get("memory", "")
             return f"{int(limit) / 1e9:.4g} GB" if str(limit).isdecimal() else str(limit)
     return "unknown"
+
+
+def get_container_state(pod: Object, container: str) -> dict[str, Any]:
+    """Return the state of a container: running, terminated or waiting; empty if unknown."""
+    for status in pod.get("status", {}).get("containerStatuses") or ():
+        if status["name"] == container:
+            state: dict[str, Any] = status.get("state", {})
+            return state
+    return {}
+
+
+def read_start_time(pod: Object, container: str) -> float | None:
+    """Return when a container started; None before."""
+    state = get_container_state(pod, container)
+    started = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    return parse_time(started) if started else None
+
+
+def has_finished(pod: Object, container: str) -> bool:
+    """Return whether a container has ended, or its pod without it."""
+    phase = pod["status"].get("phase")
+    return phase in ("Succeeded", "Failed") or "terminated" in get_container_state(pod, container)
+
+
+def read_end(pod: Object, container: str) -> PodEnd | None:
+    """Return how a container ended; None before its end."""
+    ended, status = get_container_state(pod, container).get("terminated"), pod["status"]
+    if ended is None and status.get("phase") != "Failed":
+        return None
+    deleted = _is_disrupted(pod) or "deletionTimestamp" in pod["metadata"]
+    if ended is None or (int(ended["exitCode"]) and deleted):
+        reason = status.get("reason") or "it was deleted"
+        message = " ".join(str(status.get("message", "")).split())
+        return PodEnd(None, f"{reason}: {message}" if message else reason)
+    code, at = int(ended["exitCode"]), None
+    with suppress(KeyError, ValueError):
+        at = parse_time(ended["finishedAt"])
+    if code and ended.get("reason") == OUT_OF_MEMORY:
+        limit = format_memory_limit(pod, container)
+        text = f"it needed more than the memory of its pod, {limit}"
+        return PodEnd(-signal.SIGKILL, text, out_of_memory=True, time=at)
+    if code == NOT_STARTED and ended.get("message"):
+        return PodEnd(COMMAND_NOT_FOUND, f"{ended.get('reason')}: {ended['message']}", time=at)
+    if 128 < code <= 128 + signal.NSIG:
+        code = 128 - code
+    return PodEnd(code, time=at)
+
+
+def _is_disrupted(pod: Object) -> bool:
+    """Return whether Kubernetes ended the pod, such as for another or with its node."""
+    return any(
+        one["type"] == "DisruptionTarget" and one["status"] == "True"
+        for one in pod["status"].get("conditions") or ()
+    )
+
+
+def find_job_end(job: Object) -> JobEnd | None:
+    """Return how a Job ended; None before its end."""
+    for condition in job.get("status", {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            message = condition.get("message") or condition.get("reason", "")
+            return JobEnd(condition["type"] == "Complete", str(message))
+    return None
 
 
 def is_ready(pod: Object) -> bool:
@@ -127,6 +243,17 @@ def has_ended(pod: Object) -> bool:
     """Return whether a pod is being deleted and none of its containers runs."""
     runs = any("running" in status.get("state", {}) for status in _containers(pod))
     return "deletionTimestamp" in pod["metadata"] and not runs
+
+
+def read_deletion_time(pod: Object) -> float | None:
+    """Return when the deletion of a pod was requested; None if it was not."""
+    requested = pod["metadata"].get("deletionTimestamp")
+    return parse_time(requested) if requested else None
+
+
+def parse_time(text: str) -> float:
+    """Return the seconds since 1970 of a time of Kubernetes."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def _describe_phase(pod: Object) -> str:

@@ -1,53 +1,123 @@
-"""Parts of pod manifests that clusters and jobs on Kubernetes share."""
+"""Parts of pod manifests: containers, variables, resources, nodes and the rights of pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs
 from hyperplane.spec.settings import KubernetesSettings
 
-
-def container_of(name: str, settings: KubernetesSettings) -> dict[str, Any]:
-    """Return a container with the image of the settings and without extra privileges."""
-    policy = {"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}
-    rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    return {"name": name, "image": settings.image, **policy, "securityContext": rights}
+#: Resource name of GPUs.
+GPU = "nvidia.com/gpu"
 
 
-def pod_of(
-    container: dict[str, Any], nodes: dict[str, str], settings: KubernetesSettings
+def build_container(
+    name: str, image: str | None, *, pull_policy: str | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """Return the spec of an unprivileged pod with one container, on nodes with given labels."""
-    context: dict[str, Any] = {"runAsNonRoot": settings.run_as_non_root}
-    if settings.run_as_user is not None:
-        context["runAsUser"] = settings.run_as_user
-    found: dict[str, Any] = {
+    """Return a container without extra privileges; ``fields`` are others of its fields."""
+    container: dict[str, Any] = {"name": name, "image": image}
+    if pull_policy:
+        container["imagePullPolicy"] = pull_policy
+    rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {**container, **fields, "securityContext": rights}
+
+
+def build_unprivileged_pod(
+    *, run_as_non_root: bool = True, run_as_user: int | None = None, service_links: bool = True
+) -> dict[str, Any]:
+    """Return the fields of a pod that may do nothing that its program does not need.
+
+    With ``service_links``, every service of the namespace sets environment variables.
+    """
+    context: dict[str, Any] = {"runAsNonRoot": run_as_non_root}
+    if run_as_user is not None:
+        context["runAsUser"] = run_as_user
+    links = {} if service_links else {"enableServiceLinks": False}
+    return {
         "automountServiceAccountToken": False,
-        # Otherwise every service of the namespace sets environment variables, and Dask reads those
-        # that begin with DASK_ as its configuration.
-        "enableServiceLinks": False,
+        **links,
         "securityContext": {**context, "seccompProfile": {"type": "RuntimeDefault"}},
     }
+
+
+def build_configured_pod(settings: KubernetesSettings, nodes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of an unprivileged pod with settings, on nodes with given labels."""
+    found = build_unprivileged_pod(
+        run_as_non_root=settings.run_as_non_root,
+        run_as_user=settings.run_as_user,
+        # Dask reads variables that begin with DASK_ as its configuration.
+        service_links=False,
+    )
     if settings.service_account:
         found["serviceAccountName"] = settings.service_account
     if settings.image_pull_secrets:
         found["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
     if nodes:
-        found["nodeSelector"] = nodes
+        found["nodeSelector"] = dict(nodes)
     if settings.tolerations:
         found["tolerations"] = [
             one.model_dump(exclude_none=True, by_alias=True) for one in settings.tolerations
         ]
-    found["containers"] = [container]
     return found
 
 
-def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Return a mapping from texts of the form ``key=value``."""
-    return {key: value for key, _, value in (text.partition("=") for text in texts)}
+def select_nodes(settings: KubernetesSettings, pool: str, alias: str) -> dict[str, str]:
+    """Return the node labels of the settings; without a pool those that do not name it."""
+    return {
+        key: value.replace("{pool}", pool).replace("{alias}", alias)
+        for key, value in parse_pairs(settings.node_selector).items()
+        if pool or "{" not in value
+    }
 
 
-def verbatim(text: str) -> str:
-    """Escape ``$`` in a text, so that Kubernetes does not expand it as a variable."""
-    return text.replace("$", "$$")
+def build_variables(texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return environment variables with these texts, in which nothing is expanded."""
+    return [{"name": name, "value": escape_variables(text)} for name, text in texts.items()]
+
+
+def build_secret_variable(name: str, secret: str, key: str) -> dict[str, Any]:
+    """Return an environment variable with the content of a Secret."""
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+def build_secret_volume(
+    name: str, secret: str, mode: int, keys: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return a volume with the files of a Secret, or only those of some keys."""
+    source: dict[str, Any] = {"secretName": secret}
+    if keys:
+        source["items"] = [{"key": key, "path": key} for key in keys]
+    return {"name": name, "secret": {**source, "defaultMode": mode}}
+
+
+def round_to_millicores(cores: float) -> int:
+    """Return cores in thousandths, rounded up.
+
+    As floats, 4.03 cores would be 4030.0000000000005 of them.
+
+    Examples
+    --------
+    >>> round_to_millicores(4.03), round_to_millicores(0.29)
+    (4030, 290)
+    """
+    return math.ceil(round(cores * 1000, 6))
+
+
+def format_quantities(
+    *, millicores: int | None = None, memory: int | None = None, gpus: int = 0
+) -> dict[str, str]:
+    """Return the amounts of resources as Kubernetes reads them; ``memory`` is in bytes.
+
+    Examples
+    --------
+    >>> format_quantities(millicores=1500, memory=2**30)
+    {'cpu': '1500m', 'memory': '1073741824'}
+    """
+    amounts = {
+        "cpu": None if millicores is None else f"{millicores}m",
+        "memory": None if memory is None else str(memory),
+        GPU: str(gpus) if gpus else None,
+    }
+    return {name: text for name, text in amounts.items() if text is not None}

@@ -1,4 +1,4 @@
-"""Forward ports of this machine to the scheduler, through the API server."""
+"""Forward ports of this machine to a service, through the API server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from kr8s.asyncio.objects import Service
 
 from hyperplane.core.errors import StartFailed
-from hyperplane.platforms.kubernetes.api import ENGINE, KubernetesApi
+from hyperplane.platforms.kubernetes.api import KubernetesApi
+from hyperplane.platforms.kubernetes.errors import ENGINE
 
 logger = logging.getLogger(__name__)
 
@@ -20,8 +21,8 @@ logger = logging.getLogger(__name__)
 class PortForwards:
     """Forwarded ports of one service, open until :meth:`close`.
 
-    They run in a separate thread with its own event loop, so that work in Dask's loops does not
-    block the data and :meth:`close` can end them.
+    They run in a separate thread with its own event loop, so that work in the caller's loop does
+    not block the data and :meth:`close` can end them.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class PortForwards:
             await asyncio.sleep(0.01)
         if self._error is not None:
             raise StartFailed(
-                ENGINE, f"no port can be forwarded to the scheduler: {self._error}"
+                ENGINE, f"no port can be forwarded to service {self._service}: {self._error}"
             ) from self._error
 
     async def close(self) -> None:
@@ -86,6 +87,6 @@ class PortForwards:
 
 
 def _log_broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log a broken connection at debug level; Dask notices it at its end."""
+    """Log a broken connection at debug level; its two ends notice it themselves."""
     del loop
     logger.debug("forwarded port: %s", context.get("exception") or context.get("message"))

@@ -52,10 +52,13 @@ def _bytes(value: str | int) -> str | int:
 _KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 
+#: Name of an image, such as registry/name:tag.
+IMAGE_PATTERN = r"[A-Za-z0-9][-A-Za-z0-9_./:@]{0,511}"
+
 #: Name of a Kubernetes object.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
 Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
-Image = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./:@]{0,511}$")]
+Image = Annotated[str, StringConstraints(pattern=f"^{IMAGE_PATTERN}$")]
 #: A "key=value" text instead of a mapping, because Dask does not distinguish - and _ in keys.
 Label = Annotated[str, StringConstraints(pattern=f"^{_KEY}={_LABEL}$")]
 #: A label whose value may contain {pool} or {alias}.

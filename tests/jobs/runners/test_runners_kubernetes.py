@@ -8,18 +8,16 @@ import sys
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from kubernetes_variables import expand
 from runner_cases import HOSTILE, command, made, typical
 
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETERS, step_variables
-from hyperplane.jobs.exporters import kubernetes, kubernetes_manifest
+from hyperplane.jobs.exporters import kubernetes
 from hyperplane.jobs.failure_kinds import classify_failure
 from hyperplane.jobs.parameters import PARAMETER_PREFIX
 from hyperplane.jobs.runners import item, render
 from hyperplane.jobs.states import WorkUnit
-from hyperplane.platforms.kubernetes.pods import verbatim
 
 IMAGE = "registry.example/flights:1"
 LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -43,16 +41,6 @@ def container(manifest):
     return found
 
 
-def expanded(text, known):
-    """A value or argument as the kubelet makes it: ``$(NAME)`` and ``$$``, from left to right."""
-
-    def one(match):
-        name = match[1]
-        return "$" if name is None else known.get(name, match[0])
-
-    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
-
-
 def started(manifest, index=None):
     """Arguments and variables of a pod of a Job; secrets are not given."""
     known = {}
@@ -63,29 +51,8 @@ def started(manifest, index=None):
             assert path == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
             known[entry["name"]] = str(index)
         elif "value" in entry:
-            known[entry["name"]] = expanded(entry["value"], known)
-    return [expanded(word, known) for word in container(manifest)["command"]], known
-
-
-@given(st.text())
-def test_no_text_holds_a_reference_for_kubernetes(text):
-    assert expanded(verbatim(text), {"A": "wrong", "PATH": "wrong"}) == text
-
-
-@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_any_text_comes_back_from_the_manifest(text):
-    dumped = kubernetes_manifest.dump_yaml({"value": text})
-    assert yaml.safe_load(dumped) == {"value": text}
-    assert dumped.count("\n") == 1
-
-
-def test_texts_are_in_quotes_unless_every_parser_takes_them_for_text():
-    # Kubernetes' parser reads y as true and 1e3 as a number, Python's does not.
-    tricky = ("y", "n", "on", "No", "true", "null", "1e3", "0x1f", "0o7", "1_0", ".5", "~", "=", "")
-    for text in tricky:
-        dumped = kubernetes_manifest.dump_yaml({"value": text}).strip()
-        assert dumped.endswith(("'", '"')), dumped
-    assert kubernetes_manifest.dump_yaml({"value": "batch/v1"}) == "value: batch/v1\n"
+            known[entry["name"]] = expand(entry["value"], known)
+    return [expand(word, known) for word in container(manifest)["command"]], known
 
 
 def test_hostile_words_and_values_arrive_unchanged():

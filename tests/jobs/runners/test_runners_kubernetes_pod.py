@@ -15,7 +15,7 @@ from hyperplane.jobs.failure_kinds import MEMORY, classify_failure
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.watcher import JobSnapshot
+from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot
 
 
 # Recorded states of pods.
@@ -43,7 +43,7 @@ class FakeWatcher:
     async def has_secret(self, name):
         return self._secret
 
-    async def get_snapshot(self, job_id, since):
+    async def get_snapshot(self, labels, since):
         return self._snapshot
 
     async def read_log(self, name):
@@ -146,7 +146,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     said = f'secret "{name}" not found'
     waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
-    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod.STUCK_DEFAULT", -1.0)
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod.SECRET_SECONDS", -1.0)
     process, snapshot = attempt(tmp_path, waits)
     assert not asyncio.run(process._is_finished())
     process._created = None  # created by another supervisor, which was killed
@@ -184,7 +184,7 @@ def test_an_executed_notebook_comes_with_the_log(tmp_path):
 
 def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
     class Follows(FakeWatcher):
-        async def follow(self, name):
+        async def follow_log(self, name):
             yield b"its "
             raise EngineError("kubernetes", "the log broke off")
 

@@ -10,24 +10,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import dask
 import pytest
 from runner_cases import command, made
 
-from hyperplane.errors import RequestError, StartFailed
+from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls, runners
-from hyperplane.jobs.exporters.kubernetes_manifest import dump_yaml
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.attempt import (
-    StagedFile,
-    attempt_job_name,
-    build_job,
-    build_secret,
-)
+from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name, build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.runner import KubernetesRunner
-from hyperplane.jobs.runners.kubernetes.watcher import _is_retryable, run_within
+from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
+from hyperplane.platforms.kubernetes.staged_files import StagedFile
 from hyperplane.spec.settings import KubernetesJobSettings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"
@@ -155,41 +149,6 @@ def test_where_steps_find_their_files():
     assert (held.pipeline.root, held.pipeline.steps[0].path) == ("/srv", "steps/a.py")
     assert held.pipeline.steps[0].working_dir == "data"
     assert sent.python == held.python == "python"
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "passes"),
-    [
-        (429, "too many requests", True),
-        (503, "etcd is away", True),
-        (409, "Operation cannot be fulfilled on resourcequotas", True),
-        (403, "exceeded quota: jobs", True),
-        (403, "forbidden", False),
-        (422, "invalid", False),
-    ],
-)
-def test_which_refusals_may_pass(status, words, passes):
-    error = StartFailed("kubernetes", words)
-    error.__cause__ = Exception()
-    error.__cause__.response = SimpleNamespace(status_code=status)
-    assert _is_retryable(error) is passes
-
-
-def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost():
-    async def main():
-        work = asyncio.get_running_loop().create_future()
-
-        async def asks():
-            return await work
-
-        outer = asyncio.create_task(run_within(5, asks()))
-        await asyncio.sleep(0.01)
-        work.set_result(1)
-        outer.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await outer
-
-    asyncio.run(main())
 
 
 def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatch):

@@ -27,19 +27,19 @@ from distributed.security import Security
 from distributed.utils import Logs
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.clusters.dask.kubernetes.render import CLIENT
+from hyperplane.clusters.dask.kubernetes.render import CLIENT, COMM_PORT, DASHBOARD_PORT
 from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
 from hyperplane.clusters.dask.settings import restore_client_settings
 from hyperplane.clusters.interrupts import InterruptibleStart
 from hyperplane.core.errors import EngineError, StartTimeout
-from hyperplane.platforms.kubernetes.api import ENGINE, is_in_pod
+from hyperplane.platforms.kubernetes.errors import ENGINE
+from hyperplane.platforms.kubernetes.kubeconfig import is_in_pod
 from hyperplane.platforms.kubernetes.port_forward import PortForwards
 
-COMM, DASHBOARD = 8786, 8787
 #: Seconds between two requests for the workers.
 POLL_INTERVAL = 3.0
 #: Seconds that closing waits until the processes have ended.
-PATIENCE = 90.0
+CLOSE_SECONDS = 90.0
 
 logger = logging.getLogger(__name__)
 
@@ -138,15 +138,16 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
 
     async def _reach_scheduler(self) -> None:
         protocol = "tls" if self.security.require_encryption else "tcp"
-        host, ports = f"{self.name}-scheduler.{self.namespace}", {COMM: COMM, DASHBOARD: DASHBOARD}
+        host = f"{self.name}-scheduler.{self.namespace}"
+        ports = {COMM_PORT: COMM_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
         if self._uses_port_forward:
-            wanted = {COMM: None, DASHBOARD: self._dashboard_port}
+            wanted = {COMM_PORT: None, DASHBOARD_PORT: self._dashboard_port}
             self._forwards = PortForwards(f"{self.name}-scheduler", self.namespace, wanted)
             await self._forwards.open()
             host, ports = "127.0.0.1", self._forwards.local
-        self._dashboard = f"http://{host}:{ports[DASHBOARD]}/status"
+        self._dashboard = f"http://{host}:{ports[DASHBOARD_PORT]}/status"
         self.scheduler_comm = rpc(
-            f"{protocol}://{host}:{ports[COMM]}",
+            f"{protocol}://{host}:{ports[COMM_PORT]}",
             connection_args=self.security.get_connection_args("client"),
         )
         while True:
@@ -155,7 +156,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
                 return
             except OSError as error:
                 if time.monotonic() > self._deadline:
-                    where = f"{host}:{ports[COMM]}"
+                    where = f"{host}:{ports[COMM_PORT]}"
                     raise StartTimeout(
                         ENGINE, f"the scheduler does not answer at {where}: {error}"
                     ) from error
@@ -238,7 +239,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         if self._forwards is not None:
             await self._forwards.close()
 
-    def close(self, timeout: float = PATIENCE) -> Any:
+    def close(self, timeout: float = CLOSE_SECONDS) -> Any:
         """Delete the cluster, also if another program started it.
 
         Parameters
@@ -255,7 +256,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             if not self.asynchronous:
                 self._loop_runner.stop()
 
-    async def _close(self, timeout: float = PATIENCE) -> None:
+    async def _close(self, timeout: float = CLOSE_SECONDS) -> None:
         if self.status in (Status.closing, Status.closed):
             return
         await self._close_handle()

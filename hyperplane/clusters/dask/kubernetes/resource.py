@@ -1,4 +1,4 @@
-"""The DaskCluster resource of a cluster, and its pods."""
+"""The DaskCluster resource of a cluster, its pods, and the Secret with its key pair."""
 
 from __future__ import annotations
 
@@ -12,17 +12,29 @@ from typing import Any
 from distributed.security import Security
 from distributed.utils import Log, Logs
 
-from hyperplane.clusters.dask.kubernetes.render import SECRET
-from hyperplane.clusters.dask.kubernetes.secret import build_secret, read_secret
+from hyperplane.clusters.dask.kubernetes.render import (
+    API_VERSION,
+    SECRET,
+    TLS_FILES,
+    secret_name,
+)
 from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.platforms.kubernetes import pod_status
-from hyperplane.platforms.kubernetes.api import DASK, ENGINE, KubernetesApi, ObjectNotFound
+from hyperplane.platforms.kubernetes import objects, pod_status
+from hyperplane.platforms.kubernetes.api import KubernetesApi
+from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound
 
 #: Seconds that the operator may take to react to a new cluster.
-OPERATOR_WITHIN = 60.0
-#: Lines of a log that are read, and those of them that are shown.
-LOG_LINES, LINES_TOLD = 500, 40
+OPERATOR_SECONDS = 60.0
+#: Lines of a log that are read, and the maximum of them that an error shows.
+LOG_LINES, LINES_SHOWN = 500, 40
+_PROGRAM_ADVICE = "check that the image has Python, dask and distributed on its PATH"
+#: What to do about pods that do not run, by reason.
+ADVICE = {
+    "CreateContainerError": _PROGRAM_ADVICE,
+    "RunContainerError": _PROGRAM_ADVICE,
+    pod_status.OUT_OF_MEMORY: "raise ram_gb_per_proc, or use fewer threads",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -68,12 +80,12 @@ class DaskClusterResource:
             ) from error
         if tls:
             # After the cluster, which owns the Secret: Kubernetes deletes both together.
-            await self.api.create("secrets", build_secret(self.content, tls))
+            await self.api.create("secrets", build_key_secret(self.content, tls))
             self.security = make_security(tls)
 
     async def _create_cluster(self, manifest: Mapping[str, Any]) -> None:
         """Create the resource; an interrupt waits until it is known whether it exists."""
-        creating = asyncio.ensure_future(self.api.create("daskclusters", manifest, DASK))
+        creating = asyncio.ensure_future(self.api.create("daskclusters", manifest, API_VERSION))
         try:
             await asyncio.shield(creating)
         finally:
@@ -85,7 +97,7 @@ class DaskClusterResource:
         """Load the existing resource; raise an EngineError that lists others if there is none."""
         namespace = self.api.namespace
         try:
-            self.content = await self.api.get("daskclusters", self.name, DASK)
+            self.content = await self.api.get("daskclusters", self.name, API_VERSION)
         except ObjectNotFound as error:
             raise EngineError(
                 ENGINE,
@@ -96,12 +108,12 @@ class DaskClusterResource:
             others = await self._other_clusters()
             raise EngineError(ENGINE, f"cluster {self.name!r} is closing; running: {others}")
         if secret := self.annotations.get(SECRET):
-            self.security = read_secret(await self.api.get("secrets", secret))
+            self.security = read_key_secret(await self.api.get("secrets", secret))
         self.ours = True
 
     async def _other_clusters(self) -> str:
         with suppress(EngineError):
-            found = [one["metadata"] for one in await self.api.list("daskclusters", DASK)]
+            found = [one["metadata"] for one in await self.api.list("daskclusters", API_VERSION)]
             names = [one["name"] for one in found if "deletionTimestamp" not in one]
             return ", ".join(names) or "none"
         return "unknown"
@@ -117,11 +129,11 @@ class DaskClusterResource:
             if any(pod_status.is_ready(pod) for pod in pods):
                 return
             now = time.monotonic()
-            if not pods and now - began > OPERATOR_WITHIN and not await self._is_accepted():
+            if not pods and now - began > OPERATOR_SECONDS and not await self._is_accepted():
                 raise StartFailed(
                     ENGINE,
                     f"the operator of dask-kubernetes did not react to the cluster within "
-                    f"{OPERATOR_WITHIN:g} s: it does not run, or does not watch namespace "
+                    f"{OPERATOR_SECONDS:g} s: it does not run, or does not watch namespace "
                     f"{self.api.namespace!r}; everything was closed again",
                 )
             reason = await self.explain_pending()
@@ -133,7 +145,7 @@ class DaskClusterResource:
             await asyncio.sleep(0.5)
 
     async def _is_accepted(self) -> bool:
-        found = await self.api.get("daskclusters", self.name, DASK)
+        found = await self.api.get("daskclusters", self.name, API_VERSION)
         return bool(found.get("status", {}).get("phase"))
 
     async def pods(self, component: str = "") -> list[dict[str, Any]]:
@@ -145,26 +157,24 @@ class DaskClusterResource:
     async def explain_pending(self) -> str:
         """Return one line on why pods do not run; raise StartFailed if waiting is useless."""
         pods = await self.pods()
-        events: list[dict[str, Any]] = []
-        with suppress(StartFailed):  # this user may lack the permission to list events
-            events = await self.api.list("events", fields="type=Warning")
-        ours = [e for e in events if e["involvedObject"].get("name", "").startswith(self.name)]
-        if found := pod_status.find_pending_pod(pods, ours):
+        ours = pod_status.select_events(await self.api.list_warnings(), self.name)
+        if found := pod_status.find_pending_pod(pods, ours, ADVICE):
             log = await self._last_lines(found.pod, found.container) if found.ran else ""
             raise StartFailed(ENGINE, f"{found.text}; everything was closed again", log)
-        return pod_status.summary(pods, ours)
+        return pod_status.summarize(pods, ours)
 
     async def _last_lines(self, pod: str, container: str) -> str:
         for previous in (True, False):
             with suppress(EngineError):
-                found = await self.api.logs(pod, container, previous=previous, lines=LOG_LINES)
-                if kept := pod_status.drop_traceback_frames(found):
-                    return "\n".join(kept[-LINES_TOLD:])
+                log = await self.api.read_log(pod, container, previous=previous, lines=LOG_LINES)
+                if kept := pod_status.drop_traceback_frames(log.decode(errors="replace")):
+                    return "\n".join(kept[-LINES_SHOWN:])
         return ""
 
     async def warn_out_of_memory(self) -> None:
         """Warn once about each time that the kernel killed a container for memory."""
-        for key, words in pod_status.find_out_of_memory(await self.pods()).items():
+        found = pod_status.find_out_of_memory(await self.pods(), ADVICE)
+        for key, words in found.items():
             if key not in self._warned:
                 self._warned.add(key)
                 logger.warning("%s", words)
@@ -176,7 +186,7 @@ class DaskClusterResource:
             name = pod["metadata"]["name"]
             role = pod["metadata"]["labels"].get("dask.org/component", "")
             try:
-                text = await self.api.logs(name, role, previous=False, lines=None)
+                text = (await self.api.read_log(name, role)).decode(errors="replace").rstrip("\n")
             except EngineError as error:
                 text = str(error)
             logs["Scheduler" if role == "scheduler" else name] = Log(text)
@@ -185,7 +195,7 @@ class DaskClusterResource:
     async def is_gone(self) -> bool:
         """Return whether the resource is deleted or being deleted."""
         try:
-            found = await self.api.get("daskclusters", self.name, DASK)
+            found = await self.api.get("daskclusters", self.name, API_VERSION)
         except ObjectNotFound:
             return True
         return "deletionTimestamp" in found["metadata"]
@@ -194,7 +204,7 @@ class DaskClusterResource:
         """Delete the resource; return when its pods have ended, or warn after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         with suppress(ObjectNotFound):  # deleted by another program or by the operator
-            await self.api.delete("daskclusters", self.name, DASK)
+            await self.api.delete("daskclusters", self.name, API_VERSION)
         while timeout and not await self._is_fully_deleted():
             if time.monotonic() > deadline:
                 logger.warning(
@@ -210,6 +220,28 @@ class DaskClusterResource:
 
     async def _is_fully_deleted(self) -> bool:
         with suppress(ObjectNotFound):
-            await self.api.get("daskclusters", self.name, DASK)
+            await self.api.get("daskclusters", self.name, API_VERSION)
             return False
         return all(pod_status.has_ended(pod) for pod in await self.pods())
+
+
+def build_key_secret(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:
+    """Return the Secret with the key pair of a cluster.
+
+    Parameters
+    ----------
+    cluster : mapping
+        The DaskCluster, from the API server.
+    tls : mapping
+        The key pair, from :func:`hyperplane.clusters.dask.remote_process.key_pair`.
+    """
+    metadata = cluster["metadata"]
+    labels = {**metadata.get("labels", {}), "dask.org/cluster-name": metadata["name"]}
+    contents = {file: tls[field].encode() for field, file in TLS_FILES.items()}
+    return objects.build_secret(cluster, secret_name(metadata["name"]), labels, contents)
+
+
+def read_key_secret(secret: Mapping[str, Any]) -> Security:
+    """Return the Security object of the key pair in a Secret."""
+    contents = objects.read_secret(secret)
+    return make_security({field: contents[file].decode() for field, file in TLS_FILES.items()})

@@ -9,7 +9,7 @@ from typing import cast
 from distributed import Client
 from distributed.security import Security
 
-from hyperplane.clusters.dask.kubernetes.render import manifest
+from hyperplane.clusters.dask.kubernetes.render import build_manifest
 from hyperplane.clusters.dask.remote_process import key_pair
 from hyperplane.clusters.dask.settings import apply_client_settings
 from hyperplane.clusters.dask.wait_for_workers import connect_client
@@ -19,7 +19,7 @@ from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 
 #: Seconds that a running cluster may take to answer the first request.
-ANSWER_WITHIN = 60.0
+CONNECT_SECONDS = 60.0
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
@@ -40,7 +40,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     tls = key_pair(Security.temporary()) if settings.security == "tls" else {}
     cluster = HyperplaneKubeCluster(
         plan.name,
-        manifest(plan),
+        build_manifest(plan),
         namespace=settings.namespace,
         tls=tls,
         deadline=began + plan.request.timeout,
@@ -75,12 +75,12 @@ def connect(name: str, settings: KubernetesSettings) -> StartedCluster:
         None,
         namespace=settings.namespace,
         tls={},
-        deadline=time.monotonic() + ANSWER_WITHIN,
+        deadline=time.monotonic() + CONNECT_SECONDS,
         port_forward=settings.port_forward,
     )
     try:
         apply_client_settings(cluster.settings_key, json.loads(cluster.client_settings_json))
-        client = Client(cluster, timeout=ANSWER_WITHIN)
+        client = Client(cluster, timeout=CONNECT_SECONDS)
         cluster.remember_client(client)
         return StartedCluster(client, cluster)
     except BaseException:

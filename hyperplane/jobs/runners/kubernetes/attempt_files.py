@@ -10,8 +10,8 @@ from pathlib import Path
 from hyperplane.core.errors import EngineError
 from hyperplane.jobs.notebook import extract_notebook
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.watcher import JobWatcher
 from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
+from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
 #: Seconds to wait for the rest of a log after its container has ended.
 LOG_SECONDS = 10.0
@@ -77,7 +77,7 @@ class AttemptFiles:
         # After a broken connection or on a full disk, the whole log is fetched at the end.
         with suppress(EngineError, OSError), self._command.file(".log").open("wb", 0) as log:
             log.write(self._preface())
-            async for part in self._watcher.follow(pod):
+            async for part in self._watcher.follow_log(pod):
                 log.write(part)
 
     def stop_following(self) -> None:

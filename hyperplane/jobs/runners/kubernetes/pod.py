@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.attempt import CONTAINER, attempt_job_name, owning_job_id
+from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name, owning_job_id
 from hyperplane.jobs.runners.kubernetes.attempt_files import AttemptFiles
-from hyperplane.jobs.runners.kubernetes.watcher import JobSnapshot, JobWatcher
+from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, JOB_LABEL
 from hyperplane.platforms.kubernetes import pod_status
+from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot, JobWatcher
+from hyperplane.platforms.kubernetes.pod_status import JobEnd, PodEnd
 
 #: Seconds between polls.
 POLL_SECONDS = 1.0
@@ -24,14 +23,14 @@ STATUS_SECONDS = 15.0
 #: Seconds between deletion requests, and their maximum number.
 DELETE_SECONDS, DELETE_ATTEMPTS = 10.0, 12
 #: Seconds for which a pod must report that it cannot run, by reason; registries may be busy.
-STUCK = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
-STUCK_DEFAULT = 20.0
+PENDING_SECONDS = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
+DEFAULT_PENDING_SECONDS = 20.0
+#: Seconds after which a Secret that another supervisor had to create counts as missing.
+SECRET_SECONDS = 20.0
 #: Seconds after which a deleted pod of unknown outcome counts as lost.
 LOST_SECONDS = 300.0
 #: Exit code of a step that can never run: a configuration error in sysexits.h.
 CONFIGURATION_ERROR = 78
-#: Exit code of a container that cannot be started, and that of a shell in this case.
-NOT_STARTED, COMMAND_NOT_FOUND = 128, 127
 
 Object = Mapping[str, Any]
 
@@ -55,7 +54,7 @@ class PodProcess:
         self.command, self._watcher, self._created = command, watcher, created
         self._name, self._files = attempt_job_name(command), AttemptFiles(command, watcher)
         self._began = self._last_status = time.monotonic()
-        self._stuck: float | None = None
+        self._pending_since: float | None = None
         self._finished = False
 
     def exit_code(self) -> int | None:
@@ -114,9 +113,8 @@ class PodProcess:
         return self.exit_code()
 
     async def _get_snapshot(self) -> JobSnapshot | None:
-        return await self._watcher.get_snapshot(
-            owning_job_id(self.command), self._created or float("-inf")
-        )
+        labels = f"{JOB_LABEL}={owning_job_id(self.command)}"
+        return await self._watcher.get_snapshot(labels, self._created or float("-inf"))
 
     async def _is_finished(self) -> bool:
         """Poll; return whether the attempt is finished, with its exit code recorded."""
@@ -132,14 +130,13 @@ class PodProcess:
         if (pod := self._find_own_pod(pods)) is not None:
             return await self._check_pod(snapshot, pod)
         if job is None:
-            return all(_has_finished(one) for one in pods)
-        for condition in job.get("status", {}).get("conditions") or ():
-            if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-                return self._finish_without_pod(condition)
+            return all(pod_status.has_finished(one, CONTAINER) for one in pods)
+        if (end := pod_status.find_job_end(job)) is not None:
+            return self._finish_without_pod(end)
         if self._files.pod_name():
             self._files.append_line("Kubernetes ended the pod: it was deleted")
             return True
-        self._report_status(pod_status.summary([], self._list_warnings(snapshot)))
+        self._report_status(pod_status.summarize([], self._list_warnings(snapshot)))
         return False
 
     def _find_own_pod(self, pods: Sequence[Object]) -> Object | None:
@@ -147,42 +144,44 @@ class PodProcess:
         if name := self._files.pod_name():
             # A replacement created by Kubernetes would be another attempt.
             return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
-        begun = (pod for pod in pods if _container_state(pod).keys() - {"waiting"})
+        begun = (
+            pod
+            for pod in pods
+            if pod_status.get_container_state(pod, CONTAINER).keys() - {"waiting"}
+        )
         return next(begun, pods[-1] if pods else None)
 
-    def _finish_without_pod(self, condition: Object) -> bool:
+    def _finish_without_pod(self, end: JobEnd) -> bool:
         """Record the end from the Job, which has only the outcome of a deleted pod."""
-        if condition["type"] == "Complete":
+        if end.succeeded:
             self._files.append_line("the pod was deleted, and its log with it")
             self._files.record_end(0)
         else:
-            message = condition.get("message") or condition.get("reason", "")
-            self._files.append_line(f"Kubernetes ended the job: {message}")
+            self._files.append_line(f"Kubernetes ended the job: {end.message}")
         return True
 
     async def _check_pod(self, snapshot: JobSnapshot, pod: Object) -> bool:
-        state, name = _container_state(pod), pod["metadata"]["name"]
-        if started := (state.get("running") or state.get("terminated") or {}).get("startedAt"):
-            self._files.record_start(name, _parse_time(started))
-        if state.get("running"):
+        name = pod["metadata"]["name"]
+        if (started := pod_status.read_start_time(pod, CONTAINER)) is not None:
+            self._files.record_start(name, started)
+        if pod_status.get_container_state(pod, CONTAINER).get("running"):
             self._files.follow(name)
-        ended = state.get("terminated")
-        if ended is None and pod["status"].get("phase") != "Failed":
-            requested = pod["metadata"].get("deletionTimestamp")
-            if requested and time.time() - _parse_time(requested) > LOST_SECONDS:
-                self._files.append_line(
-                    f"node {pod['spec'].get('nodeName')} does not answer: it is lost"
-                )
-                return True
-            return not self._files.pod_name() and await self._is_stuck(snapshot, pod)
-        await self._files.save_log(name)
-        self._record_exit(pod, ended)
-        return True
+        if (end := pod_status.read_end(pod, CONTAINER)) is not None:
+            await self._files.save_log(name)
+            self._record_end(end)
+            return True
+        requested = pod_status.read_deletion_time(pod)
+        if requested is not None and time.time() - requested > LOST_SECONDS:
+            self._files.append_line(
+                f"node {pod['spec'].get('nodeName')} does not answer: it is lost"
+            )
+            return True
+        return not self._files.pod_name() and await self._will_not_start(snapshot, pod)
 
-    async def _is_stuck(self, snapshot: JobSnapshot, pod: Object) -> bool:
+    async def _will_not_start(self, snapshot: JobSnapshot, pod: Object) -> bool:
         """Whether the pod will not start."""
-        self._report_status(pod_status.summary([pod], self._list_warnings(snapshot)))
-        if self._created is None and time.monotonic() - self._began > STUCK_DEFAULT:
+        self._report_status(pod_status.summarize([pod], self._list_warnings(snapshot)))
+        if self._created is None and time.monotonic() - self._began > SECRET_SECONDS:
             # The supervisor may have been killed between the creation of Job and Secret.
             needed = f'"{self._name}"' in json.dumps(pod["spec"])
             if needed and await self._watcher.has_secret(self._name) is False:
@@ -190,53 +189,34 @@ class PodProcess:
                     "its Secret was not created, because the supervisor was killed"
                 )
                 return True
-        stuck = pod_status.find_pending_pod([pod], snapshot.events)
-        if stuck is None or f'secret "{self._name}" not found' in stuck.text:
-            self._stuck = None
+        pending = pod_status.find_pending_pod([pod], snapshot.events)
+        if pending is None or f'secret "{self._name}" not found' in pending.text:
+            self._pending_since = None
             return False
-        self._stuck = self._stuck or time.monotonic()
-        reasons = (seconds for reason, seconds in STUCK.items() if f" {reason}:" in stuck.text)
-        if time.monotonic() - self._stuck < next(reasons, STUCK_DEFAULT):
+        self._pending_since = self._pending_since or time.monotonic()
+        limit = PENDING_SECONDS.get(pending.reason, DEFAULT_PENDING_SECONDS)
+        if time.monotonic() - self._pending_since < limit:
             return False
-        self._files.append_line(stuck.text)
+        self._files.append_line(pending.text)
         self._files.record_end(CONFIGURATION_ERROR)
         return True
 
-    def _record_exit(self, pod: Object, ended: Object | None) -> None:
+    def _record_end(self, end: PodEnd) -> None:
         """Record the exit code; none if Kubernetes ended the pod for other reasons."""
-        disrupted = any(
-            one["type"] == "DisruptionTarget" and one["status"] == "True"
-            for one in pod["status"].get("conditions") or ()
-        )
-        code = None if ended is None else int(ended["exitCode"])
-        if ended is None or (code and (disrupted or "deletionTimestamp" in pod["metadata"])):
-            reason = pod["status"].get("reason") or "it was deleted"
-            message = " ".join(str(pod["status"].get("message", "")).split())
-            self._files.append_line(
-                f"Kubernetes ended the pod: {reason}{': ' * bool(message)}{message}"
-            )
+        if end.code is None:
+            self._files.append_line(f"Kubernetes ended the pod: {end.text}")
             return
-        if code and ended.get("reason") == "OOMKilled":
+        if end.out_of_memory:
             self._files.append_line(
-                "it needed more than the memory of its pod, "
-                f"{pod_status.memory_of(pod, CONTAINER)}: ask "
-                "for more in resources.ram_gb, or let it grow with more_memory"
+                f"{end.text}: ask for more in resources.ram_gb, or let it grow with more_memory"
             )
-            code = -signal.SIGKILL
-        elif code == NOT_STARTED and ended.get("message"):
-            self._files.append_line(f"{ended.get('reason')}: {ended['message']}")
-            code = COMMAND_NOT_FOUND
-        elif code is not None and 128 < code <= 128 + signal.NSIG:
-            code = 128 - code
-        at = None
-        with suppress(KeyError, ValueError):
-            at = _parse_time(ended["finishedAt"])
-        self._files.record_end(code or 0, at)
+        elif end.text:
+            self._files.append_line(end.text)
+        self._files.record_end(end.code, end.time)
 
     def _list_warnings(self, snapshot: JobSnapshot) -> list[Object]:
         """Return warnings about its Job and its pod."""
-        names = ((one["involvedObject"].get("name", ""), one) for one in snapshot.events)
-        return [one for name, one in names if str(name).startswith(self._name)]
+        return pod_status.select_events(snapshot.events, self._name)
 
     def _report_status(self, status: str) -> None:
         """Log periodically why it does not run yet."""
@@ -247,22 +227,3 @@ class PodProcess:
         ):
             self._last_status = time.monotonic()
             self._files.write_status(status)
-
-
-def _container_state(pod: Object) -> dict[str, Any]:
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        if status["name"] == CONTAINER:
-            stuck: dict[str, Any] = status.get("state", {})
-            return stuck
-    return {}
-
-
-def _has_finished(pod: Object) -> bool:
-    return "terminated" in _container_state(pod) or pod["status"].get("phase") in (
-        "Succeeded",
-        "Failed",
-    )
-
-
-def _parse_time(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

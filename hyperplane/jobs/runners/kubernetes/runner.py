@@ -17,37 +17,33 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hyperplane import config
 from hyperplane.core.errors import EngineError, Fault
 from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
-from hyperplane.jobs.runners.kubernetes.attempt import (
-    FOLDER,
-    MAX_FILE_BYTES,
-    StagedFile,
-    build_job,
-    build_secret,
-)
+from hyperplane.jobs.runners.kubernetes.attempt import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.watcher import (
-    BATCH,
-    REQUEST_SECONDS,
-    JobWatcher,
-    error_text,
-    run_within,
-)
+from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.states import Job
+from hyperplane.platforms.kubernetes.batch_job import BATCH
+from hyperplane.platforms.kubernetes.errors import format_error
+from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
+from hyperplane.platforms.kubernetes.staged_files import MAX_FILE_BYTES, StagedFile
 from hyperplane.platforms.local import process_identity
 from hyperplane.spec.settings import KubernetesJobSettings
 
+if TYPE_CHECKING:
+    from hyperplane.platforms.kubernetes.api import KubernetesApi
+
 _PYTHON = "python"
+#: Time limit for the login: no user sees a supervisor wait for a browser.
+LOGIN_SECONDS = 30.0
 #: Files of the program that executes notebooks, and their folder in a pod.
 _PROGRAM_FILES = [
     Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, process_identity)
@@ -90,28 +86,31 @@ class KubernetesRunner(RemoteQueueMixin):
             return executor.submit(asyncio.run, self._connection_error()).result()
 
     async def _connection_error(self) -> str:
-        from hyperplane.platforms.kubernetes.api import KubernetesApi
-
-        api = KubernetesApi(self._settings.namespace)
+        api = self._create_api()
         try:
-            connecting = api.connect(self._settings.kubeconfig, self._settings.context)
-            await run_within(REQUEST_SECONDS, connecting)
+            await api.connect()
             for kind, version in (("jobs", BATCH), ("pods", "v1")):
-                await run_within(REQUEST_SECONDS, api.list(kind, version))
-        except (TimeoutError, EngineError) as error:
-            return error_text(error)
+                await api.list(kind, version)
+        except EngineError as error:
+            return format_error(error)
         finally:
             with suppress(KeyError):
                 await api.close()
         return ""
 
+    def _create_api(self) -> KubernetesApi:
+        from hyperplane.platforms.kubernetes.api import KubernetesApi  # it needs kr8s
+
+        return KubernetesApi(
+            self._settings.namespace,
+            self._settings.kubeconfig,
+            self._settings.context,
+            LOGIN_SECONDS,
+        )
+
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline that pods cannot run."""
-        faults = []
-        if pipeline.requirements is not None:
-            advice = "install them in the image, and omit the key"
-            given = format_value(pipeline.requirements)
-            faults.append(Fault("requirements", given, "no requirements on kubernetes", advice))
+        faults = find_requirements_faults(pipeline)
         for step in pipeline.steps:
             where = f"step {step.name!r}: "
             if step.argv[1:] == ("-m", calls.PROGRAM):
@@ -180,7 +179,7 @@ class KubernetesRunner(RemoteQueueMixin):
 
     def _get_watcher(self) -> JobWatcher:
         if self._watcher is None:
-            self._watcher = JobWatcher(self._settings)
+            self._watcher = JobWatcher(self._create_api(), CONTAINER)
         return self._watcher
 
 

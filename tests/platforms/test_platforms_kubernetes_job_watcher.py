@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from types import SimpleNamespace
 
 import pytest
 
-from hyperplane.errors import EngineError, StartFailed
-from hyperplane.jobs.runners.kubernetes import watcher as kubernetes_watcher
-from hyperplane.jobs.runners.kubernetes.watcher import JobWatcher
-from hyperplane.platforms.kubernetes.api import ObjectNotFound
-from hyperplane.spec.settings import KubernetesJobSettings
+from hyperplane.errors import EngineError
+from hyperplane.platforms.kubernetes import job_watcher
+from hyperplane.platforms.kubernetes.api import KubernetesApi
+from hyperplane.platforms.kubernetes.errors import ObjectNotFound, RequestRefused
+from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "n"}}
 
 
 def refusal(status, words="no"):
-    error = StartFailed("kubernetes", words)
-    error.__cause__ = Exception()
-    error.__cause__.response = SimpleNamespace(status_code=status)
-    return error
+    return RequestRefused("kubernetes", words, status)
 
 
-class Server:
+class Server(KubernetesApi):
     """An API server that gives these responses first, and then serves requests."""
 
     def __init__(self, **answers):
+        super().__init__("lab")
         self._answers, self.asked, self.there = answers, [], {}
+
+    async def connect(self):
+        self._next("connect", "")
 
     def _next(self, verb, kind, *more):
         self.asked.append((verb, kind, *more))
@@ -51,6 +51,8 @@ class Server:
 
     async def get(self, kind, name, version="v1"):
         self._next("get", kind)
+        if (kind, name) not in self.there:
+            raise ObjectNotFound("kubernetes", f"no {kind} {name}")
         return self.there[kind, name]
 
     async def list(self, kind, version="v1", *, labels="", fields=""):
@@ -67,13 +69,12 @@ class Server:
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch):
     pause = asyncio.sleep
-    monkeypatch.setattr(kubernetes_watcher.asyncio, "sleep", lambda seconds: pause(0))
+    monkeypatch.setattr(job_watcher.asyncio, "sleep", lambda seconds: pause(0))
 
 
 def watching(**answers):
-    watcher = JobWatcher(KubernetesJobSettings())
-    watcher._connected = Server(**answers)
-    return watcher, watcher._connected
+    server = Server(**answers)
+    return JobWatcher(server, "step"), server
 
 
 def owned(job):
@@ -98,11 +99,11 @@ def test_a_refusal_is_reported_at_once():
     watcher, server = watching(create=[refusal(403, "you may not create jobs")])
     with pytest.raises(PermissionError, match="you may not create jobs"):
         asyncio.run(watcher.create(JOB, owned))
-    assert len(server.asked) == 1
+    assert [verb for verb, _ in server.asked] == ["connect", "create"]
 
 
 def test_a_server_that_is_away_too_long_may_have_it_or_not(monkeypatch):
-    monkeypatch.setattr(kubernetes_watcher, "CREATE_SECONDS", -1)
+    monkeypatch.setattr(job_watcher, "CREATE_SECONDS", -1)
     watcher, _ = watching(create=[EngineError("kubernetes", "no route")])
     with pytest.raises(OSError, match="no route") as caught:
         asyncio.run(watcher.create(JOB, owned))
@@ -122,9 +123,9 @@ def test_each_job_has_its_secret_before_the_next_job_is_created():
         )
 
     asyncio.run(many())
-    kinds = [kind for _, kind in server.asked]
+    kinds = [kind for verb, kind in server.asked if verb == "create"]
     behind = [kinds[:at].count("jobs") - kinds[:at].count("secrets") for at in range(len(kinds))]
-    assert max(behind) <= kubernetes_watcher.MAX_CONCURRENT_REQUESTS
+    assert max(behind) <= job_watcher.MAX_CONCURRENT_REQUESTS
 
 
 def test_no_response_is_no_end_and_is_reported():
@@ -151,3 +152,36 @@ def test_what_is_gone_is_deleted_and_what_does_not_answer_is_not():
     assert asyncio.run(watcher.delete("n")) is False
     assert asyncio.run(watcher.delete("n")) is True
     assert asyncio.run(watcher.delete("n")) is True
+
+
+def test_one_connection_serves_all_requests_and_a_failed_one_is_repeated():
+    watcher, server = watching(connect=[EngineError("kubernetes", "no route")])
+
+    async def many():
+        assert not await watcher.delete("n")
+        return await asyncio.gather(*(watcher.delete("n") for _ in range(5)))
+
+    assert asyncio.run(many()) == [True] * 5
+    assert server.asked.count(("connect", "")) == 2
+
+
+def test_a_namespace_that_does_not_exist_is_a_refusal():
+    watcher, server = watching(create=[ObjectNotFound("kubernetes", "no namespace lab")])
+    with pytest.raises(PermissionError, match="no namespace lab"):
+        asyncio.run(watcher.create(JOB, owned))
+    assert server.there == {}
+
+
+def test_an_object_that_is_deleted_meanwhile_is_created_again():
+    watcher, server = watching(create=[refusal(409, 'jobs "n" already exists')])
+    asyncio.run(watcher.create(JOB, lambda job: None))
+    assert list(server.there) == [("jobs", "n")]
+    assert ("get", "jobs") in server.asked
+
+
+def test_a_secret_is_there_or_not_or_that_is_unknown():
+    watcher, server = watching(get=[EngineError("kubernetes", "no route"), None])
+    assert asyncio.run(watcher.has_secret("n")) is None
+    assert asyncio.run(watcher.has_secret("n")) is False
+    server.there["secrets", "n"] = {}
+    assert asyncio.run(watcher.has_secret("n")) is True

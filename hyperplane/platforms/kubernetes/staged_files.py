@@ -1,0 +1,47 @@
+"""Files of this machine that a Secret carries into a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hyperplane.platforms.kubernetes.pods import build_secret_volume
+
+#: Maximum bytes of a staged file: an object has at most 1 MiB, and a Secret may hold variables.
+MAX_FILE_BYTES = 900_000
+_VOLUME = "files"
+#: Read and execute.
+_MODE = 0o555
+
+
+class StagedFile(NamedTuple):
+    """A file that is mounted into a pod.
+
+    Parameters
+    ----------
+    key : str
+        Key in the Secret; it has a dash, which variables have not.
+    path : str
+        Path in the pod.
+    content : bytes
+        Content of the file.
+    """
+
+    key: str
+    path: str
+    content: bytes
+
+
+def mount_files(files: Sequence[StagedFile]) -> list[dict[str, Any]]:
+    """Return the mounts of files in the container."""
+    return [
+        {"name": _VOLUME, "mountPath": one.path, "subPath": one.key, "readOnly": True}
+        for one in files
+    ]
+
+
+def build_file_volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
+    """Return the volume with the files of a Secret, and not its variables; none without files."""
+    return (
+        [build_secret_volume(_VOLUME, secret, _MODE, [one.key for one in files])] if files else []
+    )

@@ -1,0 +1,140 @@
+"""A small API server of Kubernetes without nodes, for requests through kr8s.
+
+It stores objects, deletes those whose owner is deleted, and refuses what a test sets. A test
+decides how the pods of new Jobs run.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+NAMESPACE = "lab"
+Object = dict[str, Any]
+
+
+class ApiServer:
+    """Objects by kind and name, and the responses to requests."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.logs: dict[str, bytes] = {}
+        #: Method and kind -> statuses of the next responses.
+        self.refusals: dict[tuple[str, str], list[int]] = {}
+        self.requests: list[tuple[str, str]] = []
+        #: Called for each new Job; returns its pods.
+        self.run: Callable[[Object], list[Object]] = lambda job: []
+
+    def names(self, kind: str) -> list[str]:
+        """Return the names of the objects of a kind."""
+        return [name for one, name in self.objects if one == kind]
+
+    def respond(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        """Return the status and the content of a response."""
+        parts = urlsplit(path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if parts.path.rstrip("/") == "/version":
+            return 200, {"major": "1", "minor": "33", "gitVersion": "v1.33.1"}
+        _, _, rest = parts.path.partition(f"/namespaces/{NAMESPACE}/")
+        kind, _, name = rest.partition("/")
+        self.requests.append((method, kind))
+        if statuses := self.refusals.get((method, kind)):
+            status = statuses.pop(0)
+            return status, {"message": f"refused with {status}"}
+        if name.endswith("/log"):
+            return 200, self.logs[name.removesuffix("/log")]
+        if method == "POST":
+            return self._create(kind, json.loads(body))
+        if method == "GET" and not name:
+            return 200, {"items": self._list(kind, query.get("labelSelector", ""))}
+        if (kind, name) not in self.objects:
+            return 404, {"message": f'{kind} "{name}" not found'}
+        if method == "DELETE":
+            self._delete(kind, name)
+            return 200, {"status": "Success"}
+        return 200, self.objects[kind, name]
+
+    def _create(self, kind: str, content: Object) -> tuple[int, Any]:
+        name = content["metadata"]["name"]
+        if (kind, name) in self.objects:
+            return 409, {"message": f'{kind} "{name}" already exists'}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": now, **content["metadata"]}
+        created = self.objects[kind, name] = {**content, "metadata": metadata}
+        if kind == "jobs":
+            for pod in self.run(created):
+                owner = {"kind": "Job", "name": name, "uid": metadata["uid"]}
+                labels = {**metadata.get("labels", {}), "job-name": name}
+                made = {"creationTimestamp": now, "labels": labels, "ownerReferences": [owner]}
+                pod["metadata"] = {**made, **pod["metadata"]}
+                self.objects["pods", pod["metadata"]["name"]] = pod
+        return 201, created
+
+    def _list(self, kind: str, selector: str) -> list[Object]:
+        wanted = [text.split("=") for text in selector.split(",") if text]
+        found = [one for (sort, _), one in self.objects.items() if sort == kind]
+        return [
+            one
+            for one in found
+            if all(one["metadata"].get("labels", {}).get(key) == value for key, value in wanted)
+        ]
+
+    def _delete(self, kind: str, name: str) -> None:
+        uid = self.objects.pop((kind, name))["metadata"]["uid"]
+        for key, one in list(self.objects.items()):
+            if any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ())):
+                self.objects.pop(key)
+
+
+@contextmanager
+def running_api_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """Run a server; KUBECONFIG names a configuration for it in the folder."""
+    server = ApiServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            status, content = server.respond(self.command, self.path, self.rfile.read(length))
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - names of http.server
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        http.daemon_threads = True
+        thread = threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        name = {"name": "n"}
+        context = {"cluster": "n", "user": "n", "namespace": NAMESPACE}
+        url = f"http://127.0.0.1:{http.server_address[1]}"
+        content = {
+            "current-context": "n",
+            "contexts": [{**name, "context": context}],
+            "clusters": [{**name, "cluster": {"server": url}}],
+            "users": [{**name, "user": {"token": "t"}}],
+        }
+        (folder / "config").write_text(json.dumps(content), encoding="utf-8")
+        monkeypatch.setenv("KUBECONFIG", str(folder / "config"))
+        try:
+            yield server
+        finally:
+            http.shutdown()
+            thread.join()

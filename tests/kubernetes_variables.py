@@ -1,0 +1,16 @@
+"""References to variables in manifests, as the kubelet expands them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+
+def expand(text: str, known: Mapping[str, str]) -> str:
+    """Return a value or argument as the kubelet makes it of ``$(NAME)`` and ``$$``."""
+
+    def one(match: re.Match[str]) -> str:
+        name = match[1]
+        return "$" if name is None else known.get(name, match[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
