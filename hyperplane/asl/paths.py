@@ -18,6 +18,8 @@ MAX_DEPTH = 16
 StepKind = Literal["name", "index", "indices", "slice", "all", "filter"]
 
 _PLAIN = re.compile(r"(?:[^\s.\[\]()'\",:*?@$\\]|\\.)+")
+#: In a filter a name ends at an operator, with or without a blank before it.
+_PLAIN_IN_FILTER = re.compile(r"(?:[^\s.\[\]()'\",:*?@$\\<>=!~&|]|\\.)+")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _INDICES = re.compile(r"-?[0-9]{1,9}(?:\s*,\s*-?[0-9]{1,9})*")
@@ -81,7 +83,8 @@ def parse_path(text: str) -> JsonPath:
 
     A path is ``$``, or ``$$`` for the context object, and steps: ``.name``, ``['name']``, ``[0]``,
     ``[-1]``, ``[0,2]``, ``[1:3]``, ``[*]``, ``..name`` and ``[?(@.price < 10)]``. In ``.name``, a
-    backslash escapes any character. Raises PathSyntax for an invalid path.
+    backslash escapes any character; in a filter, it must escape operators. Raises PathSyntax for
+    an invalid path.
 
     Examples
     --------
@@ -115,12 +118,13 @@ def _parse_steps(text: str, position: int, depth: int) -> tuple[tuple[PathStep, 
 
 def _parse_step(text: str, position: int, depth: int) -> tuple[PathStep, int]:
     deep = text.startswith("..", position)
-    if text[position] == "[" or (deep and text.startswith("[", position + 2)):
-        return _parse_bracket(text, position + (2 if deep else 0), deep, depth)
-    position += 2 if deep else 1
+    if text[position] == ".":
+        position += 2 if deep else 1
+    if text.startswith("[", position):  # Amazon's documentation has $.a.['b'], with a dot
+        return _parse_bracket(text, position, deep, depth)
     if text.startswith("*", position):
         return PathStep("all", deep=deep), position + 1
-    found = _PLAIN.match(text, position)
+    found = (_PLAIN_IN_FILTER if depth else _PLAIN).match(text, position)
     if not found:
         raise _unexpected_text(text, position, "a name or *")
     if text.startswith("(", found.end()):

@@ -135,6 +135,30 @@ def test_an_indefinite_path_of_nothing_is_a_list_and_a_definite_part_must_be_the
             find_value(parse_path(text), {"l": [], "s": "text"})
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (r"$.store\.book", ["store.book"]),
+        (r"$.\stor\e.boo\k", ["store", "book"]),
+        (r"$.foo.\.bar", ["foo", ".bar"]),
+        (r"$.foo\@bar.baz\[\[.\?pretty", ["foo@bar", "baz[[", "?pretty"]),
+        ("$.&Ж中.\U00010346", ["&Ж中", "\U00010346"]),
+        ("$.ledgers[0][22][315].foo", ["ledgers", 0, 22, 315, "foo"]),
+        ("$['store'][0]['book']", ["store", 0, "book"]),
+        ("$.abc.['def ghi']", ["abc", "def ghi"]),
+    ],
+)
+def test_reference_paths_of_amazons_specification(text, names):
+    path = parse_path(text)
+    assert path.reference
+    assert [step.value for step in path.steps] == names
+
+
+@pytest.mark.parametrize("condition", [r"@.a\=b == 1", r"@.a\=b==1", "@['a=b']==1"])
+def test_operators_in_names_of_a_filter_are_escaped(condition):
+    assert find_value(parse_path(f"$[?({condition})]"), [{"a=b": 1}, {"a": 1}]) == [{"a=b": 1}]
+
+
 def test_a_filter_takes_an_object_as_a_whole():
     document = {"o": {"n": 1, "m": {"n": 2}}}
     assert find_value(parse_path("$.o[?(@.n == 1)]"), document) == [document["o"]]
@@ -147,7 +171,8 @@ def test_a_filter_takes_an_object_as_a_whole():
         ("@.n == 1", 1), ("@.n != 1", 3), ("@.n >= 1", 2), ("@.n > 1", 1), ("@.n <= 1", 1),
         ("@.n == true", 1), ("@.n == null", 0), ("@.s == 'it\\'s'", 1), ('@.s < "j"', 1),
         ("!@.s", 3), ("@.n && !(@.n == 2)", 2), ("@.n == 2 || @.s", 2), ("1 == @.n", 1),
-        ("@.n == 1e0", 1), ("@['n'] == 2.0", 1), ("@.n < 'a'", 0),
+        ("@.n == 1e0", 1), ("@['n'] == 2.0", 1), ("@.n < 'a'", 0), ("@.n==1", 1), ("@.n!=1", 3),
+        ("@.n>=1&&@.n<2", 1), ("@.n==2||@.s", 2), ("1<@.n", 1), ("@.n<=$[1].n", 2),
     ],
 )  # fmt: skip
 def test_conditions_of_filters(condition, count):
