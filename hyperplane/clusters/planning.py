@@ -22,6 +22,7 @@ from hyperplane.core.units import format_bytes, plural
 from hyperplane.sizing import fit
 from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import MachineCapacity
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
@@ -105,7 +106,7 @@ class Planner:
                     "has started"
                 )
         self._note_scheduler_place(engine)
-        processes = nodes * worker.nprocs
+        tuning = Tuning.of(*profile, processes=nodes * worker.nprocs, nthreads=worker.nthreads)
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
                 self.notes.append(f"{name} is ignored: engine {engine.name} does not support it")
@@ -117,12 +118,11 @@ class Planner:
             asked=asked,
             worker=worker,
             nodes=nodes,
-            memory=memory,
             settings=settings,
+            options=DaskOptions(memory, tuning),
             notes=(*self.notes, *([fit_note] if fit_note else []), *self.alerts),
             fit_note=fit_note,
             alerts=tuple(self.alerts),
-            tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
 
     def _note_scheduler_place(self, engine: Engine) -> None:

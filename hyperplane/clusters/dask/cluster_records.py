@@ -8,6 +8,7 @@ from typing import Any
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.settings import restore_client_settings
 from hyperplane.core.units import bytes_to_gb
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 
 
@@ -31,7 +32,7 @@ def new_record(plan: ClusterPlan, **others: Any) -> records.ClusterRecord:
         "workers": plan.dask_workers,
         "threads": plan.total_threads,
         "ram_gb": bytes_to_gb(plan.total_ram),
-        "client": plan.tuning.client,
+        "client": DaskOptions.of(plan.options).tuning.client,
     }
     return records.ClusterRecord(**{**fields, **others})
 

@@ -19,6 +19,7 @@ from hyperplane.clusters.dask.kubernetes.template import (
 )
 from hyperplane.core.units import parse_bytes
 from hyperplane.platforms.kubernetes.pods import container_of, pairs, pod_of, verbatim
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
@@ -61,7 +62,7 @@ def manifest(plan: ClusterPlan) -> dict[str, Any]:
         labels["hyperplane.dev/pool"] = plan.pool.name
     annotations = {
         **pairs(settings.annotations),
-        CLIENT: json.dumps(plan.tuning.client, sort_keys=True),
+        CLIENT: json.dumps(DaskOptions.of(plan.options).tuning.client, sort_keys=True),
     }
     if settings.security == "tls":
         annotations[SECRET] = secret_name(plan.name)

@@ -27,6 +27,7 @@ from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.core.optional import need
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 
@@ -97,7 +98,8 @@ def _remove_empty(folders: list[Path]) -> None:
 def _reserve_record(
     plan: ClusterPlan, settings: SlurmSettings, created_folders: list[Path]
 ) -> records.ClusterRecord:
-    record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    tuning = DaskOptions.of(plan.options).tuning
+    record = new_record(plan, direct_to_workers=tuning.direct_to_workers)
     shared = slurm_script.shared_folder(settings)
     try:
         shared.mkdir(parents=True, exist_ok=True)
