@@ -21,9 +21,9 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.clusters.dask import notices
+from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
-from hyperplane.clusters.interrupts import InterruptibleStart
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.spec.dask_options import DaskOptions

@@ -7,7 +7,7 @@ from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, KubernetesSettings
-from hyperplane.spec.settings.local import LocalSettings
+from hyperplane.spec.settings.local import LocalSettings, MachineSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
@@ -30,6 +30,7 @@ __all__ = [
     "KubernetesJobSettings",
     "KubernetesSettings",
     "LocalSettings",
+    "MachineSettings",
     "RemoteSettings",
     "SlurmSettings",
     "SshSettings",
