@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import config
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.errors import ConfigError
 from hyperplane.spec.memory import MemoryPolicy
 
@@ -125,7 +126,7 @@ def test_a_faulty_key_of_dask_is_named(value: Any, allowed: str) -> None:
         [fault] = caught.value.faults
         assert (fault.where, fault.source) == (f"{OF_DASK}.spill", "dask.config.set")
         assert fault.allowed == allowed
-        assert fault in config.faults()
+        assert fault in config.faults(ENGINES)
 
 
 @pytest.mark.process

@@ -66,7 +66,7 @@ class Planner:
         EngineUnavailable
             When no engine can be used.
         """
-        config.check_sections()
+        config.check_sections(registry.ENGINES)
         request = self.request
         engine = self._engine()
         if engine is None:

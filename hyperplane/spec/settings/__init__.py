@@ -11,18 +11,7 @@ from hyperplane.spec.settings.local import LocalSettings, MachineSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
-#: Name of an engine -> the model of its configuration section.
-ENGINES: dict[str, type[EngineSettings]] = {
-    "local": LocalSettings,
-    "ssh": SshSettings,
-    "slurm": SlurmSettings,
-    "gateway": GatewaySettings,
-    "kubernetes": KubernetesSettings,
-    "cuda": CudaSettings,
-}
-
 __all__ = [
-    "ENGINES",
     "CudaSettings",
     "EngineSettings",
     "GatewaySettings",
