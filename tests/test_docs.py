@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from sybil.document import Document
 
 import hyperplane
-from hyperplane.clusters.registry import BUILT_IN
+from hyperplane.clusters.registry import ENGINES
 from scripts import pages
 from scripts.examples import PAGE_PARSERS
 
@@ -109,7 +110,7 @@ def test_the_front_pages_list_every_notebook_in_the_order_of_their_numbers():
 
 def test_the_front_page_names_every_engine_and_calls_none_planned():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert set(BUILT_IN) <= set(re.findall(r"`(\w+)`", index))
+    assert set(ENGINES.built_in) <= set(re.findall(r"`(\w+)`", index))
     assert "planned" not in index
 
 
@@ -134,7 +135,11 @@ def test_every_public_name_is_in_the_reference():
     documented = set()
     for text in pages:
         documented |= set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", text, re.MULTILINE))
-    modules = {f"hyperplane.{name}" for name in hyperplane._MODULES}
+    modules = {
+        f"hyperplane.{name}"
+        for name in hyperplane.__all__
+        if inspect.ismodule(getattr(hyperplane, name))
+    }
     helpers = {f"{name}.{helper}" for name in modules for helper in _all_of(name)}
     names = {name for name in hyperplane.__all__ if f"hyperplane.{name}" not in modules}
     assert names | modules | helpers <= documented

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.calculator import explain
 from hyperplane.calculator.measure import DataSize
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
-from hyperplane.core.units import bytes_to_gb
+from hyperplane.core.units import bytes_to_gb, format_bytes, format_number, plural
 from hyperplane.sizing.recommend import PoolOption, SizingAnswer, SizingQuestion
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
@@ -145,11 +144,38 @@ class SizingAdvice:
         """
         from hyperplane.calculator.picture import draw
 
-        return draw(self, ax)
+        return draw([self.found.option, *self.alternatives], self.memory_gb, ax)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows of the printed advice: labels and texts."""
-        return explain.rows(self)
+        """Return labels and texts: the cluster, reasons, warnings and other pools."""
+        option, worker, cost = self.found.option, self.worker, self.cost_per_hour
+        processes = plural(self.nodes * worker.nprocs, "worker process")
+        needed, given = format_bytes(self.found.memory), format_bytes(option.total_ram)
+        cores = format_number(worker.cores_per_worker)
+        recommended = [
+            ("data", f"{format_bytes(self.measured.size)} ({self.measured.how})"),
+            ("memory", f"{needed} needed, {given} given"),
+            ("cluster", f"{plural(self.nodes, 'node')} of pool {self.pool}"),
+            ("worker", f"{worker} on each node, cores_per_worker {cores}"),
+            ("total", f"{processes}, {plural(option.total_threads, 'thread')}"),
+        ]
+        if self.pieces > 1:
+            recommended.append(("pieces", f"{self.pieces}, each on a cluster like this"))
+        if cost is not None:
+            recommended.append(("cost", f"{format_number(cost)} per hour"))
+        found = self.found.comfortable
+        comfortable = [("comfortable", f"{plural(found.nodes, 'node')}: {found.reason}")]
+        others = "; ".join(
+            f"{plural(other.nodes, 'node')} of {other.pool.name} ({format_bytes(other.total_ram)})"
+            for other in self.alternatives
+        )
+        return [
+            *recommended,
+            *(comfortable if found.reason else []),
+            *(("why", reason) for reason in self.reasons),
+            *(("warning", warning) for warning in self.warnings),
+            ("instead", others),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as values that JSON can represent."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Literal
 
 import dask.config
@@ -24,6 +23,7 @@ from hyperplane.core.errors import ConfigError, HyperplaneError
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import format_bytes, gb_to_bytes, plural
 from hyperplane.platforms.local import machine
+from hyperplane.platforms.local.mounts import file_system_type
 from hyperplane.platforms.local.private_folders import private_folder, record_folders, remove_empty
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
@@ -97,7 +97,7 @@ def check_spill_folder() -> Iterator[CheckResult]:
     try:
         folder = private_folder(parent)
         free = machine.free_disk(str(folder))
-        kind = _file_system(folder)
+        kind = file_system_type(folder)
         remove_empty(folder)
     except OSError as error:
         yield CheckResult("spill folder", "wrong", f"{parent}: {error}", advice)
@@ -118,18 +118,6 @@ def _disk_reserve() -> int:
         return gb_to_bytes(config.engine_settings("local", LocalSettings).reserve_disk_gb)
     except ConfigError:  # reported by check_configuration
         return 0
-
-
-def _file_system(folder: Path) -> str:
-    """Return the type of the file system that holds a folder; empty if unknown."""
-    place = folder.resolve()
-    mounts = [
-        (len(Path(mount.mountpoint).parts), mount.fstype)
-        for mount in psutil.disk_partitions(all=True)
-        if place.is_relative_to(mount.mountpoint)
-    ]
-    # Of several mounts on one folder the last is the visible one.
-    return max(reversed(mounts), key=lambda mount: mount[0])[1] if mounts else ""
 
 
 def check_engines() -> Iterator[CheckResult]:

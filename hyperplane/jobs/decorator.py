@@ -14,8 +14,9 @@ from typing import Any, TypeVar, overload
 from hyperplane.core.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.core.public_calls import check_call, stating_outcome, unknown_name
 from hyperplane.jobs import calls, submitting
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.records import validate_record
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.options import label_faults, option_faults

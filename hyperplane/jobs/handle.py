@@ -23,7 +23,7 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import in_seconds, is_truth_value, whole_number
 from hyperplane.jobs import calls, outputs, submitting
-from hyperplane.jobs.definition.models import Pipeline
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 

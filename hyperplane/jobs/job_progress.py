@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hyperplane.jobs import requirements
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 from hyperplane.jobs.step_command import attempt_prefix
 

@@ -14,7 +14,7 @@ from hyperplane.core.errors import JobStoreError
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import cancel_marker, notifications, submission_snapshot
 from hyperplane.jobs.backoff import is_disk_full
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.failure_kinds import INPUT
 from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import (

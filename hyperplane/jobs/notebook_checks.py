@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.core.errors import Fault
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value, suggest_names
 from hyperplane.jobs.notebook import DEFAULT_KERNEL, notebook_language
 from hyperplane.jobs.parameter_cells import ParameterCell, read_parameter_cell

@@ -11,7 +11,7 @@ from hyperplane import config
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import in_seconds
 from hyperplane.jobs import runners
-from hyperplane.jobs.definition.models import Pipeline
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.wording import suggest_names
 
 #: Documented form of a job's name.

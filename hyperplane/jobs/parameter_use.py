@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.jobs.calls import PROGRAM
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value, suggest_names
-from hyperplane.jobs.environment import variable_name
 from hyperplane.jobs.notebook_checks import read_declared_parameters
+from hyperplane.jobs.parameters import variable_name
 from hyperplane.jobs.source_reads import (
     UNKNOWN,
     ParameterReads,

@@ -8,6 +8,7 @@ from typing import Any
 
 _ARRAYS = "hyperplane.collections.arrays"
 _CALCULATOR = "hyperplane.calculator"
+_DEFINITION = "hyperplane.jobs.definition"
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
 
@@ -24,6 +25,9 @@ RENAMED = {
         "_check_arguments",
     ),
     ("hyperplane.jobs.decorating", "_source_of"): ("hyperplane.jobs.decorator", "_read_source"),
+    (f"{_DEFINITION}.models", "Pipeline"): (f"{_DEFINITION}.pipeline", "Pipeline"),
+    (f"{_DEFINITION}.models", "Resources"): (f"{_DEFINITION}.step", "Resources"),
+    (f"{_DEFINITION}.models", "Step"): (f"{_DEFINITION}.step", "Step"),
     ("hyperplane.jobs.definition.reading", "read_pipeline"): (
         "hyperplane.jobs.definition.pipeline_file",
         "read_pipeline",

@@ -7,7 +7,8 @@ import platform
 from pathlib import Path
 
 from hyperplane.core.errors import Fault
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.home import jobs_folder
 
 #: Name of the step that installs the requirements.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hyperplane import config
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.platforms.local import machine
 
 #: Folder of device files; in a container only the GPUs that it may use are there.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hyperplane.core.errors import HyperplaneError
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
 from hyperplane.jobs.store import JobStore

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hyperplane.jobs.definition.models import Pipeline
+from hyperplane.jobs.definition.pipeline import Pipeline
 
 SCHEDULED, PENDING, IN_PROGRESS = "scheduled", "pending", "in progress"
 DONE, FAILED, TIMED_OUT, CANCELLED = "done", "failed", "timed out", "cancelled"

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.states import Job, WorkUnit
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
 from hyperplane.jobs.backoff import Backoff, is_disk_full
-from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.environment import (
+from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.environment import (  # fmt: skip
     PROGRESS,
     cluster_variable,
     find_secrets,
     secret_variables,
     step_variables,
     without_other_secrets,
-)  # fmt: skip
+)
 from hyperplane.jobs.failure_kinds import (
     INPUT,
     MEMORY,

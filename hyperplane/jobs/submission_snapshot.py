@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import config
 from hyperplane.core.errors import JobError, UnknownPool
 from hyperplane.jobs.definition import credentials
-from hyperplane.jobs.definition.models import Resources, Step
+from hyperplane.jobs.definition.step import Resources, Step
 from hyperplane.jobs.environment import without_other_secrets
 from hyperplane.platforms.local.process_identity import running_system
 

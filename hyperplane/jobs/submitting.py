@@ -23,9 +23,9 @@ from hyperplane.jobs import (
     supervisor_client,
 )
 from hyperplane.jobs.adoption import can_adopt, hold_submission_lock
-from hyperplane.jobs.definition.models import Pipeline
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
-from hyperplane.jobs.environment import find_secrets, parameter_faults, parameters_as_text
+from hyperplane.jobs.environment import find_secrets
 from hyperplane.jobs.home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.options import (
     label_faults,
@@ -35,6 +35,7 @@ from hyperplane.jobs.options import (
     runner_faults,
 )  # fmt: skip
 from hyperplane.jobs.parameter_use import find_unread_parameters
+from hyperplane.jobs.parameters import parameter_faults, parameters_as_text
 from hyperplane.jobs.runners import has_shared_files, resolve_options
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment

@@ -38,7 +38,7 @@ OMITTED: Any = object()
 MAX_SECONDS = 1e9
 
 
-def _check_integer(value: object) -> object:
+def check_integer(value: object) -> object:
     """Accept integers of Python and NumPy and plain decimal text; refuse bools."""
     if is_truth_value(value):
         raise ValueError("a whole number")
@@ -114,7 +114,7 @@ def _read_policy(value: object) -> object:
     return MemoryPolicy(**value)
 
 
-Whole = Annotated[int, BeforeValidator(_check_integer)]
+Whole = Annotated[int, BeforeValidator(check_integer)]
 Count = Annotated[Whole, Field(ge=1, le=1_000_000)]
 Gigabytes = Annotated[
     float, BeforeValidator(_read_gigabytes), Field(gt=0, le=1e12, allow_inf_nan=False)

@@ -21,7 +21,7 @@ from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 STRANGE = "zqx"
 MODULES = [
     hyperplane,
-    *(getattr(hyperplane, name) for name in (*hyperplane._MODULES, *hyperplane._OTHER_MODULES)),
+    *filter(inspect.ismodule, (getattr(hyperplane, name) for name in dir(hyperplane))),
 ]
 #: Classes that users do not create.
 RESULTS = {

@@ -16,14 +16,10 @@ from job_cases import LIMIT, bash, ran, submitted
 from hyperplane import notebook_common as nc
 from hyperplane.errors import JobCancelled, JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Step, outputs, requirements, submit, submitting
-from hyperplane.jobs.environment import (
-    is_protected,
-    parameter_faults,
-    step_variables,
-    without_other_secrets,
-)
+from hyperplane.jobs.environment import step_variables, without_other_secrets
 from hyperplane.jobs.home import open_store, this_machine
 from hyperplane.jobs.job_summary import summarize_jobs
+from hyperplane.jobs.parameters import is_protected, parameter_faults
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, WorkUnit
 from hyperplane.jobs.step_command import attempt_prefix
 from hyperplane.jobs.submitting import Submitted, cancel, new_job, resume, to_job_id

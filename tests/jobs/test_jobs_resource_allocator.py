@@ -10,7 +10,7 @@ from job_cases import bash
 
 import hyperplane.jobs.resource_allocator as module
 from hyperplane import config
-from hyperplane.jobs.definition.models import Resources
+from hyperplane.jobs.definition.step import Resources
 from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 
 

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import dask.config
 import pytest
@@ -24,7 +23,6 @@ from scale import scaled
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
 from hyperplane.jobs import Pipeline, Step, supervisor_client
 from hyperplane.jobs.home import open_store
-from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import new_job
@@ -199,24 +197,6 @@ def use(store, machine):
         with suppress(HyperplaneError):
             call()
     store.close()
-
-
-MOUNTS = """\
-22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-30 22 0:25 / /home rw shared:5 - nfs4 server:/home rw,vers=4.2
-31 30 254:1 / /home/ada/local rw - xfs /dev/vdb rw
-32 22 0:26 / /mnt/two\\040words rw - fuse.sshfs ada@b:/ rw
-"""
-
-
-def test_file_systems_of_networks_are_known_by_the_list_of_mounts(tmp_path):
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS)
-    shared = ("/home/ada/jobs.db", "/home", "/mnt/two words/jobs.db")
-    assert all(is_on_network(Path(path), mounts) for path in shared)
-    local = ("/var/jobs.db", "/home/ada/local/jobs.db", "/homes/jobs.db", "/mnt/two/jobs.db")
-    assert not any(is_on_network(Path(path), mounts) for path in local)
-    assert not is_on_network(Path("/home"), tmp_path / "none")
 
 
 def test_sqlite_has_no_log_in_memory_where_several_machines_write(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from hyperplane.core.pydantic_faults import faults_from_validation
 from hyperplane.core.units import parse_seconds
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
 from hyperplane.spec.settings.jobs import JobSettings

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Any
 
+import dask.base
 from dask.bag import Bag
 from dask.base import tokenize
 
 from hyperplane.collections.bags.graph import find_bag_faults, make_graph
-from hyperplane.collections.bags.scheduler import quick_scheduler
 from hyperplane.core.active_cluster import count_threads
 from hyperplane.core.dask_internals.tasks import Task, TaskRef, cull
 from hyperplane.core.errors import Fault, check
@@ -112,3 +112,12 @@ def _is_shared(tasks: dict[Any, Any], name: str) -> bool:
         if head[0] == name:
             users.update(key for key, task in cull(tasks, [head]).items() if isinstance(task, Task))
     return any(count > 1 for count in users.values())
+
+
+def quick_scheduler() -> dict[str, Any]:
+    """Return ``compute`` arguments for a short computation: threads, unless the user chose.
+
+    The default of bags starts a process pool for each computation, which takes longer than
+    reading a few records.
+    """
+    return {} if dask.base.get_scheduler() else {"scheduler": "threads"}

@@ -20,7 +20,8 @@ from hyperplane.collections.frames.arguments import (
     find_window_split_faults,
     list_names,
 )
-from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
+from hyperplane.collections.frames.group_tasks import aggregate_groups
+from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.flags import find_flag_faults

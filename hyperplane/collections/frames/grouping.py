@@ -1,36 +1,15 @@
-"""Tasks of group-bys and time windows: partial tables per partition, then their merge."""
+"""Keys, time windows and aggregations of a group-by."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
-import dask.dataframe as dd
 import pandas as pd
-import polars as pl
-from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import task_graph
-from hyperplane.collections.frames.aggregates import NUMERIC_FUNCTIONS, Aggregation
-from hyperplane.collections.frames.finalize import (
-    build_collection,
-    build_empty_result,
-    build_result,
-)
-from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.shared_windows import TimeRange, find_overlapping_ranges
-from hyperplane.collections.frames.source_collection import open_partition, select_source
-from hyperplane.collections.frames.task_errors import name_partition_in_errors
-from hyperplane.collections.frames.time_bins import BIN, ROW_NUMBER, TimeWindows
-from hyperplane.core.errors import DataError
-from hyperplane.formats.pandas_frames.column_names import (
-    escape,
-    escape_all,
-    escape_columns,
-    unescape,
-)
+from hyperplane.collections.frames.aggregates import Aggregation
+from hyperplane.collections.frames.time_bins import BIN, TimeWindows
+from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns
 
 
 @dataclass(frozen=True)
@@ -76,110 +55,3 @@ class Grouping:
     def exact_keys(self) -> list[str]:
         """Keys whose values each belong to exactly one group of the result."""
         return [*self.by, *([BIN] if self.windows and self.windows.exact else [])]
-
-
-def aggregate_groups(
-    df: dd.DataFrame, grouping: Grouping, split_out: int, name: str
-) -> dd.DataFrame:
-    """Return the lazy result of a grouping."""
-    source = select_source(df, [unescape(name) for name in grouping.like.columns])
-    windows, states = grouping.windows, grouping.aggregation.states
-    time_ranges: list[list[TimeRange] | None] = [None] * len(source.partitions)
-    if (
-        windows
-        and windows.exact
-        and grouping.aggregation.has_growing_states
-        and source.scannable_partitions
-    ):
-        time_ranges = find_overlapping_ranges(source.scannable_partitions, windows)
-    into = split_out
-    if split_out == 1 and grouping.aggregation.has_growing_states and grouping.exact_keys:
-        into = task_graph.choose_receiver_count(len(source.partitions))
-    token = tokenize(source.token, grouping, split_out, into)
-    tables = task_graph.make_tasks(
-        f"{name}-partial",
-        token,
-        aggregate_partition,
-        [
-            [partition, number, source.where, grouping, ranges]
-            for number, (partition, ranges) in enumerate(
-                zip(source.partitions, time_ranges, strict=True)
-            )
-        ],
-    )
-    merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
-    finish = partial(build_result, grouping=grouping, several=split_out > 1)
-    cut = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
-    received = task_graph.gather_by_key(name, token, tables, into, cut, merge)
-    if split_out == 1 and into > 1:
-        merge_received = partial(merge_exchanged_tables, grouping=grouping)
-        received = [
-            task_graph.make_tasks(
-                f"{name}-settle", token, merge_received, [[pieces] for pieces in received]
-            )
-        ]
-    bins: list[Any] = [None] * len(received)
-    if windows and split_out > 1:
-        partition_bins = task_graph.make_tasks(
-            f"{name}-cells", token, kernel.select_bins, [[table] for table in tables]
-        )
-        bins = task_graph.make_tasks(
-            f"{name}-all-cells", token, kernel.merge_bins, [[partition_bins]]
-        ) * len(received)
-    results = task_graph.make_tasks(name, token, finish, list(zip(received, bins, strict=True)))
-    return build_collection(results, build_empty_result(grouping), name)
-
-
-@name_partition_in_errors
-def aggregate_partition(
-    partition: Any,
-    number: int,
-    where: pl.Expr | None,
-    grouping: Grouping,
-    time_ranges: Sequence[TimeRange] | None,
-) -> pl.DataFrame:
-    """Return the partial table of a partition."""
-    exact = [grouping.windows.time] if grouping.windows else []
-    ordered = [out.column for out in grouping.aggregation.outputs if out.function in ("min", "max")]
-    rows = open_partition(partition, grouping.like, where, exact=exact, ordered=ordered)
-    check_value_types(rows, grouping.aggregation)
-    if any(state.order == ROW_NUMBER for state in grouping.aggregation.states):
-        rows = rows.with_row_index(ROW_NUMBER, offset=0).with_columns(
-            pl.col(ROW_NUMBER).cast(pl.Int64) + (number << 40)
-        )
-    if grouping.windows:
-        rows = kernel.add_bins(rows, grouping.windows)
-    table = kernel.aggregate_rows(rows, grouping.keys, grouping.aggregation.states)
-    if time_ranges is not None and grouping.windows:
-        table = kernel.count_finished_sets(
-            table, grouping.aggregation.states, grouping.windows.max_width, time_ranges
-        )
-    return table
-
-
-def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
-    """Raise DataError if a function is not defined for the type that a column really has."""
-    schema = rows.collect_schema()
-    for out in aggregation.outputs:
-        kind = schema[out.column]
-        number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
-        if out.function in ("min", "max") and kind.is_nested():
-            raise DataError(out.column, f"is of type {kind}, which has no {out.function}")
-        if out.function in NUMERIC_FUNCTIONS and not number:
-            if out.function == "sum" and isinstance(kind, pl.Duration):
-                continue
-            first = rows.select(out.column).drop_nulls().head(1).collect()
-            shown = f", such as {first.item()!r:.60}" if first.height else ""
-            word = "text" if kind == pl.String else str(kind).lower()
-            raise DataError(
-                out.column,
-                f"holds {word}{shown}; {out.function!r} needs numbers or booleans",
-            )
-
-
-def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
-    """Merge the received tables of an exchange and replace complete sets by their sizes."""
-    table = kernel.merge_partials(tables, grouping.keys, grouping.aggregation.states)
-    if grouping.keys != grouping.exact_keys:  # sets of bins are still merged to sets of windows
-        return table
-    return kernel.count_finished_sets(table, grouping.aggregation.states, 0, [])

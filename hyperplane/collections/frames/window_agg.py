@@ -14,7 +14,8 @@ from hyperplane.collections.frames.arguments import (
     find_window_split_faults,
     list_names,
 )
-from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
+from hyperplane.collections.frames.group_tasks import aggregate_groups
+from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.time_bins import ROW_NUMBER, Side, parse_windows
 from hyperplane.collections.frames.time_column import ensure_time_column

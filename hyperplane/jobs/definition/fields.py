@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from hyperplane.core.units import is_truth_value
 from hyperplane.jobs.definition import credentials
-from hyperplane.spec.request import Whole
+from hyperplane.spec.request import Gigabytes, Seconds, check_integer
 
 MAX_NAME_LENGTH = 128
 MAX_CHUNKS = 100_000
@@ -23,9 +23,8 @@ MAX_PORT = 65_535
 #: Prefix of the variables that the job sets.
 RESERVED_PREFIX = "HYPERPLANE_JOB_"
 
-#: Patterns shared with the JSON Schema for editors.
-VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-SECRET_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a pattern
+_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_SECRET = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a pattern
 
 _CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 
@@ -80,7 +79,7 @@ def _check_item(text: str) -> str:
 
 
 def _check_variable(name: str) -> str:
-    if not re.fullmatch(VARIABLE_PATTERN, name):
+    if not re.fullmatch(_VARIABLE, name):
         raise ValueError("a name of letters, digits and underscores, not beginning with a digit")
     if name.upper().startswith(RESERVED_PREFIX):
         raise ValueError(f"a name not beginning with {RESERVED_PREFIX}, which is reserved")
@@ -90,7 +89,7 @@ def _check_variable(name: str) -> str:
 def _check_secret(name: str) -> str:
     if credentials.detect_credential(name):
         raise ValueError("the name of a secret, not its value")
-    if not re.fullmatch(SECRET_PATTERN, name):
+    if not re.fullmatch(_SECRET, name):
         raise ValueError(
             "the name of an environment variable, or of a file below "
             "/etc/hyperplane/secrets such as database/password"
@@ -114,21 +113,57 @@ def _check_items(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-Name = Annotated[str, AfterValidator(_check_name)]
-PathText = Annotated[str, AfterValidator(_check_path)]
-OptionalPath = Annotated[str, AfterValidator(_check_optional_path)]
-Text = Annotated[str, AfterValidator(_check_text)]
-Item = Annotated[str, AfterValidator(_check_item)]
-Items = Annotated[tuple[Item, ...], AfterValidator(_check_items)]
-Variable = Annotated[str, AfterValidator(_check_variable)]
-Secret = Annotated[str, AfterValidator(_check_secret)]
-Url = Annotated[str, AfterValidator(_check_url)]
+def _text_schema(pattern: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "pattern": pattern, **more}
+
+
+def _number_schema(pattern: str) -> dict[str, Any]:
+    """Return the schema of positive numbers, and of text with a unit."""
+    return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _text_schema(pattern)]}
+
+
+_PRINTABLE = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]"
+_ONE_LINE = rf"^{_PRINTABLE}*\S{_PRINTABLE}*$"
+# Read as text whether quoted or not; editors see numbers and booleans.
+_SCALAR = {"type": ["string", "number", "boolean"]}
+_ENVIRONMENT = {
+    "type": "object",
+    "propertyNames": {"pattern": rf"^(?!{RESERVED_PREFIX}){_VARIABLE.removeprefix('^')}"},
+    "additionalProperties": _SCALAR,
+}
+_MEMORY = _number_schema(r"^ *[0-9][0-9_,]*(\.[0-9]*)? *([KkMmGgTtPp][Ii]?)?[Bb]? *$")
+_DURATION = _number_schema(r"^[0-9]+(\.[0-9]+)? *[A-Za-z]+$")
+
+# WithJsonSchema: what the schema for editors accepts where a function checks the value.
+_Path = WithJsonSchema(_text_schema(_ONE_LINE))
+_Scalar = WithJsonSchema(_SCALAR)
+Name = Annotated[
+    str,
+    AfterValidator(_check_name),
+    WithJsonSchema(_text_schema(_ONE_LINE, maxLength=MAX_NAME_LENGTH)),
+]
+PathText = Annotated[str, AfterValidator(_check_path), _Path]
+OptionalPath = Annotated[str, AfterValidator(_check_optional_path), _Path]
+Text = Annotated[str, AfterValidator(_check_text), _Scalar]
+Item = Annotated[str, AfterValidator(_check_item), _Scalar]
+Items = Annotated[
+    tuple[Item, ...],
+    AfterValidator(_check_items),
+    Field(json_schema_extra={"minItems": 1, "maxItems": MAX_CHUNKS}),
+]
+_Variable = Annotated[str, AfterValidator(_check_variable)]
+Environment = Annotated[dict[_Variable, Text], WithJsonSchema(_ENVIRONMENT)]
+Secret = Annotated[str, AfterValidator(_check_secret), WithJsonSchema(_text_schema(_SECRET))]
+Url = Annotated[str, AfterValidator(_check_url), _Path]
+Memory = Annotated[Gigabytes, WithJsonSchema(_MEMORY)]
+Duration = Annotated[Seconds, WithJsonSchema(_DURATION)]
 _Plain = BeforeValidator(_reject_text)
-Port = Annotated[Whole, Field(ge=1, le=MAX_PORT), _Plain]
-Chunks = Annotated[Whole, Field(ge=1, le=MAX_CHUNKS), _Plain]
-Parallel = Annotated[Whole, Field(ge=1, le=MAX_CHUNKS), _Plain]
-Retries = Annotated[Whole, Field(ge=0, le=MAX_RETRIES), _Plain]
-Gpus = Annotated[Whole, Field(ge=0, le=1_000), _Plain]
-Pieces = Annotated[Whole, Field(ge=2, le=MAX_PIECES), _Plain]
+# The limits come first: after a BeforeValidator pydantic's JSON Schema has "ge", not "minimum".
+_Whole = BeforeValidator(check_integer)
+Port = Annotated[int, Field(ge=1, le=MAX_PORT), _Whole, _Plain]
+Chunks = Annotated[int, Field(ge=1, le=MAX_CHUNKS), _Whole, _Plain]
+Retries = Annotated[int, Field(ge=0, le=MAX_RETRIES), _Whole, _Plain]
+Gpus = Annotated[int, Field(ge=0, le=1_000), _Whole, _Plain]
+Pieces = Annotated[int, Field(ge=2, le=MAX_PIECES), _Whole, _Plain]
 Cores = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_require_number), _Plain]
 Factor = Annotated[float, Field(gt=1, le=MAX_GROWTH), BeforeValidator(_require_number), _Plain]

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.wording import suggest_names
-
-if TYPE_CHECKING:
-    from hyperplane.jobs.definition.models import Pipeline, Step
 
 #: Maximum names of a list or cycle in a message.
 _MAX_SHOWN = 12
 #: Maximum faults that are examined: a hostile file must not keep a processor busy.
 _MAX_FAULTS = 50
+
+
+class SupportsDependencies(Protocol):
+    """Object with a name and dependencies, such as a Step."""
+
+    @property
+    def name(self) -> str:
+        """Name of the step."""
+        ...
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """Names of the steps that it waits for."""
+        ...
+
+
+class SupportsSteps(Protocol):
+    """Object with steps, such as a Pipeline."""
+
+    @property
+    def steps(self) -> Sequence[SupportsDependencies]:
+        """Its steps."""
+        ...
 
 
 def resolve_dependencies(
@@ -106,33 +126,15 @@ def _shorten_names(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:_MAX_SHOWN])) + more
 
 
-def ready(pipeline: Pipeline, done: Collection[str]) -> tuple[Step, ...]:
-    """Return the steps that can start, or run already: not done, with all dependencies done.
-
-    Examples
-    --------
-    >>> from hyperplane.jobs.definition.models import Pipeline, Step
-    >>> steps = [Step(name=name, kind="command", argv=("true",)) for name in ("a", "b")]
-    >>> [step.name for step in ready(Pipeline.from_steps("p", steps), done={"a"})]
-    ['b']
-    """
-    finished = set(done)
-    return tuple(
-        step
-        for step in pipeline.steps
-        if step.name not in finished and finished.issuperset(step.depends_on)
-    )
-
-
-def waves(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the steps in waves, each in the first wave possible.
+def waves(pipeline: SupportsSteps) -> tuple[tuple[str, ...], ...]:
+    """Return the names of the steps of a pipeline in waves, each in the first wave possible.
 
     There are as many waves as the longest chain has steps; within a wave, names are in the order of
     the file.
 
     Examples
     --------
-    >>> from hyperplane.jobs.definition.models import Pipeline, Step
+    >>> from hyperplane.jobs import Pipeline, Step
     >>> steps = [
     ...     Step(name="a", kind="command", argv=("true",)),
     ...     Step(name="b", kind="command", argv=("true",), depends_on=("a",)),
@@ -141,9 +143,14 @@ def waves(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
     >>> waves(Pipeline.from_steps("p", steps))
     (('a',), ('b', 'c'))
     """
-    missing = {step.name: len(step.depends_on) for step in pipeline.steps}
-    place = {step.name: index for index, step in enumerate(pipeline.steps)}
-    followers = _followers(pipeline)
+    return order_in_waves(pipeline.steps)
+
+
+def order_in_waves(steps: Sequence[SupportsDependencies]) -> tuple[tuple[str, ...], ...]:
+    """Return the names of steps in waves, see :func:`waves`."""
+    missing = {step.name: len(step.depends_on) for step in steps}
+    place = {step.name: index for index, step in enumerate(steps)}
+    followers = _followers(steps)
     wave = [name for name, count in missing.items() if not count]
     result = []
     while wave:
@@ -158,29 +165,9 @@ def waves(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
     return tuple(result)
 
 
-def dependents(pipeline: Pipeline, name: str) -> tuple[str, ...]:
-    """Return all direct and indirect dependents of a step, in the order of the file.
-
-    Examples
-    --------
-    >>> from hyperplane.jobs.definition.models import Pipeline, Step
-    >>> steps = [Step(name=name, kind="command", argv=("true",)) for name in ("a", "b", "c")]
-    >>> dependents(Pipeline.from_steps("p", steps), "a")
-    ('b', 'c')
-    """
-    followers = _followers(pipeline)
-    result, todo = set[str](), [name]
-    while todo:
-        for follower in followers[todo.pop()]:
-            if follower not in result:
-                result.add(follower)
-                todo.append(follower)
-    return tuple(step.name for step in pipeline.steps if step.name in result)
-
-
-def _followers(pipeline: Pipeline) -> dict[str, list[str]]:
-    followers: dict[str, list[str]] = {step.name: [] for step in pipeline.steps}
-    for step in pipeline.steps:
+def _followers(steps: Sequence[SupportsDependencies]) -> dict[str, list[str]]:
+    followers: dict[str, list[str]] = {step.name: [] for step in steps}
+    for step in steps:
         for name in step.depends_on:
             followers[name].append(step.name)
     return followers

@@ -13,9 +13,10 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
 from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_file, is_path
 from hyperplane.jobs.definition.lenient_yaml import read_lenient
-from hyperplane.jobs.definition.models import Pipeline, Step, with_relative_paths
 from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
+from hyperplane.jobs.definition.pipeline import Pipeline, with_relative_paths
 from hyperplane.jobs.definition.records import validate_record
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.tasks import TaskDraft, read_task
 from hyperplane.jobs.definition.wording import format_path, format_value
 from hyperplane.jobs.definition.yaml_text import (

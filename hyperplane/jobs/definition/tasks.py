@@ -8,9 +8,9 @@ from typing import Any
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
-from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.definition.records import validate_record
 from hyperplane.jobs.definition.rules import CONTENT_FIELDS
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_path, format_value
 from hyperplane.jobs.definition.yaml_text import YamlMapping, YamlNode, to_python
 

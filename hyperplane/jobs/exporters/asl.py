@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.jobs.definition.order import waves
-from hyperplane.jobs.environment import parameter_faults, parameter_variables, parameters_as_text
+from hyperplane.jobs.definition.order import order_in_waves
+from hyperplane.jobs.parameters import parameter_faults, parameter_variables, parameters_as_text
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.definition.models import Pipeline, Step
+    from hyperplane.jobs.definition.step import Step
 
 #: Resource that runs a Batch job and waits for its end.
 BATCH = "arn:aws:states:::batch:submitJob.sync"
@@ -20,8 +20,13 @@ _MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
 _PROGRAMS = {"python": "python", "javascript": "node", "bash": "bash"}
 
 
-def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Convert a pipeline to a state machine whose tasks are AWS Batch jobs.
+def to_asl(
+    name: str,
+    steps: Sequence[Step],
+    requirements: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Convert the steps of a pipeline to a state machine whose tasks are AWS Batch jobs.
 
     The input of an execution names their queue and definition: ``{"job_queue": ...,
     "job_definition": ...}``. The container needs the pipeline's files in its working directory.
@@ -33,8 +38,12 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
 
     Parameters
     ----------
-    pipeline : Pipeline
-        The steps.
+    name : str
+        Name of the pipeline, for the comment.
+    steps : sequence of Step
+        Its steps.
+    requirements : str, optional
+        Its requirements file, which is refused.
     parameters : mapping, optional
         Names and values, for the environment of each step.
 
@@ -50,23 +59,23 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
 
     Examples
     --------
-    >>> from hyperplane.jobs import Pipeline, Step
+    >>> from hyperplane.jobs import Step
     >>> step = Step(name="hello", kind="command", argv=("echo", "hello"))
-    >>> machine = to_asl(Pipeline.from_steps("greeting", [step]))
+    >>> machine = to_asl("greeting", [step])
     >>> machine["StartAt"], machine["States"]["hello"]["Resource"]
     ('hello', 'arn:aws:states:::batch:submitJob.sync')
     """
     given: Any = {} if parameters is None else parameters
     if not isinstance(given, Mapping):
         check([Fault("parameters", type(given).__name__, "a mapping of names to values")])
-    check([*parameter_faults(given), *_batch_faults(pipeline)])
+    check([*parameter_faults(given), *_batch_faults(steps, requirements)])
     environment = parameter_variables(parameters_as_text(given))
     names: dict[str, str] = {}
-    for step in pipeline.steps:
+    for step in steps:
         names[step.name] = _unique_name(step.name, names.values())
-    tasks = {step.name: _task(step, environment) for step in pipeline.steps}
+    tasks = {step.name: _task(step, environment) for step in steps}
     states: dict[str, dict[str, Any]] = {}
-    for number, wave in enumerate(waves(pipeline), start=1):
+    for number, wave in enumerate(order_in_waves(steps), start=1):
         if len(wave) == 1:
             states[names[wave[0]]] = tasks[wave[0]]
             continue
@@ -80,7 +89,7 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
         }  # fmt: skip
     for (_, state), after in itertools.zip_longest(states.items(), list(states)[1:]):
         state.update({"Next": after} if after else {"End": True})
-    return {"Comment": pipeline.name, "StartAt": next(iter(states)), "States": states}
+    return {"Comment": name, "StartAt": next(iter(states)), "States": states}
 
 
 def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -119,13 +128,13 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
     return state
 
 
-def _batch_faults(pipeline: Pipeline) -> list[Fault]:
+def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault]:
     """Return what Batch, or a container with only the pipeline's files, does not support."""
     faults = []
-    if pipeline.requirements is not None:
+    if requirements is not None:
         allowed = "no requirements; install them in the image of the job definition"
-        faults.append(Fault("requirements", pipeline.requirements, allowed))
-    for number, step in enumerate(pipeline.steps):
+        faults.append(Fault("requirements", requirements, allowed))
+    for number, step in enumerate(steps):
         where = f"steps[{number}]"
         if step.kind == "notebook":
             advice = "make it a python step, or a command that runs papermill"

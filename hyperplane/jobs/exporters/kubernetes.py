@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs import calls
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.environment import PARAMETERS
 from hyperplane.jobs.exporters.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, dump_yaml

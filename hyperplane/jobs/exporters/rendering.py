@@ -12,16 +12,17 @@ from typing import NamedTuple
 from hyperplane import config
 from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.core.units import gb_to_bytes, parse_seconds
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.environment import (
-    PARAMETER_PREFIX,
     PARAMETERS,
     cluster_variable,
     secret_variables,
     step_variables,
 )
 from hyperplane.jobs.failure_kinds import INPUT, classify_failure
+from hyperplane.jobs.parameters import PARAMETER_PREFIX
 from hyperplane.jobs.states import Job, WorkUnit
 from hyperplane.jobs.step_command import build_arguments, notebook_output_path
 

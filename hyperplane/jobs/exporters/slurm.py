@@ -12,9 +12,10 @@ from typing import ClassVar
 from hyperplane import config
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs import requirements
-from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.order import waves
-from hyperplane.jobs.environment import PARAMETERS, variable_name
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.environment import PARAMETERS
 from hyperplane.jobs.exporters.rendering import (
     INPUT_CODES,
     StepEnvironment,
@@ -29,6 +30,7 @@ from hyperplane.jobs.exporters.rendering import (
     slug,
 )
 from hyperplane.jobs.exporters.shell import RESOLVE_SECRETS, SUBMIT_SCRIPT, quote_word, render_array
+from hyperplane.jobs.parameters import variable_name
 from hyperplane.jobs.runners import retrying
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.states import Job

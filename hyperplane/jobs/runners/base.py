@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs import notebook_checks
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.states import Job

@@ -20,7 +20,7 @@ from hyperplane.collections.arrays.chunk_sizes import (
     choose_chunk_sizes,
     choose_joint_chunk_length,
 )
-from hyperplane.collections.arrays.rechunk_steps import (
+from hyperplane.collections.arrays.rechunk import (
     count_largest_chunk,
     estimate_peak_bytes,
     plan_rechunk_steps,

@@ -10,9 +10,8 @@ import pytest
 from explain_frames import log, nothing, only, users
 
 from hyperplane.collections.frames.explain import layout, query_plan, repeated_work
-from hyperplane.collections.frames.explain.footers import read_footers
 from hyperplane.collections.frames.explain.lazy_steps import make_lazy
-from hyperplane.collections.frames.explain.sizes import SizeEstimator
+from hyperplane.collections.frames.explain.sizes import SizeEstimator, read_footers
 from hyperplane.collections.frames.read import read
 
 

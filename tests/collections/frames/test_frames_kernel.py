@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.aggregates import parse_agg
-from hyperplane.collections.frames.grouping import Grouping, aggregate_partition
+from hyperplane.collections.frames.group_tasks import aggregate_partition, find_overlapping_ranges
+from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.shared_windows import find_overlapping_ranges
 from hyperplane.collections.frames.source_collection import select_source
 from hyperplane.collections.frames.time_bins import parse_windows
 from hyperplane.dataframe import group_agg, window_agg

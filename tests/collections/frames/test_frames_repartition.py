@@ -11,7 +11,7 @@ from dask.distributed import wait
 
 import hyperplane
 from hyperplane.collections.frames import repartition as module
-from hyperplane.collections.frames.collection_size import measure_persisted_size
+from hyperplane.collections.frames.repartition import measure_persisted_size
 from hyperplane.dataframe import read, repartition
 from hyperplane.errors import RequestError
 

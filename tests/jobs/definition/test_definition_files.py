@@ -9,8 +9,9 @@ import pytest
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import credentials
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
+from hyperplane.jobs.definition.step import Step
 
 #: Assembled here, so that no scanner reports this file as a leak.
 SECRETS = {

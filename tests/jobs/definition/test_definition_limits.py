@@ -16,7 +16,7 @@ from scale import scaled
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import tasks
-from hyperplane.jobs.definition.models import Pipeline
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.definition.yaml_text import MAX_DEPTH, MAX_FILE_BYTES
 

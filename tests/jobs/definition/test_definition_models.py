@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs.definition.models import Pipeline, Resources, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Resources, Step
 
 EVERYTHING = Step(
     name="all",

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, typical
 
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.environment import PARAMETER_PREFIX, PARAMETERS, step_variables
+from hyperplane.jobs.environment import PARAMETERS, step_variables
 from hyperplane.jobs.exporters import kubernetes, kubernetes_manifest
 from hyperplane.jobs.failure_kinds import classify_failure
+from hyperplane.jobs.parameters import PARAMETER_PREFIX
 from hyperplane.jobs.runners import item, render
 from hyperplane.jobs.states import WorkUnit
 from hyperplane.platforms.kubernetes.pods import verbatim

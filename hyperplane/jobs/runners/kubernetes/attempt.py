@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hyperplane import config
 from hyperplane.core.errors import UnknownPool
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.exporters.rendering import grace_seconds
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.platforms.kubernetes.pods import container_of, pairs, pod_of, verbatim

@@ -22,7 +22,8 @@ from typing import Any, ClassVar
 from hyperplane import config
 from hyperplane.core.errors import EngineError, Fault
 from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
-from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.jobs import step_wrapper
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.environment import secret_variables
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import slurm_task

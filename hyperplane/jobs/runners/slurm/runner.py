@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar
 
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.failure_kinds import read_tail
 from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin

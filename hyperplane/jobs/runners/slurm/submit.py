@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hyperplane.jobs import step_wrapper
-from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.processes import AttemptCommand
 
 #: Variables of a surrounding batch job, which Slurm's commands would read as options.

@@ -1,4 +1,4 @@
-"""Pipelines, their steps, and the resources of steps."""
+"""Pipelines: steps with their dependencies."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field, JsonValue
+from typing import Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
@@ -16,142 +14,8 @@ from hyperplane.jobs.definition import fields
 from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_path
 from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
 from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
-from hyperplane.jobs.definition.rules import resources_faults, step_faults
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_path
-from hyperplane.spec.request import Gigabytes, Seconds
-
-Kind = Literal["notebook", "python", "javascript", "bash", "command"]
-
-
-class Resources(ValidatedRecord):
-    """Resources that a step needs: a pool, or cores and memory.
-
-    Parameters
-    ----------
-    pool : str, optional
-        Name of a pool, such as ``"16_16"``.
-    cores : float, optional
-        Cores.
-    ram_gb : float, optional
-        Memory in GB (10**9 bytes).
-    gpus : int
-        GPUs.
-    """
-
-    pool: fields.Name | None = None
-    cores: fields.Cores | None = None
-    ram_gb: Gigabytes | None = None
-    gpus: fields.Gpus = 0
-
-    @classmethod
-    def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-        return resources_faults(values)
-
-
-class Step(ValidatedRecord):
-    """One step of a pipeline.
-
-    Parameters
-    ----------
-    name : str
-        Name of the step, one line of at most 128 characters.
-    kind : {"notebook", "python", "javascript", "bash", "command"}
-        Type of program.
-    path : str
-        The notebook or script, relative to the pipeline's root; empty for a command.
-    output_path : str, optional
-        Path of the executed notebook, relative to the root; for notebooks only.
-    kernel : str, optional
-        Name of the Jupyter kernel that executes the notebook, in place of the one that the notebook
-        names; for notebooks only.
-    depends_on : tuple of str
-        Names of the steps that it waits for. A step created without this argument waits, in
-        :meth:`Pipeline.from_steps`, for the previous step; ``()`` starts at once.
-    working_dir : str, optional
-        Working folder, relative to the root; by default that of the pipeline.
-    port : int, optional
-        Port on which it serves, from 1 to 65535.
-    chunks : int, optional
-        Number of times that the step runs, with the parameter ``chunk_id`` from 0.
-    foreach : tuple of str, optional
-        The step runs once for each value, with the parameters ``item`` and ``chunk_id``.
-    max_parallel : int, optional
-        Maximum concurrent chunks; by default as many as the resources allow.
-    retries : int, optional
-        Number of retries, 0 to 10; by default that of the job.
-    timeout : float, optional
-        Maximum duration of one attempt in seconds, or text such as ``"10m"``.
-    resources : Resources
-        Resources that it needs.
-    cluster : mapping, optional
-        Arguments of ``initialize_cluster`` for the Dask cluster of the step.
-    env : mapping of str to str
-        Environment variables; they are stored with the job and shown to all who can see it.
-    secrets : tuple of str
-        Names of secrets for the step: environment variables of the submission, or files below
-        ``/etc/hyperplane/secrets``. Their values are not stored.
-    output : str, optional
-        URL of what the chunks save with ``hyperplane.save(shard=)``: chunks whose shard is
-        committed there are done and are not run.
-    more_memory : float, optional
-        Factor by which ``resources.ram_gb`` and the cluster's ``ram_gb_per_proc`` grow with each
-        retry after the step ran out of memory.
-    split : int, optional
-        Factor by which the parameter ``pieces`` grows with each retry after a chunk ran out of
-        memory; the chunk processes its share in that many pieces.
-    argv : tuple of str
-        Program and arguments of a command, run without a shell.
-
-    Raises
-    ------
-    RequestError
-        With every fault of the step.
-
-    Examples
-    --------
-    >>> Step(name="clean", kind="python", path="clean.py", timeout="10m").timeout
-    600.0
-    """
-
-    name: fields.Name
-    kind: Kind
-    path: fields.OptionalPath = ""
-    output_path: fields.PathText | None = None
-    kernel: fields.Name | None = None
-    depends_on: tuple[fields.Name, ...] = ()
-    working_dir: fields.PathText | None = None
-    port: fields.Port | None = None
-    chunks: fields.Chunks | None = None
-    foreach: fields.Items | None = None
-    max_parallel: fields.Parallel | None = None
-    retries: fields.Retries | None = None
-    timeout: Seconds | None = None
-    resources: Resources = Resources()
-    cluster: dict[str, JsonValue] | None = None
-    env: dict[fields.Variable, fields.Text] = Field(default_factory=dict)
-    secrets: tuple[fields.Secret, ...] = ()
-    output: fields.Url | None = None
-    more_memory: fields.Factor | None = None
-    split: fields.Pieces | None = None
-    argv: tuple[fields.Text, ...] = ()
-
-    @classmethod
-    def _build_nested(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-        inner = values.get("resources")
-        if not isinstance(inner, Mapping):
-            return values, []
-        resources, faults = validate_record(Resources, inner, "resources")
-        rest = {name: value for name, value in values.items() if name != "resources"}
-        return ({**rest, "resources": resources} if resources else rest), faults
-
-    @classmethod
-    def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-        return step_faults(values, faulty)
-
-    @property
-    def chunk_count(self) -> int:
-        """Number of chunks; 0 for a step without chunks."""
-        return self.chunks or len(self.foreach or ())
 
 
 class Pipeline(ValidatedRecord):
@@ -305,7 +169,7 @@ class Pipeline(ValidatedRecord):
         """
         from hyperplane.jobs.exporters.asl import to_asl  # rarely used
 
-        return to_asl(self, parameters)
+        return to_asl(self.name, self.steps, self.requirements, parameters)
 
 
 def with_relative_paths(pipeline: Pipeline, files: PipelineFiles) -> Pipeline:

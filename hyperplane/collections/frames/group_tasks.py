@@ -1,0 +1,179 @@
+"""Tasks of group-bys and time windows: partial tables per partition, then their merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+from dask.tokenize import tokenize
+
+from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames.aggregates import NUMERIC_FUNCTIONS, Aggregation
+from hyperplane.collections.frames.finalize import (
+    build_collection,
+    build_empty_result,
+    build_result,
+)
+from hyperplane.collections.frames.grouping import Grouping
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.source_collection import open_partition, select_source
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.time_bins import ROW_NUMBER, TimeWindows
+from hyperplane.core.errors import DataError
+from hyperplane.formats.pandas_frames.column_names import unescape
+from hyperplane.formats.partitions import ScannablePartition
+
+
+def aggregate_groups(
+    df: dd.DataFrame, grouping: Grouping, split_out: int, name: str
+) -> dd.DataFrame:
+    """Return the lazy result of a grouping."""
+    source = select_source(df, [unescape(name) for name in grouping.like.columns])
+    windows, states = grouping.windows, grouping.aggregation.states
+    time_ranges: list[list[TimeRange] | None] = [None] * len(source.partitions)
+    if (
+        windows
+        and windows.exact
+        and grouping.aggregation.has_growing_states
+        and source.scannable_partitions
+    ):
+        time_ranges = find_overlapping_ranges(source.scannable_partitions, windows)
+    into = split_out
+    if split_out == 1 and grouping.aggregation.has_growing_states and grouping.exact_keys:
+        into = task_graph.choose_receiver_count(len(source.partitions))
+    token = tokenize(source.token, grouping, split_out, into)
+    tables = task_graph.make_tasks(
+        f"{name}-partial",
+        token,
+        aggregate_partition,
+        [
+            [partition, number, source.where, grouping, ranges]
+            for number, (partition, ranges) in enumerate(
+                zip(source.partitions, time_ranges, strict=True)
+            )
+        ],
+    )
+    merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
+    finish = partial(build_result, grouping=grouping, several=split_out > 1)
+    cut = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
+    received = task_graph.gather_by_key(name, token, tables, into, cut, merge)
+    if split_out == 1 and into > 1:
+        merge_received = partial(merge_exchanged_tables, grouping=grouping)
+        received = [
+            task_graph.make_tasks(
+                f"{name}-settle", token, merge_received, [[pieces] for pieces in received]
+            )
+        ]
+    bins: list[Any] = [None] * len(received)
+    if windows and split_out > 1:
+        partition_bins = task_graph.make_tasks(
+            f"{name}-cells", token, kernel.select_bins, [[table] for table in tables]
+        )
+        bins = task_graph.make_tasks(
+            f"{name}-all-cells", token, kernel.merge_bins, [[partition_bins]]
+        ) * len(received)
+    results = task_graph.make_tasks(name, token, finish, list(zip(received, bins, strict=True)))
+    return build_collection(results, build_empty_result(grouping), name)
+
+
+@name_partition_in_errors
+def aggregate_partition(
+    partition: Any,
+    number: int,
+    where: pl.Expr | None,
+    grouping: Grouping,
+    time_ranges: Sequence[TimeRange] | None,
+) -> pl.DataFrame:
+    """Return the partial table of a partition."""
+    exact = [grouping.windows.time] if grouping.windows else []
+    ordered = [out.column for out in grouping.aggregation.outputs if out.function in ("min", "max")]
+    rows = open_partition(partition, grouping.like, where, exact=exact, ordered=ordered)
+    check_value_types(rows, grouping.aggregation)
+    if any(state.order == ROW_NUMBER for state in grouping.aggregation.states):
+        rows = rows.with_row_index(ROW_NUMBER, offset=0).with_columns(
+            pl.col(ROW_NUMBER).cast(pl.Int64) + (number << 40)
+        )
+    if grouping.windows:
+        rows = kernel.add_bins(rows, grouping.windows)
+    table = kernel.aggregate_rows(rows, grouping.keys, grouping.aggregation.states)
+    if time_ranges is not None and grouping.windows:
+        table = kernel.count_finished_sets(
+            table, grouping.aggregation.states, grouping.windows.max_width, time_ranges
+        )
+    return table
+
+
+def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
+    """Raise DataError if a function is not defined for the type that a column really has."""
+    schema = rows.collect_schema()
+    for out in aggregation.outputs:
+        kind = schema[out.column]
+        number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
+        if out.function in ("min", "max") and kind.is_nested():
+            raise DataError(out.column, f"is of type {kind}, which has no {out.function}")
+        if out.function in NUMERIC_FUNCTIONS and not number:
+            if out.function == "sum" and isinstance(kind, pl.Duration):
+                continue
+            first = rows.select(out.column).drop_nulls().head(1).collect()
+            shown = f", such as {first.item()!r:.60}" if first.height else ""
+            word = "text" if kind == pl.String else str(kind).lower()
+            raise DataError(
+                out.column,
+                f"holds {word}{shown}; {out.function!r} needs numbers or booleans",
+            )
+
+
+def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
+    """Merge the received tables of an exchange and replace complete sets by their sizes."""
+    table = kernel.merge_partials(tables, grouping.keys, grouping.aggregation.states)
+    if grouping.keys != grouping.exact_keys:  # sets of bins are still merged to sets of windows
+        return table
+    return kernel.count_finished_sets(table, grouping.aggregation.states, 0, [])
+
+
+#: First and last time, in microseconds since 1970 in UTC.
+TimeRange = tuple[int, int]
+#: Maximum overlapping partitions; with more, the data is not sorted by time.
+_MAX_NEIGHBORS = 64
+
+
+def find_overlapping_ranges(
+    partitions: Sequence[ScannablePartition], windows: TimeWindows
+) -> list[list[TimeRange] | None]:
+    """Return, per partition, the time ranges of others that may share windows; None if unknown."""
+    ranges = [_get_time_range(partition, windows.time) for partition in partitions]
+    if any(each is None for each in ranges):
+        return [None] * len(partitions)
+    bounds = np.array(ranges, dtype="int64").reshape(-1, 2)
+    distance = windows.max_width // 1000 + 1
+    overlapping: list[list[TimeRange] | None] = []
+    for number, (first, last) in enumerate(bounds):
+        overlaps = (bounds[:, 0] <= last + distance) & (bounds[:, 1] >= first - distance)
+        overlaps[number] = False
+        others = np.flatnonzero(overlaps)
+        overlapping.append(
+            [(int(a), int(b)) for a, b in bounds[others]] if len(others) <= _MAX_NEIGHBORS else None
+        )
+    return overlapping
+
+
+def _get_time_range(partition: ScannablePartition, column: str) -> TimeRange | None:
+    bounds = partition.bounds(column)
+    if bounds is None:
+        return None
+    first, last = (_to_microseconds(bound) for bound in bounds)
+    return None if first is None or last is None else (first, last + 1)
+
+
+def _to_microseconds(bound: Any) -> int | None:
+    stamp: Any = pd.Timestamp(bound)
+    if stamp is pd.NaT:
+        return None
+    if stamp.tz is not None:
+        stamp = stamp.tz_convert("UTC")
+    return int(stamp.as_unit("us")._value)

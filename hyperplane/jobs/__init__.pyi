@@ -1,0 +1,12 @@
+from .definition.pipeline import Pipeline as Pipeline
+from .definition.pipeline_file import read_pipeline as read_pipeline
+from .definition.step import Resources as Resources
+from .definition.step import Step as Step
+from .handle import JobHandle as JobHandle
+from .handle import submit as submit
+from .listing import list_jobs as list_jobs
+from .states import Attempt as Attempt
+from .states import Job as Job
+from .submitting import Submitted as Submitted
+from .submitting import cancel as cancel
+from .submitting import resume as resume
