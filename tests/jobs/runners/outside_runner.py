@@ -1,4 +1,4 @@
-"""A runner of another package: each attempt is a shell in a separate session."""
+"""A runner and an exporter of another package; an attempt is a shell in a separate session."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import psutil
@@ -16,12 +17,15 @@ import psutil
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
-from hyperplane.jobs.runners.base import SharedFilesystemMixin
+from hyperplane.jobs.runners.base import Document, SharedFilesystemMixin
 
 ENTRY_POINTS = f"""\
 [hyperplane.runners]
 shell = {__name__}:ShellRunner
 local = {__name__}:ShellRunner
+[hyperplane.exporters]
+words = {__name__}:WordsRenderer
+slurm = {__name__}:WordsRenderer
 """
 #: Writes its number, runs the words after the prefix, and writes how they ended.
 _SCRIPT = """
@@ -120,3 +124,19 @@ class ShellRunner(SharedFilesystemMixin):
 
     def reattach(self, command: AttemptCommand) -> ShellProcess:
         return ShellProcess(command)
+
+
+@dataclass(frozen=True)
+class WordsRenderer:
+    """Writes the words of each step to one file, after a prefix."""
+
+    name: ClassVar[str] = "words"
+    prefix: str = "run "
+
+    def find_unsupported(self, pipeline: Any) -> list[Fault]:
+        del pipeline
+        return []
+
+    def render(self, job: Any) -> list[Document]:
+        lines = [f"{self.prefix}{' '.join(step.argv)}" for step in job.pipeline.steps]
+        return [Document("words.txt", "\n".join(lines), "step")]
