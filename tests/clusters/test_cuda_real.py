@@ -132,7 +132,7 @@ class TestWithoutDevices:
 
 OWNER = """
 import os, time
-from hyperplane.engines.cuda import devices as cuda_devices
+from hyperplane.clusters.dask.cuda import devices as cuda_devices
 import hyperplane
 
 def hold():
