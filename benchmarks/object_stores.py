@@ -45,8 +45,8 @@ class Client(Protocol):
 
 class HyperplaneClient:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
-        from hyperplane.storage.object_store import ObjectStore
-        from hyperplane.storage.target import resolve_target
+        from hyperplane.objectstore.store_files import ObjectStore
+        from hyperplane.objectstore.target import resolve_target
 
         target = resolve_target(url, options)
         self.folder, self.store = target.path, ObjectStore(target.store)
@@ -66,7 +66,7 @@ class HyperplaneClient:
         return sum(found)
 
     def put_file(self, file: Path, name: str) -> None:
-        from hyperplane.storage.multipart_upload import MultipartUpload
+        from hyperplane.objectstore.multipart_upload import MultipartUpload
 
         MultipartUpload(file).put(self.store, f"{self.folder}/{name}")
 
@@ -104,7 +104,7 @@ class ObstoreClient:
         import obstore
         from obstore.store import LocalStore, MemoryStore, S3Store
 
-        from hyperplane.storage.throttle import MAX_LIMIT
+        from hyperplane.objectstore.throttle import MAX_LIMIT
 
         self.obstore, self.pool = obstore, ThreadPoolExecutor(MAX_LIMIT)
         protocol, _, path = url.rpartition("://")
@@ -173,7 +173,7 @@ def measure_client(client: Client, small: int, size: int, folder: str) -> dict[s
 
 def run_once(chosen: argparse.Namespace) -> None:
     """Run one measurement in this process; print it as JSON."""
-    from hyperplane.units import parse_bytes
+    from hyperplane.core.units import parse_bytes
 
     options: dict[str, Any] = {}
     url = f"{chosen.folder}/{uuid.uuid4().hex}"

@@ -19,10 +19,10 @@ from hyperplane.clusters.call_arguments import (
     merge_memory_policy,
     read_step_arguments,
 )
-from hyperplane.clusters.dask.client_config import restore_config_after
-from hyperplane.clusters.dask.removed_methods import add_removed_methods
 from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.framework import Framework
 from hyperplane.clusters.planning import Planner
+from hyperplane.clusters.running_clusters import find_engine
 from hyperplane.clusters.started_clusters import (
     close_previous_clusters,
     current_location,
@@ -150,7 +150,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Objects of Dask. Every worker of the plan is connected.
+        Objects of Dask, or those of the engine's framework. Every worker of the plan is connected.
 
     Raises
     ------
@@ -167,12 +167,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     usable, reason = engine.available()
     if not usable:
         raise EngineUnavailable(plan.engine, reason)
-    _check_not_forked()
-    return _complete(
-        partial(engine.start, plan),
-        _prepare,
-        lambda started: restore_config_after(started.client),
-    )
+    framework = registry.load_framework(plan.engine)
+    framework.check_process()
+    return _complete(partial(engine.start, plan), partial(_prepare, framework))
 
 
 @check_call(outcome="nothing was started")
@@ -330,9 +327,11 @@ def initialize_cluster(
     start_lines.print_start_lines(plan, closed)
     client, cluster = _complete(
         partial(start, plan),
-        partial(remember_cluster, location, plan.name),
+        partial(remember_cluster, location, plan),
         lambda started: start_lines.print_ready_lines(
-            plan, started.client.dashboard_link, time.monotonic() - began
+            plan,
+            registry.load_framework(plan.engine).addresses(started).dashboard,
+            time.monotonic() - began,
         ),
     )
     return client, cluster
@@ -364,33 +363,18 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     if not isinstance(name, str) or not name:
         check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
     if engine is None:
-        from hyperplane.clusters.dask.attach import find_engine
-
         engine = find_engine(name)
     found = registry.load(engine)
-    _check_not_forked()
+    framework = registry.load_framework(engine)
+    framework.check_process()
     started = found.connect(name, config.engine_settings(engine, found.settings))
-    _prepare(started)
-    restore_config_after(started.client, getattr(started.cluster, "settings_key", ""))
+    _prepare(framework, started, attached=True)
     return started
 
 
-def _check_not_forked() -> None:
-    # Imported here because it loads distributed, which planning does not need.
-    from hyperplane.guard import forks
-
-    forks.check_not_forked()
-
-
-def _prepare(started: StartedCluster) -> None:
-    """Apply to a client and cluster what all engines have in common."""
-    from hyperplane.clusters.dask import notices
-    from hyperplane.guard import forks
-
-    add_removed_methods(started.client)
-    loop: Any = started.client.loop
-    notices.drop_interrupted_waits(loop.asyncio_loop)
-    forks.guard_forks(started.client, started.cluster)
+def _prepare(framework: Framework, started: StartedCluster, attached: bool = False) -> None:
+    """Complete the objects of an engine, before the caller gets them."""
+    framework.prepare(started, attached)
 
 
 def _complete(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple, TypeVar
 
 import dask.config
@@ -28,9 +28,10 @@ from hyperplane.core.config_sources import (
 from hyperplane.core.errors import ConfigError, Fault, RequestError, UnknownName, UnknownPool
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
+from hyperplane.core.registry import Registry
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
-from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
+from hyperplane.spec.settings import EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
 
 __all__ = [
@@ -195,7 +196,18 @@ def tuning() -> TuningSection:
 
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
     """The settings of an engine, checked against its model."""
-    return _read_section(f"{_ENGINES}.{engine}", model)
+    return _read_section(f"{_ENGINES}.{engine_section(engine)}", model)
+
+
+def engine_section(engine: str) -> str:
+    """Name of the section of an engine, which an environment variable can contain.
+
+    Examples
+    --------
+    >>> engine_section("slurm"), engine_section("ray:slurm")
+    ('slurm', 'ray_slurm')
+    """
+    return engine.replace(":", "_")
 
 
 def jobs() -> JobSettings:
@@ -216,12 +228,23 @@ def auto_engines() -> tuple[str, ...]:
     return tuple(names)
 
 
-def faults() -> list[Fault]:
-    """All invalid values of the configuration; empty if there are none."""
-    faults_found = _unknown_sections()
+def faults(engines: Registry[Any]) -> list[Fault]:
+    """All invalid values of the configuration; empty if there are none.
+
+    Parameters
+    ----------
+    engines : Registry
+        The engines, whose classes have the models of their sections. Engines that cannot be
+        imported are left out; ``hyperplane doctor`` reports them separately.
+    """
+    faults_found = _unknown_sections(engines)
+    models: dict[str, type[EngineSettings]] = {}
+    for name in engines.names():
+        with suppress(Exception):  # of another package, or of an optional one
+            models[name] = engines.load(name).settings
     views: list[Callable[[], object]] = [
         *(pools, sizing_rules, memory_policy, auto_engines, jobs, tuning),
-        *(partial(engine_settings, name, model) for name, model in ENGINES.items()),
+        *(partial(engine_settings, name, model) for name, model in models.items()),
     ]
     for view in views:
         try:
@@ -231,13 +254,19 @@ def faults() -> list[Fault]:
     return faults_found
 
 
-def check_sections() -> None:
-    """Raise :class:`~hyperplane.errors.ConfigError` if there are unknown sections."""
-    if faults_found := _unknown_sections():
+def check_sections(engines: Registry[Any]) -> None:
+    """Raise :class:`~hyperplane.errors.ConfigError` if there are unknown sections.
+
+    Parameters
+    ----------
+    engines : Registry
+        The engines that may have a section; none of them is imported.
+    """
+    if faults_found := _unknown_sections(engines):
         raise ConfigError(faults_found)
 
 
-def _unknown_sections() -> list[Fault]:
+def _unknown_sections(engines: Registry[Any]) -> list[Fault]:
     known = {
         section
         for name in config_defaults.FILES
@@ -250,19 +279,18 @@ def _unknown_sections() -> list[Fault]:
         )
         for key in section
         if key not in known
-    ] + _unknown_engines()
+    ] + _unknown_engines(engines)
 
 
-def _unknown_engines() -> list[Fault]:
+def _unknown_engines(engines: Registry[Any]) -> list[Fault]:
     """Faults of sections whose engine does not exist."""
     section = dask.config.get(_ENGINES)
     if not isinstance(section, Mapping):
         return []
-    known = {"auto": "auto", **{name: name for name in ENGINES}}
-    if all(key in known for key in section):
-        return []
-    for point in entry_points(group=_ENGINES):  # engines of other packages
-        known.setdefault(point.name.replace("-", "_"), point.name)
+    if all(key == "auto" or key in engines.built_in for key in section):
+        return []  # without a search for other packages, which takes longer
+    sections = map(engine_section, ["auto", *engines.names()])
+    known = {name.replace("-", "_"): name for name in sections}
     return [
         with_known_names(
             _make_fault(f"{_ENGINES}.{key}", section[key], "no such engine"),

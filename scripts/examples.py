@@ -81,12 +81,13 @@ def run_in_new_process(arguments: list[str], variables: dict[str, str]) -> tuple
 def apply_yaml(example: Example) -> str | None:
     """Write a block of configuration to the Dask configuration folder and validate it."""
     from hyperplane import config
+    from hyperplane.clusters.registry import ENGINES
 
     folder = Path(os.environ["DASK_CONFIG"])
     file = folder / f"{len(list(folder.iterdir()))}.yaml"
     file.write_text(str(example.parsed), encoding="utf-8")
     dask.config.refresh(paths=[str(folder)])
-    faults = config.faults()
+    faults = config.faults(ENGINES)
     return "\n".join(map(str, faults)) or None
 
 

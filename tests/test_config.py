@@ -13,6 +13,7 @@ import dask.config
 import pytest
 
 from hyperplane import config
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.core import config_defaults
 from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.spec.memory import MemoryPolicy
@@ -36,6 +37,7 @@ SHOW = """
 import json, sys
 import hyperplane
 from hyperplane import config
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.errors import ConfigError
 
 def view(read):
@@ -46,7 +48,7 @@ def view(read):
 
 fields = ("source", "where", "asked", "allowed", "advice")
 print(json.dumps({
-    "faults": [[getattr(fault, name) for name in fields] for fault in config.faults()],
+    "faults": [[getattr(fault, name) for name in fields] for fault in config.faults(ENGINES)],
     "pools": view(lambda: {n: p.model_dump(exclude={"name"}) for n, p in config.pools().items()}),
     "memory": view(lambda: config.memory_policy().to_dict()),
     "weights": view(lambda: {name: config.sizing_rules().weight(name) for name in sys.argv[1:]}),
@@ -155,7 +157,7 @@ class TestSetInThePythonProcess:
         with dask.config.set({f"hyperplane.pools.{key}.allocatable-ram-gb": 11}):
             assert len(config.pools()) == 9
             assert config.get_pool("16_16").allocatable_ram_gb == 11
-            assert config.faults() == []
+            assert config.faults(ENGINES) == []
 
     def test_a_site_may_replace_all_pools(self):
         only = {"cores": 4, "ram_gb": 8, "allocatable_cores": 4, "allocatable_ram_gb": 8}
@@ -182,7 +184,7 @@ class TestSetInThePythonProcess:
 
 class TestShipped:
     def test_has_no_faults(self):
-        assert config.faults() == []
+        assert config.faults(ENGINES) == []
 
     @pytest.mark.usefixtures("usual_preload")
     def test_is_what_the_documented_models_have_as_defaults(self):
@@ -217,7 +219,7 @@ class TestFaults:
     def test_a_section_that_is_no_mapping(self, key, view, value):
         with dask.config.set({f"hyperplane.{key}": value}):
             fault = _the_fault(view)
-            assert fault in config.faults()
+            assert fault in config.faults(ENGINES)
         assert fault.where == f"hyperplane.{key}"
         assert fault.asked == repr(value)
         assert fault.allowed.startswith("a mapping")
@@ -255,7 +257,7 @@ class TestFaults:
     def test_a_mistyped_key_in_any_section(self, path, allowed):
         with dask.config.set({f"hyperplane.{path}": 0.9}):
             advice = "did you mean pause?" if path == "memory.pauze" else ""
-            assert config.faults() == [
+            assert config.faults(ENGINES) == [
                 Fault(f"hyperplane.{path}", "0.9", allowed, advice, source="dask.config.set")
             ]
 
@@ -300,7 +302,7 @@ class TestFaults:
     def test_a_bad_value(self, path, value, allowed):
         key = path.removesuffix(".0")
         with dask.config.set({f"hyperplane.{key}": value}):
-            [fault] = config.faults()
+            [fault] = config.faults(ENGINES)
         assert fault.where == f"hyperplane.{path}"
         assert fault.asked == repr(value[0] if key != path else value)
         assert allowed in fault.allowed
@@ -319,7 +321,7 @@ class TestFaults:
 
     def test_a_pool_without_figures_misses_each_of_them(self):
         with dask.config.set({"hyperplane.pools.pool_new": {"alias": "new"}}):
-            faults = config.faults()
+            faults = config.faults(ENGINES)
         wanted = ["cores", "ram_gb", "allocatable_cores", "allocatable_ram_gb"]
         assert [fault.where for fault in faults] == [
             f"hyperplane.pools.pool_new.{key}" for key in wanted
@@ -342,13 +344,13 @@ class TestFaults:
 
     def test_a_faulty_nominal_figure_is_the_only_fault_of_its_pair(self):
         with dask.config.set({"hyperplane.pools.pool_16_16.cores": "many"}):
-            assert [fault.where for fault in config.faults()] == [
+            assert [fault.where for fault in config.faults(ENGINES)] == [
                 "hyperplane.pools.pool_16_16.cores"
             ]
 
     def test_a_shipped_value_that_became_wrong_names_the_shipped_file(self):
         with dask.config.set({"hyperplane.pools.pool_16_16.cores": 4}):
-            [fault] = config.faults()
+            [fault] = config.faults(ENGINES)
         assert fault.where == "hyperplane.pools.pool_16_16.allocatable_cores"
         assert fault.source == str(config_defaults.folder() / "pools.yaml")
 

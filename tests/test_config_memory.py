@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import config
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.errors import ConfigError
 from hyperplane.spec.memory import MemoryPolicy
 
@@ -30,7 +31,7 @@ if "distributed" in sys.argv:
     import distributed
 import hyperplane
 plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5)
-print(json.dumps([plan.memory.to_dict(), plan.notes, plan.alerts]))
+print(json.dumps([plan.options.memory.to_dict(), plan.notes, plan.alerts]))
 """
 
 
@@ -102,8 +103,8 @@ def test_an_argument_takes_precedence_and_is_noted(capsys: pytest.CaptureFixture
         partly = hyperplane.plan_cluster(**SMALL, memory={"pause": 0.9})
         same = hyperplane.plan_cluster(**SMALL, memory=MemoryPolicy(pause=0.85))
     line = f"{OF_DASK}.pause = 0.85 is not used: the argument memory is 0.9"
-    assert plan.memory == MemoryPolicy(pause=0.9)
-    assert partly.memory == MemoryPolicy(target=0.5, pause=0.9)
+    assert plan.options.memory == MemoryPolicy(pause=0.9)
+    assert partly.options.memory == MemoryPolicy(target=0.5, pause=0.9)
     assert plan.alerts == partly.alerts == (line,)
     assert same.alerts == ()
     hyperplane.clusters.start_lines.print_start_lines(plan)
@@ -125,7 +126,7 @@ def test_a_faulty_key_of_dask_is_named(value: Any, allowed: str) -> None:
         [fault] = caught.value.faults
         assert (fault.where, fault.source) == (f"{OF_DASK}.spill", "dask.config.set")
         assert fault.allowed == allowed
-        assert fault in config.faults()
+        assert fault in config.faults(ENGINES)
 
 
 @pytest.mark.process

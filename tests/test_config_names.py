@@ -7,9 +7,10 @@ import pytest
 
 import hyperplane
 from hyperplane import config
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.errors import ConfigError
 from hyperplane.sizing.rules import SizingRules
-from hyperplane.spec.settings import ENGINES, JobSettings, LocalSettings, SshSettings
+from hyperplane.spec.settings import EngineSettings, JobSettings, LocalSettings, SshSettings
 
 
 @pytest.mark.parametrize(
@@ -20,14 +21,14 @@ from hyperplane.spec.settings import ENGINES, JobSettings, LocalSettings, SshSet
         ("engines.local.fitt", LocalSettings.model_fields, "fit"),
         ("engines.ssh.host", SshSettings.model_fields, "hosts"),
         ("engines.ssh.zzz", SshSettings.model_fields, ""),
-        ("engines.shs", ["auto", *ENGINES], "ssh"),
-        ("engines.zzz", ["auto", *ENGINES], ""),
+        ("engines.shs", ["auto", *ENGINES.built_in], "ssh"),
+        ("engines.zzz", ["auto", *ENGINES.built_in], ""),
         ("jobs.hom", JobSettings.model_fields, "home"),
     ],
 )
 def test_the_keys_that_there_are_and_the_nearest(path, known, near):
     with dask.config.set({f"hyperplane.{path}": 0.9}):
-        [fault] = config.faults()
+        [fault] = config.faults(ENGINES)
     assert (fault.where, fault.asked) == (f"hyperplane.{path}", "0.9")
     assert set(fault.allowed.removeprefix("one of ").split(", ")) == set(known)
     assert fault.advice == (f"did you mean {near}?" if near else "")
@@ -44,9 +45,33 @@ def test_an_engine_that_there_is_not_is_refused_before_anything_is_planned():
 
 def test_an_engine_of_another_package_may_have_a_section(monkeypatch):
     points = [EntryPoint("my-engine", "somewhere:Engine", "hyperplane.engines")]
-    monkeypatch.setattr(config, "entry_points", lambda group: points)
+    monkeypatch.setattr("hyperplane.core.registry.entry_points", lambda group: points)
     with dask.config.set({"hyperplane.engines.my-engine": {"a": 1}}):
-        assert config.faults() == []
+        assert config.faults(ENGINES) == []
     with dask.config.set({"hyperplane.engines.my_engin": {"a": 1}}):
-        [fault] = config.faults()
+        [fault] = config.faults(ENGINES)
     assert fault.advice == "did you mean my-engine?"
+
+
+class SiteSettings(EngineSettings):
+    """Settings of an engine of another package."""
+
+    partition: str = "short"
+
+
+class SiteEngine:
+    """An engine of another package, for another framework."""
+
+    settings = SiteSettings
+
+
+def test_the_section_of_an_engine_of_another_package_is_checked(monkeypatch):
+    points = [EntryPoint("ray:site", f"{__name__}:SiteEngine", "hyperplane.engines")]
+    monkeypatch.setattr("hyperplane.core.registry.entry_points", lambda group: points)
+    with dask.config.set({"hyperplane.engines.ray_site": {"partition": "long"}}):
+        assert config.faults(ENGINES) == []
+        assert config.engine_settings("ray:site", SiteSettings).partition == "long"
+    with dask.config.set({"hyperplane.engines.ray_site": {"partitio": "long"}}):
+        [fault] = config.faults(ENGINES)
+    assert fault.where == "hyperplane.engines.ray_site.partitio"
+    assert fault.advice == "did you mean partition?"

@@ -128,8 +128,31 @@ def test_a_module_imports_from_its_own_row_and_lower_ones_only():
     assert too_high == {}
 
 
+#: Modules of a framework that planning calls; an engine is a package next to them.
+PLANNING = {"clusters.dask.planning", "clusters.dask.framework"}
+
+
 def _engine_imports():
-    return {name: _imports(FILES[name]) for name in FILES if name.startswith("clusters.dask.")}
+    found = {name: _imports(FILES[name]) for name in FILES if name.startswith("clusters.dask.")}
+    return {name: imports for name, imports in found.items() if name not in PLANNING}
+
+
+def test_an_engine_does_not_import_the_planning_of_its_framework():
+    assert set() == {
+        (module, name) for module, found in _engine_imports().items() for name in found & PLANNING
+    }
+
+
+def test_what_all_frameworks_share_imports_none_of_them():
+    shared = [name for name in FILES if re.fullmatch(r"clusters\.\w+|cluster|cli\.\w+", name)]
+    assert len(shared) > 20
+    assert set() == {
+        (module, name)
+        for module in shared
+        if module not in {"clusters.dask", "clusters.registry"}  # the registry has their names
+        for name in _imports(FILES[module])
+        if name.startswith("clusters.dask")
+    }
 
 
 def test_an_engine_reads_no_configuration_and_chooses_no_size():

@@ -8,6 +8,7 @@ from typing import Any
 from hyperplane import config
 from hyperplane.calculator.advice import SizingAdvice
 from hyperplane.calculator.measure import DataSize, measure
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import gb_to_bytes, whole_number
@@ -94,7 +95,7 @@ def size_cluster(
         found.append(
             Fault("pieces", repr(pieces)[:80], f"a whole number of at least 1{_at_most(count)}")
         )
-    config.check_sections()
+    config.check_sections(ENGINES)
     rules = config.sizing_rules()
     chosen, measured = None, DataSize(1, "")
     try:

@@ -144,7 +144,7 @@ def _find_missing_settings(engine: Engine) -> str:
 
 def check_configuration() -> Iterator[CheckResult]:
     """Report the errors of the configuration, or the memory policy and the default cluster."""
-    faults = config.faults()
+    faults = config.faults(registry.ENGINES)
     for fault in faults:
         yield CheckResult("configuration", "wrong", str(fault))
     if faults:

@@ -12,14 +12,14 @@ import hyperplane
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.cli.stop_signals import StopSignals
-from hyperplane.clusters import records
+from hyperplane.clusters import records, registry
+from hyperplane.clusters.framework import CLOSED
 from hyperplane.core.errors import EngineError, Fault, RequestError
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.core.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 
 if TYPE_CHECKING:
-    from distributed.deploy.cluster import Cluster
-
+    from hyperplane.clusters.framework import ClusterAddresses
     from hyperplane.spec.plan import ClusterPlan
 
 app = typer.Typer(no_args_is_help=True, help="Start, list and stop clusters.")
@@ -42,22 +42,24 @@ def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
 
 
 def _run_until_stopped(plan: ClusterPlan, signals: StopSignals, as_json: bool) -> None:
-    client, cluster = hyperplane.start(plan)
+    framework = registry.load_framework(plan.engine)
+    started = hyperplane.start(plan)
     try:
-        client.close()  # other programs connect their own clients
+        addresses = framework.addresses(started)
+        started.client.close()  # other programs connect their own clients
         if not signals.stop_requested.is_set():
-            _announce(plan, cluster, as_json)
-        signals.wait(cluster)
+            _announce(plan, addresses, as_json)
+        signals.wait(lambda: framework.status(started.cluster) == CLOSED)
     finally:
-        cluster.close()
+        started.cluster.close()
 
 
-def _announce(plan: ClusterPlan, cluster: Cluster, as_json: bool) -> None:
+def _announce(plan: ClusterPlan, addresses: ClusterAddresses, as_json: bool) -> None:
     running = {
         "name": plan.name,
         "engine": plan.engine,
-        "scheduler": cluster.scheduler_address,
-        "dashboard": cluster.dashboard_link,
+        "scheduler": addresses.scheduler,
+        "dashboard": addresses.dashboard,
         "workers": plan.dask_workers,
         "threads": plan.total_threads,
         "ram_gb": bytes_to_gb(plan.total_ram),

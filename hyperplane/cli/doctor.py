@@ -11,6 +11,7 @@ from rich.text import Text
 
 from hyperplane import config
 from hyperplane.cli.output import JsonOption, show, write_json
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.core.units import plural
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def doctor(as_json: JsonOption = False) -> None:
         checks.check_configuration,
     )
     findings = [finding for check in all_checks for finding in check()]
-    faults = config.faults()
+    faults = config.faults(ENGINES)
     count = {
         state: sum(finding.state == state for finding in findings) for state in ("wrong", "warning")
     }

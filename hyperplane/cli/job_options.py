@@ -11,6 +11,7 @@ import typer
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.job_progress import to_plain_line
+from hyperplane.jobs.runners import RUNNERS
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
 from hyperplane.jobs.submitting import job_warnings, new_job
 
@@ -43,7 +44,10 @@ ActiveOption = Annotated[
 RetriesOption = Annotated[int | None, typer.Option(help="Maximum number of retries, 0 to 10.")]
 RunnerOption = Annotated[
     str,
-    typer.Option(help="Where its steps run: local (this machine), slurm or kubernetes."),
+    typer.Option(
+        metavar="|".join(RUNNERS.built_in),
+        help="Where its steps run; local is this machine. Other packages may add runners.",
+    ),
 ]
 RunnerOptionsOption = Annotated[
     list[str] | None,

@@ -38,7 +38,10 @@ def render(
     active_timeout: ActiveOption = None,
     max_retries: RetriesOption = None,
     runner: Annotated[
-        str, typer.Option(metavar="local|slurm|kubernetes", help="Runner of the steps.")
+        str,
+        typer.Option(
+            metavar="|".join(["local", *runners.RENDERERS.built_in]), help="Runner of the steps."
+        ),
     ] = "local",
     option: Annotated[
         list[str] | None,
@@ -79,11 +82,12 @@ def render(
 def _parse_options(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
     """Validate the runner; return its options by name."""
     faults = []
-    if runner not in ("local", *runners.RENDERERS):
-        allowed = f"one of local, {', '.join(runners.RENDERERS)}"
+    renderers = runners.RENDERERS.names()
+    if runner not in ("local", *renderers):
+        allowed = f"one of local, {', '.join(renderers)}"
         faults.append(Fault("--runner", repr(runner), allowed))
     elif runner == "local" and (given or out is not None):
-        faults.append(Fault("--option, --out", "", "only with --runner slurm or kubernetes"))
+        faults.append(Fault("--option, --out", "", f"only with --runner {' or '.join(renderers)}"))
     options: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")

@@ -37,7 +37,7 @@ def plan(
         write_rows(cluster_plan.rows())
         if settings:
             typer.echo()
-            write_rows(cluster_plan.tuning.rows())
+            write_rows(cluster_plan.options.setting_rows())
 
 
 def _render(cluster_plan: ClusterPlan) -> str:

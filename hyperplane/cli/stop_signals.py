@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from distributed.deploy.cluster import Cluster
+from typing import Any
 
 #: Seconds between checks whether another process has closed the cluster.
 POLL_INTERVAL = 0.2
@@ -46,7 +44,7 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def wait(self, cluster: Cluster) -> None:
+    def wait(self, is_closed: Callable[[], bool]) -> None:
         """Wait for a signal, or until another process has closed the cluster."""
-        while cluster.status.name != "closed" and not self.stop_requested.wait(POLL_INTERVAL):
+        while not is_closed() and not self.stop_requested.wait(POLL_INTERVAL):
             pass

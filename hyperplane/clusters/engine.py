@@ -1,9 +1,20 @@
-"""The interface of engines: start a finished plan and return Dask's client and cluster."""
+"""The interface of engines: start a finished plan and return a client and a cluster."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    runtime_checkable,
+)
+
+from typing_extensions import TypeVar
 
 from hyperplane.core.errors import Fault
 from hyperplane.spec.capacity import MachineCapacity
@@ -15,6 +26,18 @@ from hyperplane.spec.worker import WorkerSpec
 if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
+
+
+class SupportsClose(Protocol):
+    """What the clients and clusters of all frameworks have: a method that closes them."""
+
+    def close(self) -> Any:
+        """Release the object; safe to call repeatedly."""
+        ...
+
+
+ClientType = TypeVar("ClientType", bound=SupportsClose, default="Client")
+ClusterType = TypeVar("ClusterType", bound=SupportsClose, default="Cluster")
 
 
 class Feature(enum.Enum):
@@ -53,15 +76,21 @@ class SchedulerPlace(NamedTuple):
     reason: str
 
 
-class StartedCluster(NamedTuple):
-    """Client and cluster object of a running cluster, in the documented order."""
+class StartedCluster(NamedTuple, Generic[ClientType, ClusterType]):
+    """Client and cluster object of a running cluster, in the documented order.
 
-    client: Client
-    cluster: Cluster
+    The types are those of Dask unless a framework names its own.
+    """
+
+    client: ClientType
+    cluster: ClusterType
 
 
 class Engine(Protocol):
-    """Interface that every engine implements.
+    """Interface that every engine implements: a framework on a platform.
+
+    Its name is that of the platform for Dask, and ``<framework>:<platform>`` for other frameworks;
+    :class:`~hyperplane.clusters.framework.Framework` has what the engines of one framework share.
 
     An engine receives a finished plan. It does not read hyperplane's configuration, chooses no
     sizes and uses no other engine. If :meth:`start` fails, it closes everything that it opened and
@@ -89,11 +118,11 @@ class Engine(Protocol):
         """Return what is wrong with a request or with the settings; empty when nothing is."""
         ...
 
-    def start(self, plan: ClusterPlan) -> StartedCluster:
+    def start(self, plan: ClusterPlan) -> StartedCluster[Any, Any]:
         """Start the cluster and return when all its workers have connected."""
         ...
 
-    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster[Any, Any]:
         """Attach to a running cluster that any process of this user started."""
         ...
 

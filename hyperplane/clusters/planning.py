@@ -6,9 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from hyperplane import config, config_memory
+from hyperplane import config
 from hyperplane.clusters import registry
-from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.clusters.engine import (
     Engine,
     Feature,
@@ -16,18 +15,18 @@ from hyperplane.clusters.engine import (
     SupportsLayout,
     SupportsNodeFit,
 )
+from hyperplane.clusters.framework import OptionsDraft
 from hyperplane.core.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.sizing import fit
 from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import MachineCapacity
-from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.engine_names import DASK, framework_of
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
-from hyperplane.spec.settings import EngineSettings, LocalSettings
-from hyperplane.spec.tuning import AS_DASK, Tuning, TuningProfile
+from hyperplane.spec.settings import EngineSettings, MachineSettings
 from hyperplane.spec.worker import WorkerSpec
 
 _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
@@ -67,11 +66,11 @@ class Planner:
         EngineUnavailable
             When no engine can be used.
         """
-        config.check_sections()
+        config.check_sections(registry.ENGINES)
         request = self.request
         engine = self._engine()
         if engine is None:
-            self._profile()
+            self._draft_options(DASK)
             self._layout(uses_pools=self._unavailable is None)
             if self._unavailable is not None:
                 if not self.faults:
@@ -80,11 +79,10 @@ class Planner:
                 self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
             self._raise_faults()
         settings = self._settings(engine)
-        memory = self._memory()
+        draft = self._draft_options(framework_of(engine.name))
         machine = engine.capacity(settings)
-        profile = self._profile()
         asked, pool = self._layout(engine.uses_pools)
-        if self.faults:
+        if draft is None or self.faults:
             self._raise_faults()
         worker, nodes, fit_note = asked, request.num_workers, ""
         if isinstance(engine, SupportsLayout):
@@ -92,7 +90,7 @@ class Planner:
         if isinstance(engine, SupportsNodeFit) and request.local_fit != "exact":
             worker, nodes, note = engine.fit_nodes(worker, nodes)
             fit_note = "; ".join(filter(None, (fit_note, note)))
-        if machine is not None and isinstance(settings, LocalSettings):
+        if machine is not None and isinstance(settings, MachineSettings):
             cores = settings.single_process_cores
             if (request.local_fit or settings.fit) == "fit":
                 worker, nodes, fit_note = fit_machine(asked, nodes, machine, cores, self.explicit)
@@ -105,24 +103,22 @@ class Planner:
                     "has started"
                 )
         self._note_scheduler_place(engine)
-        processes = nodes * worker.nprocs
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
                 self.notes.append(f"{name} is ignored: engine {engine.name} does not support it")
         return ClusterPlan(
-            name=request.name or new_cluster_name(),
+            name=request.name or new_cluster_name(framework_of(engine.name)),
             engine=engine.name,
             request=self.request,
             pool=pool,
             asked=asked,
             worker=worker,
             nodes=nodes,
-            memory=memory,
             settings=settings,
+            options=draft.for_layout(worker, nodes),
             notes=(*self.notes, *([fit_note] if fit_note else []), *self.alerts),
             fit_note=fit_note,
             alerts=tuple(self.alerts),
-            tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
 
     def _note_scheduler_place(self, engine: Engine) -> None:
@@ -137,16 +133,16 @@ class Planner:
         )
         self.request = self.request.model_copy(update={"scheduler_deploy_mode": place.mode})
 
-    def _memory(self) -> MemoryPolicy:
-        """Memory policy of the call, or else of the configuration."""
-        asked = self.request.memory
-        with user_settings():
-            policy = config.memory_policy() if asked is None else asked
-            if asked is None and (note := config_memory.note_dask_thresholds()):
-                self.notes.append(note)
-            if note := config_memory.note_overridden_thresholds(asked):
-                self.alerts.append(note)
-        return policy
+    def _draft_options(self, framework: str) -> OptionsDraft | None:
+        """Section of a framework before the layout is known; None if that found faults."""
+        try:
+            draft = registry.FRAMEWORKS.load(framework)().draft_options(self.request)
+        except RequestError as error:
+            self._add_error(error)
+            return None
+        self.notes += draft.notes
+        self.alerts += draft.alerts
+        return draft
 
     def _settings(self, engine: Engine) -> EngineSettings:
         """Settings of the engine, updated with ``engine_options``."""
@@ -217,14 +213,6 @@ class Planner:
         allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
         advice = "choose another engine: " + ", ".join(registry.ENGINES.names())
         return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
-
-    def _profile(self) -> tuple[str, TuningProfile]:
-        """Name and settings of the tuning profile."""
-        try:
-            return config.tuning().find(self.request.tuning)
-        except RequestError as error:
-            self._add_error(error)
-            return AS_DASK, TuningProfile()
 
     def _layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
         """Requested layout of a node, and the pool for it."""

@@ -12,9 +12,10 @@ import psutil
 
 from hyperplane.clusters import records
 from hyperplane.core.units import gb_to_bytes
+from hyperplane.spec.engine_names import platform_of
 
-#: Engines that run worker processes on this machine.
-ENGINES = ("local", "cuda")
+#: Platforms whose engines run worker processes on this machine.
+PLATFORMS = ("local", "cuda")
 #: Texts in the command line or title of worker processes that Dask has started.
 _WORKER = ("multiprocessing.forkserver", "multiprocessing.spawn", "dask worker")
 
@@ -25,7 +26,7 @@ def open_clusters() -> list[records.ClusterRecord]:
         found = records.read_all(starting=True)
     except OSError:  # the start of a cluster reports it
         return []
-    return [record for record in found if record.engine in ENGINES]
+    return [record for record in found if platform_of(record.engine) in PLATFORMS]
 
 
 def unpromised_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:

@@ -28,6 +28,7 @@ import psutil
 
 from hyperplane.clusters import job_clusters
 from hyperplane.core.folder_entries import find_in
+from hyperplane.core.units import bytes_to_gb
 from hyperplane.platforms.local.file_locks import (
     drop_ownership,
     lock_if_abandoned,
@@ -43,6 +44,7 @@ from hyperplane.platforms.local.private_folders import (
     remove_empty,
 )
 from hyperplane.platforms.local.process_identity import start_time
+from hyperplane.spec.plan import ClusterPlan
 
 if sys.platform != "win32":
     import fcntl
@@ -76,11 +78,12 @@ class ClusterRecord:
     scratch : str
         Folder that the workers spill to.
     client : dict
-        Dask settings for clients of the cluster.
+        Settings for clients of the cluster, as its framework writes them.
     direct_to_workers : bool
         Whether clients fetch results from the workers instead of from the scheduler.
     security : dict
-        Key pair of a cluster with TLS, as text. It is a secret; only the owner can read the file.
+        What clients authenticate with, such as the key pair of a cluster with TLS, as text. It is a
+        secret; only the owner can read the file.
     job : str
         The pipeline job whose step started the cluster; empty otherwise.
     """
@@ -99,6 +102,25 @@ class ClusterRecord:
     direct_to_workers: bool = False
     security: dict[str, str] = field(default_factory=dict, repr=False)
     job: str = field(default_factory=lambda: os.environ.get("HYPERPLANE_JOB_ID", ""))
+
+    @classmethod
+    def from_plan(cls, plan: ClusterPlan, **others: Any) -> ClusterRecord:
+        """Return the record of a cluster that this process is about to start.
+
+        ``others`` are fields in addition to those of the plan, or in place of them.
+        """
+        fields: dict[str, Any] = {
+            "name": plan.name,
+            "engine": plan.engine,
+            "scheduler": "",
+            "dashboard": "",
+            "pid": os.getpid(),
+            "started": own_start_time(),
+            "workers": plan.dask_workers,
+            "threads": plan.total_threads,
+            "ram_gb": bytes_to_gb(plan.total_ram),
+        }
+        return cls(**{**fields, **others})
 
     def is_alive(self) -> bool:
         """Return whether the owning process still runs."""

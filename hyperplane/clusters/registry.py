@@ -1,13 +1,15 @@
-"""Registry of the engines, which are imported on first use."""
+"""Registries of the engines and of their frameworks, which are imported on first use."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hyperplane.clusters.engine import Engine
+from hyperplane.clusters.framework import Framework
 from hyperplane.core.registry import Registry
+from hyperplane.spec.engine_names import DASK, framework_of
 
-#: Engines by name; other packages register theirs in the entry-point group.
+#: Engines by name: that of the platform for Dask, ``<framework>:<platform>`` for others.
 ENGINES: Registry[Engine] = Registry(
     argument="engine",
     group="hyperplane.engines",
@@ -22,7 +24,19 @@ ENGINES: Registry[Engine] = Registry(
     other_values=("auto",),
 )
 
+#: Frameworks by name, which is the first part of the names of their engines.
+FRAMEWORKS: Registry[Framework] = Registry(
+    argument="framework",
+    group="hyperplane.frameworks",
+    built_in={DASK: "hyperplane.clusters.dask.framework:DaskFramework"},
+)
+
 
 def load(name: Any) -> Engine:
     """Return the engine of a name; raise a RequestError with similar names if there is none."""
     return ENGINES.load(name)()
+
+
+def load_framework(engine: str) -> Framework:
+    """Return the framework of an engine; raise a RequestError if there is none of its name."""
+    return FRAMEWORKS.load(framework_of(engine))()

@@ -6,14 +6,12 @@ import sys
 import weakref
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hyperplane.clusters import records, registry
-from hyperplane.clusters.engine import StartedCluster
-
-if TYPE_CHECKING:
-    from distributed import Client
-    from distributed.deploy.cluster import Cluster
+from hyperplane.clusters.engine import StartedCluster, SupportsClose
+from hyperplane.clusters.framework import RUNNING, Framework
+from hyperplane.spec.plan import ClusterPlan
 
 
 class CodeLocation(NamedTuple):
@@ -30,8 +28,9 @@ class CodeLocation(NamedTuple):
 class _StartedCluster(NamedTuple):
     location: CodeLocation
     name: str
-    client: weakref.ref[Client]
-    cluster: weakref.ref[Cluster]
+    framework: Framework
+    client: weakref.ref[SupportsClose]
+    cluster: weakref.ref[SupportsClose]
 
 
 _started: list[_StartedCluster] = []
@@ -70,17 +69,19 @@ def _notebook_cell() -> tuple[str, int]:
     return cell, int(getattr(shell, "execution_count", 0) or 0)
 
 
-def remember_cluster(location: CodeLocation, name: str, started: StartedCluster) -> None:
+def remember_cluster(
+    location: CodeLocation, plan: ClusterPlan, started: StartedCluster[Any, Any]
+) -> None:
     """Record a cluster that a call has started, and drop closed ones from the list."""
     _started[:] = [each for each in _started if _is_open(each)]
-    _started.append(
-        _StartedCluster(location, name, weakref.ref(started.client), weakref.ref(started.cluster))
-    )
+    framework = registry.load_framework(plan.engine)
+    client, cluster = weakref.ref(started.client), weakref.ref(started.cluster)
+    _started.append(_StartedCluster(location, plan.name, framework, client, cluster))
 
 
 def _is_open(entry: _StartedCluster) -> bool:
     cluster = entry.cluster()
-    return cluster is not None and cluster.status.name == "running"
+    return cluster is not None and entry.framework.status(cluster) == RUNNING
 
 
 def close_previous_clusters(location: CodeLocation, name: str | None) -> list[str]:

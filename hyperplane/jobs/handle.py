@@ -262,8 +262,9 @@ def submit(
         Number of retries, from the finished steps, after a failure that may be transient.
     parameters : mapping, optional
         Names and values; each step finds them in its environment, notebooks also in a cell.
-    runner : {"local", "slurm", "kubernetes"}
-        Where the steps run: processes on this machine, Slurm batch jobs, or pods.
+    runner : str
+        Where the steps run: ``"local"`` for processes on this machine, ``"slurm"`` for batch jobs,
+        ``"kubernetes"`` for pods, or a runner of another package.
     runner_options : mapping, optional
         For Kubernetes: settings of the engine of that name, such as ``image`` and ``namespace``, in
         place of the configured ones; and ``root``, the folder of the image with the pipeline's

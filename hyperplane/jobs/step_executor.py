@@ -14,7 +14,7 @@ from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
 from hyperplane.jobs.backoff import Backoff, is_disk_full
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.environment import (  # fmt: skip
+from hyperplane.jobs.environment import (
     PROGRESS,
     cluster_variable,
     find_secrets,

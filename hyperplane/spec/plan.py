@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hyperplane.core.public_calls import warn_caller
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import bytes_to_gb, format_bytes, parse_seconds, plural
-from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.dask_options import DaskOptions
+from hyperplane.spec.engine_names import DASK, framework_of
+from hyperplane.spec.framework_options import FrameworkOptions
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
-from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
+
+if TYPE_CHECKING:
+    from hyperplane.spec.memory import MemoryPolicy
+    from hyperplane.spec.tuning import Tuning
 
 
 @dataclass(frozen=True, repr=False)
 class ClusterPlan:
     """Everything that a start needs: engine, pool, layout and settings of a cluster.
+
+    What only one framework needs is in ``options``, an object with the type of that framework.
 
     Parameters
     ----------
@@ -36,18 +44,17 @@ class ClusterPlan:
         Layout of one node that is started.
     nodes : int
         Number of nodes that are started.
-    memory : MemoryPolicy
-        Memory thresholds of every worker.
     settings : EngineSettings
         Settings of the engine, from the configuration and ``engine_options``.
+    options : FrameworkOptions
+        The section of the engine's framework; for Dask a ``DaskOptions`` with the memory
+        policy and the tuning.
     notes : tuple of str
         Choices made by the planner, and differences from the request.
     fit_note : str
         The note on how the layout differs from the request; empty if it does not.
     alerts : tuple of str
         The notes that a start prints to standard error, one line each.
-    tuning : Tuning
-        Performance settings of Dask; prints as a list.
     """
 
     name: str
@@ -57,12 +64,35 @@ class ClusterPlan:
     asked: WorkerSpec
     worker: WorkerSpec
     nodes: int
-    memory: MemoryPolicy
     settings: EngineSettings
+    options: FrameworkOptions = field(default_factory=FrameworkOptions)
     notes: tuple[str, ...] = ()
     fit_note: str = ""
     alerts: tuple[str, ...] = ()
-    tuning: Tuning = field(default_factory=Tuning)
+
+    @property
+    def framework(self) -> str:
+        """Name of the framework that the engine starts, such as ``dask``."""
+        return framework_of(self.engine)
+
+    @property
+    def memory(self) -> MemoryPolicy:
+        """Memory policy of a Dask cluster; use ``options.memory`` instead."""
+        memory: MemoryPolicy = self._renamed("memory")
+        return memory
+
+    @property
+    def tuning(self) -> Tuning:
+        """Tuning of a Dask cluster; use ``options.tuning`` instead."""
+        tuning: Tuning = self._renamed("tuning")
+        return tuning
+
+    def _renamed(self, name: str) -> Any:
+        """Return an attribute that moved to the framework's section in version 0.2."""
+        if not hasattr(self.options, name):
+            raise AttributeError(f"a plan for engine {self.engine} has no attribute {name!r}")
+        warn_caller(f"ClusterPlan.{name} moved to ClusterPlan.options.{name}", FutureWarning)
+        return getattr(self.options, name)
 
     @property
     def dask_workers(self) -> int:
@@ -105,8 +135,7 @@ class ClusterPlan:
                 f"{plural(self.dask_workers, 'worker process')}, "
                 f"{plural(self.total_threads, 'thread')}, {format_bytes(self.total_ram)}",
             ),
-            ("memory policy", str(self.memory)),
-            ("tuning", self.tuning.summary()),
+            *self.options.rows(),
             *(("note", note) for note in self.notes),
         ]
 
@@ -121,10 +150,16 @@ class ClusterPlan:
             "dask_workers": self.dask_workers,
             "total_threads": self.total_threads,
             "total_ram_gb": bytes_to_gb(self.total_ram),
-            "memory": self.memory.to_dict(),
-            "tuning": self.tuning.model_dump(),
+            **self.options.to_dict(),
             "notes": list(self.notes),
         }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled plan; those of version 0.1 have no section for the framework."""
+        if "options" not in state:
+            section = DaskOptions(state.pop("memory"), state.pop("tuning"))
+            state = {**state, "options": section}
+        vars(self).update(state)
 
     def __str__(self) -> str:
         return as_text(self.rows())
@@ -135,6 +170,6 @@ class ClusterPlan:
         return as_html(self.rows())
 
 
-def new_cluster_name() -> str:
-    """Return a unique name for a cluster."""
-    return f"dask-cluster-{uuid.uuid4()}"
+def new_cluster_name(framework: str = DASK) -> str:
+    """Return a unique name for a cluster of a framework."""
+    return f"{framework}-cluster-{uuid.uuid4()}"

@@ -12,6 +12,7 @@ from scale import scaled
 
 import hyperplane
 from hyperplane import config
+from hyperplane.clusters.registry import ENGINES
 from hyperplane.errors import DoesNotFit, RequestError, UnknownPool
 from hyperplane.spec.pool import PoolSpec
 
@@ -273,7 +274,7 @@ class TestComfortable:
         }
         with dask.config.set(changes):
             assert hyperplane.size_cluster("100GB", "groupby").comfortable == 8
-            assert config.faults() == []
+            assert config.faults(ENGINES) == []
 
 
 class TestCost:

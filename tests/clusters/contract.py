@@ -1,14 +1,21 @@
-"""Tests that every engine must pass; the tests of each engine subclass them."""
+"""Tests that every engine must pass; the tests of each engine subclass them.
+
+``EngineContract`` is for engines of every framework, ``OwnedClusterContract`` for those whose
+clusters live in the process that starts them, and ``DaskEngineContract`` for engines of Dask.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +23,17 @@ from typing import Any
 import cloudpickle
 import dask.config
 import dask.dataframe as dd
+import psutil
 import pytest
 from dask.distributed import wait
-from services import temporary_directory, until
+from services import is_empty, temporary_directory, until
+from subprograms import Run, dead, workers_of
 
 import hyperplane
 from hyperplane import MemoryPolicy
+from hyperplane.clusters import records, registry
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.framework import CLOSED, RUNNING
 from hyperplane.demo import check, data, job
 
 # Remote workers cannot import the functions below from the tests.
@@ -64,19 +76,228 @@ def started(plan: hyperplane.ClusterPlan) -> Iterator[Running]:
         yield Running(client, cluster, workers)
 
 
-@pytest.mark.cluster
 class EngineContract:
-    """Start, use, scale, restart and close a cluster on one engine."""
+    """What every engine of every framework promises: plan, start, connect, close."""
 
     engine: str
     #: Arguments that make a small cluster of two worker processes.
     small: dict[str, Any]
-    #: Whether workers see the files of this machine under the same paths.
-    shares_disk = True
 
     @classmethod
     def plan(cls, **options: Any) -> hyperplane.ClusterPlan:
         return hyperplane.plan_cluster(**{"engine": cls.engine, **cls.small, **options})
+
+    def call(self, client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in a worker process with a client of the framework."""
+        raise AssertionError(f"define how a client of engine {self.engine} calls a function")
+
+    def close_all(self, found: StartedCluster[Any, Any]) -> None:
+        """Close a cluster for all its clients, with the objects of another handle."""
+        found.client.close()
+        found.cluster.close()
+
+    def status(self, cluster: Any) -> str:
+        return registry.load_framework(self.engine).status(cluster)
+
+    def test_says_whether_it_can_be_used(self) -> None:
+        usable, reason = registry.load(self.engine).available()
+        assert usable
+        assert reason
+
+    def test_plan_is_plain_data_with_the_section_of_the_framework(self) -> None:
+        plan = self.plan()
+        found = json.loads(json.dumps(plan.to_dict()))
+        assert found["engine"] == self.engine
+        assert found.items() >= plan.options.to_dict().items()
+        assert set(plan.options.rows()) <= set(plan.rows())
+        assert plan.name.startswith(f"{plan.framework}-cluster-")
+        assert pickle.loads(pickle.dumps(plan)) == plan
+
+    @pytest.mark.cluster
+    def test_another_handle_finds_it_and_closes_it(self) -> None:
+        started = hyperplane.start(self.plan())
+        name = started.cluster.name
+        assert self.status(started.cluster) == RUNNING
+        found = hyperplane.get_cluster(name, self.engine)
+        assert self.call(found.client, sum, [1, 2]) == 3
+        self.close_all(found)
+        with pytest.raises(hyperplane.EngineError, match="running:"):
+            hyperplane.get_cluster(name, self.engine)
+        started.client.close()
+        started.cluster.close()
+        assert self.status(started.cluster) == CLOSED
+
+    @pytest.mark.cluster
+    def test_closing_twice_and_in_any_order(self) -> None:
+        client, cluster = hyperplane.start(self.plan())
+        cluster.close()
+        client.close()
+        cluster.close()
+        assert self.status(cluster) == CLOSED
+
+
+class OwnedClusterContract(EngineContract):
+    """What engines promise in addition whose clusters live as long as the process that starts them.
+
+    The process has a record of its cluster on this machine.
+    """
+
+    #: Code that prints the word ``workers`` and the process ids of ``client``'s workers.
+    print_workers: str
+
+    def program(self, **options: Any) -> str:
+        """Code that starts a small cluster."""
+        arguments = {"engine": self.engine, **self.small, **options}
+        return (
+            "import os, sys, time\nimport hyperplane\n"
+            f"client, cluster = hyperplane.initialize_cluster(**{arguments!r})\n"
+        )
+
+    @pytest.fixture
+    def here(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The temporary directory of this process and of the programs that the test starts."""
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        monkeypatch.setenv("TMPDIR", str(place))
+        return place
+
+    @pytest.mark.cluster
+    def test_it_is_listed_while_it_runs_and_leaves_nothing(self, here: Path) -> None:
+        plan = self.plan()
+        before = set(children())
+        client, cluster = hyperplane.start(plan)
+        [record] = records.read_all()
+        assert (record.name, record.engine, record.pid) == (plan.name, self.engine, os.getpid())
+        assert (record.workers, record.threads) == (plan.dask_workers, plan.total_threads)
+        addresses = registry.load_framework(self.engine).addresses(StartedCluster(client, cluster))
+        assert (record.scheduler, record.dashboard) == addresses
+        client.close()
+        cluster.close()
+        assert records.read_all(starting=True) == []
+        until(lambda: set(children()) <= before)
+        assert is_empty(here)
+
+    @pytest.mark.cluster
+    def test_a_start_that_fails_leaves_nothing(self, here: Path) -> None:
+        before = set(children())
+        with pytest.raises(hyperplane.EngineError, match=self.engine):
+            hyperplane.start(self.plan(timeout=0.01))
+        assert records.read_all(starting=True) == []
+        until(lambda: set(children()) <= before)
+        assert is_empty(here)
+
+    @pytest.mark.cluster
+    def test_a_name_is_used_once(self) -> None:
+        client, cluster = hyperplane.start(self.plan(name="mine"))
+        with pytest.raises(hyperplane.EngineError, match="'mine' is already running"):
+            hyperplane.start(self.plan(name="mine"))
+        assert self.call(client, sum, [1, 2]) == 3
+        client.close()
+        cluster.close()
+
+    @pytest.mark.cluster
+    def test_it_closes_after_the_idle_timeout(self) -> None:
+        client, cluster = hyperplane.start(self.plan(idle_timeout=0.5))
+        until(lambda: self.status(cluster) == CLOSED)
+        assert records.read_all(starting=True) == []
+        client.close()
+        cluster.close()
+
+    @pytest.mark.cluster
+    def test_a_call_replaces_its_earlier_cluster(self, capsys: pytest.CaptureFixture[str]) -> None:
+        pairs = []
+        for _ in range(2):
+            pairs.append(
+                hyperplane.initialize_cluster(engine=self.engine, **self.small, replace=True)
+            )
+        assert [self.status(cluster) for _, cluster in pairs] == [CLOSED, RUNNING]
+        assert f"closed {pairs[0][1].name} first" in capsys.readouterr().err
+        pairs[1][0].close()
+        pairs[1][1].close()
+
+    @pytest.mark.cluster
+    def test_a_call_replaces_the_cluster_of_another_process(self, here: Path, run: Run) -> None:
+        code = "import sys; print('ready', flush=True); sys.stdin.read()"
+        program = run(code, place=here, start=self.program(name="mine"))
+        program.line("ready")
+        [record] = records.read_all()
+        assert (record.name, record.pid) == ("mine", program.process.pid)
+        client, cluster = hyperplane.initialize_cluster(
+            engine=self.engine, **self.small, name="mine", replace=True
+        )
+        [record] = records.read_all()
+        assert (record.name, record.pid) == ("mine", os.getpid())
+        client.close()
+        cluster.close()
+        program.finish()
+        assert program.process.returncode == 0
+
+    @pytest.mark.cluster
+    def test_the_command_line_lists_and_stops_it(self, here: Path) -> None:
+        client, cluster = hyperplane.start(self.plan(name="mine"))
+        [listed] = json.loads(hyperplane_command("cluster", "list", "--json"))
+        assert (listed["name"], listed["engine"], listed["pid"]) == (
+            "mine",
+            self.engine,
+            os.getpid(),
+        )
+        assert "security" not in listed
+        assert hyperplane_command("cluster", "stop", "mine") == "mine is closed\n"
+        assert self.status(cluster) == CLOSED
+        client.close()
+        cluster.close()
+
+    @pytest.mark.cluster
+    @pytest.mark.parametrize("ending", ["killed", "exit"])
+    def test_it_ends_with_its_owner(self, here: Path, run: Run, ending: str) -> None:
+        last = "time.sleep(600)" if ending == "killed" else "sys.stdin.readline()"
+        program = run(self.print_workers + last, place=here, start=self.program())
+        workers = workers_of(program)
+        assert len(workers) == 2
+        if ending == "killed":
+            program.process.send_signal(signal.SIGKILL)
+            program.process.wait()  # the number of a zombie counts as that of a process
+        else:
+            program.go_on()
+            assert program.finish()[1].splitlines() == []
+            assert program.process.returncode == 0
+        until(lambda: all(map(dead, workers)))
+        until(lambda: not program.family())
+        assert records.read_all(starting=True) == []
+        assert is_empty(here)
+
+
+def children() -> list[int]:
+    """Return the ids of the processes below this one, without multiprocessing's helpers."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            command = " ".join(child.cmdline())
+            is_helper = "resource_tracker" in command or "multiprocessing.forkserver" in command
+            if not is_helper and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child.pid)
+    return found
+
+
+def hyperplane_command(*arguments: str) -> str:
+    """Return the output of a command of ``hyperplane`` that runs in a separate process."""
+    script = "from hyperplane.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.cluster
+class DaskEngineContract(EngineContract):
+    """What engines of Dask promise in addition: use, scale and restart a cluster."""
+
+    #: Whether workers see the files of this machine under the same paths.
+    shares_disk = True
 
     @pytest.fixture
     def running(self) -> Iterator[Running]:
@@ -84,16 +305,12 @@ class EngineContract:
         with started(self.plan()) as found:
             yield found
 
-    def test_says_whether_it_can_be_used(self) -> None:
-        from hyperplane.clusters import registry
+    def call(self, client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        return client.submit(function, *arguments, pure=False).result()
 
-        usable, reason = registry.load(self.engine).available()
-        assert usable
-        assert reason
-
-    def test_plan_is_plain_data(self) -> None:
-        plan = self.plan()
-        assert json.loads(json.dumps(plan.to_dict()))["engine"] == self.engine
+    def close_all(self, found: StartedCluster[Any, Any]) -> None:
+        assert "Scheduler" in found.cluster.get_logs()
+        found.client.shutdown()
 
     def test_workers_are_there_when_it_returns(self, running: Running) -> None:
         assert running.workers == (2, 2)
@@ -127,17 +344,6 @@ class EngineContract:
             assert {t["pause"] for t in second.client.run(thresholds).values()} == {0.9}
             self.check_terminate(first.cluster, 0.95)
             self.check_terminate(second.cluster, False)
-
-    def test_another_handle_finds_it_and_closes_it(self) -> None:
-        started = hyperplane.start(self.plan())
-        found = hyperplane.get_cluster(started.cluster.name, self.engine)
-        assert found.client.submit(sum, [1, 2]).result() == 3
-        assert "Scheduler" in found.cluster.get_logs()
-        found.client.shutdown()
-        with pytest.raises(hyperplane.EngineError, match="running:"):
-            hyperplane.get_cluster(started.cluster.name, self.engine)
-        started.client.close()
-        started.cluster.close()
 
     def test_the_main_job_gives_what_pandas_gives(
         self, running: Running, flights_of_2013: Path
@@ -175,7 +381,7 @@ class EngineContract:
         client.wait_for_workers(2, timeout=120)
 
 
-class OneClusterContract(EngineContract):
+class OneClusterContract(DaskEngineContract):
     """The contract, with one cluster for all tests that do not change it.
 
     The tests of the engine have the fixture ``one_cluster`` below, and one named ``surroundings``,

@@ -16,7 +16,7 @@ from typing import Any
 import dask.config
 import psutil
 import pytest
-from contract import EngineContract
+from contract import DaskEngineContract
 
 import hyperplane
 from hyperplane.clusters import records
@@ -53,7 +53,7 @@ def plan(**options: Any) -> hyperplane.ClusterPlan:
 
 
 @pytest.mark.usefixtures("pretended")
-class TestCudaEngine(EngineContract):
+class TestCudaEngine(DaskEngineContract):
     engine = "cuda"
     small = SMALL
 
@@ -132,7 +132,7 @@ class TestWithoutDevices:
 
 OWNER = """
 import os, time
-from hyperplane.engines.cuda import devices as cuda_devices
+from hyperplane.clusters.dask.cuda import devices as cuda_devices
 import hyperplane
 
 def hold():

@@ -57,7 +57,7 @@ class TestPools:
         with dask.config.set(ENABLED):
             assert len(config.pools()) == 14
             assert hyperplane.get_pool("POOL_gpu_4_16").gpus == 1
-            assert config.faults() == []
+            assert config.faults(registry.ENGINES) == []
         with pytest.raises(hyperplane.UnknownPool):
             hyperplane.get_pool("gpu_4_16")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import dask.config
 import pytest
-from contract import EngineContract, slow_square
+from contract import DaskEngineContract, slow_square
 from distributed import Client, wait
 from services import until
 from services_kubernetes import (
@@ -75,7 +75,7 @@ def workers_of(cluster: Any) -> list[str]:
     return [one["name"] for one in found if "deletionTimestamp" not in one]
 
 
-class TestContract(EngineContract):
+class TestContract(DaskEngineContract):
     engine = "kubernetes"
     small = SMALL
     shares_disk = False

@@ -14,7 +14,8 @@ from typing import Any
 import dask.config
 import psutil
 import pytest
-from contract import EngineContract
+from contract import DaskEngineContract, OwnedClusterContract
+from subprograms import SAY_WORKERS
 
 import hyperplane
 from hyperplane.clusters import records
@@ -32,9 +33,10 @@ SMALL: dict[str, Any] = {
 ONE = {**SMALL, "nprocs": 1}
 
 
-class TestLocalEngine(EngineContract):
+class TestLocalEngine(DaskEngineContract, OwnedClusterContract):
     engine = "local"
     small = SMALL
+    print_workers = SAY_WORKERS
 
     def check_terminate(self, cluster: Any, expected: float) -> None:
         found = {

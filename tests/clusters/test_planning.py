@@ -399,10 +399,10 @@ class TestPlan:
 
     def test_has_the_configured_policy_unless_one_is_given(self):
         with dask.config.set({"hyperplane.memory.pause": 0.85}):
-            assert hyperplane.plan_cluster().memory == MemoryPolicy(pause=0.85)
+            assert hyperplane.plan_cluster().options.memory == MemoryPolicy(pause=0.85)
             own = MemoryPolicy(terminate=False)
-            assert hyperplane.plan_cluster(memory=own).memory is own
-            assert hyperplane.plan_cluster(memory={"pause": 0.9}).memory.pause == 0.9
+            assert hyperplane.plan_cluster(memory=own).options.memory is own
+            assert hyperplane.plan_cluster(memory={"pause": 0.9}).options.memory.pause == 0.9
 
     def test_keeps_the_idle_timeout_in_seconds(self):
         assert hyperplane.plan_cluster(idle_timeout="30 minutes").request.idle_timeout == 1800
@@ -439,27 +439,27 @@ class TestPlan:
 class TestTuning:
     def test_the_configured_profile_holds_and_the_plan_shows_it(self):
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=2, cores_per_worker=2)
-        assert plan.tuning.name == "fast"
-        assert plan.tuning.environ["POLARS_MAX_THREADS"] == "2"
-        assert plan.tuning.client == {"dataframe.shuffle.method": "tasks"}
-        assert plan.tuning.summary() in str(plan)
-        assert plan.tuning.summary() in plan._repr_html_()
-        assert json.loads(json.dumps(plan.to_dict()))["tuning"] == plan.tuning.model_dump()
+        assert plan.options.tuning.name == "fast"
+        assert plan.options.tuning.environ["POLARS_MAX_THREADS"] == "2"
+        assert plan.options.tuning.client == {"dataframe.shuffle.method": "tasks"}
+        assert plan.options.tuning.summary() in str(plan)
+        assert plan.options.tuning.summary() in plan._repr_html_()
+        assert json.loads(json.dumps(plan.to_dict()))["tuning"] == plan.options.tuning.model_dump()
 
     def test_several_processes_have_no_settings_of_clients(self):
         plan = hyperplane.plan_cluster()
         assert plan.dask_workers == 4
-        assert plan.tuning.client == {}
-        assert plan.tuning.environ["POLARS_MAX_THREADS"] == str(plan.worker.nthreads)
+        assert plan.options.tuning.client == {}
+        assert plan.options.tuning.environ["POLARS_MAX_THREADS"] == str(plan.worker.nthreads)
 
     @pytest.mark.parametrize("name", ["dask", "Dask", " DASK "])
     def test_a_call_switches_it_off(self, name):
-        assert hyperplane.plan_cluster(tuning=name).tuning == Tuning()
+        assert hyperplane.plan_cluster(tuning=name).options.tuning == Tuning()
 
     def test_the_configuration_switches_it_off_and_a_call_on(self):
         with dask.config.set({"hyperplane.tuning.profile": "dask"}):
-            assert hyperplane.plan_cluster().tuning.name == "dask"
-            assert hyperplane.plan_cluster(tuning="fast").tuning.name == "fast"
+            assert hyperplane.plan_cluster().options.tuning.name == "dask"
+            assert hyperplane.plan_cluster(tuning="fast").options.tuning.name == "fast"
 
     def test_a_site_changes_one_setting_and_adds_a_profile(self):
         profiles = "hyperplane.tuning.profiles"
@@ -468,10 +468,10 @@ class TestTuning:
             f"{profiles}.fast.environ.POLARS_MAX_THREADS": None,
             f"{profiles}.site-wide.server": {"distributed.worker.profile.enabled": False},
         }
-        shipped = hyperplane.plan_cluster().tuning
+        shipped = hyperplane.plan_cluster().options.tuning
         with dask.config.set(changed):
-            fast = hyperplane.plan_cluster().tuning
-            site = hyperplane.plan_cluster(tuning="site-wide").tuning
+            fast = hyperplane.plan_cluster().options.tuning
+            site = hyperplane.plan_cluster(tuning="site-wide").options.tuning
         assert fast.server == {**shipped.server, "distributed.worker.profile.interval": "50ms"}
         assert "POLARS_MAX_THREADS" not in fast.environ
         assert site.server == {"distributed.worker.profile.enabled": False}
@@ -497,7 +497,7 @@ class TestTuning:
 
         assert "profile.interval" not in command()
         shown = command("--settings", "--nthreads", "2", "--nprocs", "1", "--num-workers", "1")
-        for _, text in hyperplane.plan_cluster(1, nprocs=1, nthreads=2).tuning.rows():
+        for _, text in hyperplane.plan_cluster(1, nprocs=1, nthreads=2).options.tuning.rows():
             assert text in shown
         assert json.loads(command("--tuning", "dask", "--json"))["tuning"] == Tuning().model_dump()
 

@@ -110,6 +110,7 @@ class Fake:
     def __init__(self) -> None:
         self.status = SimpleNamespace(name="running")
         self.dashboard_link = "http://127.0.0.1:1/status"
+        self.scheduler_address = "tcp://127.0.0.1:2"
 
     def close(self) -> None:
         self.status = SimpleNamespace(name="closed")

@@ -1,11 +1,14 @@
 """The plan of a cluster."""
 
 import json
+import pickle
 import re
+from dataclasses import replace
 
 import pytest
 
-from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.dask_options import DaskOptions
+from hyperplane.spec.framework_options import FrameworkOptions
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
@@ -26,14 +29,15 @@ def plan():
         asked=WorkerSpec(15, 1, 700_000_000, 15),
         worker=WorkerSpec(5, 3, 2_400_000_000, 15),
         nodes=2,
-        memory=MemoryPolicy(),
         settings=LocalSettings(),
-        notes=("2 < 3 & more", "second"),
-        tuning=Tuning(
-            name="mine",
-            server={"distributed.worker.profile.interval": "100ms"},
-            environ={"POLARS_MAX_THREADS": "3"},
+        options=DaskOptions(
+            tuning=Tuning(
+                name="mine",
+                server={"distributed.worker.profile.interval": "100ms"},
+                environ={"POLARS_MAX_THREADS": "3"},
+            )
         ),
+        notes=("2 < 3 & more", "second"),
     )
 
 
@@ -114,3 +118,30 @@ def test_a_new_name_is_a_new_one():
 def test_a_new_name_is_one_that_a_request_may_have():
     name = new_cluster_name()
     assert ClusterRequest(name=name).name == name
+
+
+def test_the_attributes_that_moved_to_the_section_of_dask(plan):
+    with pytest.warns(FutureWarning, match=r"ClusterPlan\.memory moved to .*options\.memory"):
+        assert plan.memory is plan.options.memory
+    with pytest.warns(FutureWarning, match=r"options\.tuning"):
+        assert plan.tuning is plan.options.tuning
+
+
+def test_a_plan_of_another_framework_has_neither(plan):
+    other = replace(plan, engine="ray:slurm", options=FrameworkOptions())
+    assert (plan.framework, other.framework) == ("dask", "ray")
+    with pytest.raises(AttributeError, match="ray:slurm has no attribute 'memory'"):
+        _ = other.memory
+    assert not {"memory policy", "tuning"} & dict(other.rows()).keys()
+    assert not {"memory", "tuning"} & other.to_dict().keys()
+    with pytest.raises(TypeError, match="expected a plan for Dask"):
+        DaskOptions.of(other.options)
+
+
+def test_a_pickle_of_version_0_1_has_its_section(plan):
+    state = dict(vars(plan))
+    options = state.pop("options")
+    old = object.__new__(ClusterPlan)
+    vars(old).update({**state, "memory": options.memory, "tuning": options.tuning})
+    read = pickle.loads(pickle.dumps(old))
+    assert read == plan == pickle.loads(pickle.dumps(plan))

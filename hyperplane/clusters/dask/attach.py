@@ -20,6 +20,7 @@ from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
 from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
 from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.running_clusters import describe_running, read_running
 from hyperplane.core.errors import EngineError
 
 #: Seconds that closing waits for the owning process to clean up.
@@ -28,8 +29,6 @@ PATIENCE = 30.0
 POLL_INTERVAL = 1.0
 #: Seconds that a running cluster may take to answer the first request.
 ANSWER_WITHIN = 30.0
-#: Engine that an error names when the engine is not known.
-UNKNOWN_ENGINE = "any"
 
 
 class AttachedCluster(Cluster):
@@ -129,11 +128,11 @@ def attach(name: str, engine: str) -> StartedCluster:
         When no cluster of that name and engine runs (the message lists those that do), when it
         does not answer, or when the records of clusters cannot be read.
     """
-    running = _running(engine)
+    running = read_running(engine)
     found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)
     if found is None:
         raise EngineError(
-            engine, f"this machine runs no cluster {name!r}; {_describe_running(running)}"
+            engine, f"this machine runs no cluster {name!r}; {describe_running(running)}"
         )
     cluster = AttachedCluster(found)
     try:
@@ -143,42 +142,3 @@ def attach(name: str, engine: str) -> StartedCluster:
     except (TimeoutError, OSError) as error:
         cluster.detach()
         raise _no_answer_error(found) from error
-
-
-def find_engine(name: str) -> str:
-    """Return the engine of a cluster that this machine has started.
-
-    Parameters
-    ----------
-    name : str
-        Name of the cluster in its plan, or the gateway's name for it.
-
-    Raises
-    ------
-    EngineError
-        When no cluster of that name runs (the message lists those that do) or when the records of
-        clusters cannot be read.
-    """
-    running = _running(UNKNOWN_ENGINE)
-    for record in running:
-        # A gateway's scheduler address ends with the gateway's name for the cluster.
-        if name in {record.name, record.scheduler.rpartition("/")[2]}:
-            return record.engine
-    raise EngineError(
-        UNKNOWN_ENGINE,
-        f"this machine runs no cluster {name!r}; {_describe_running(running)}. For a cluster on "
-        "Kubernetes, or one that another machine started, name its engine: "
-        f'get_cluster({name!r}, "kubernetes")',
-    )
-
-
-def _running(engine: str) -> list[records.ClusterRecord]:
-    try:
-        return records.read_all()
-    except OSError as error:
-        raise EngineError(engine, f"the list of clusters cannot be read: {error}") from error
-
-
-def _describe_running(running: list[records.ClusterRecord]) -> str:
-    named = ", ".join(f"{record.name} ({record.engine})" for record in running)
-    return f"running: {named or 'none'}"

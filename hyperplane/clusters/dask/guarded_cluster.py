@@ -21,11 +21,12 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.clusters.dask import notices
+from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
-from hyperplane.clusters.interrupts import InterruptibleStart
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import StartupSettings
 
@@ -117,7 +118,7 @@ def scheduler_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str
     """Return the dotted Dask settings for a plan's scheduler, without those the user has set."""
     return drop_overridden(
         {
-            **plan.tuning.server,
+            **DaskOptions.of(plan.options).tuning.server,
             "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
             TIME_TO_LIVE: settings.worker_ttl,
         }

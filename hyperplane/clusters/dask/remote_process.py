@@ -15,6 +15,7 @@ from distributed.security import Security
 from hyperplane.clusters.dask.guarded_cluster import scheduler_settings
 from hyperplane.clusters.dask.settings import drop_overridden, drop_overridden_variables
 from hyperplane.clusters.dask.worker_memory import select_variables
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import StartupSettings
 
@@ -31,16 +32,17 @@ def server_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, A
 
     Settings that the user has set in Dask's configuration are left out and stay in force.
     """
+    options = DaskOptions.of(plan.options)
     return {
         **scheduler_settings(plan, settings),
-        **drop_overridden(plan.tuning.client),
-        **plan.memory.as_config(),
+        **drop_overridden(options.tuning.client),
+        **options.memory.as_config(),
     }
 
 
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:
     """Return the environment variables to set before worker processes start on Linux nodes."""
-    asked = plan.tuning.environ
+    asked = DaskOptions.of(plan.options).tuning.environ
     return select_variables(asked, drop_overridden_variables(asked), linux=True)
 
 

@@ -14,6 +14,7 @@ from hyperplane.clusters.dask import versions
 from hyperplane.clusters.dask.settings import apply_client_settings
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import plural
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RemoteSettings
 
@@ -54,7 +55,8 @@ def connect_client(
         When package versions differ between this process and the cluster, or when the scheduler
         does not answer.
     """
-    apply_client_settings(plan.name, plan.tuning.client)  # restored when the cluster closes
+    # Restored when the cluster closes.
+    apply_client_settings(plan.name, DaskOptions.of(plan.options).tuning.client)
     client = None
     try:
         client = Client(cluster)

@@ -1,30 +1,38 @@
-"""Registry of runners, which run the steps of jobs, and of renderers for schedulers."""
+"""Registries of runners, which run the steps of jobs, and of renderers for schedulers."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.registry import Registry
 from hyperplane.jobs.definition.wording import format_value, suggest_names
 
 if TYPE_CHECKING:
     from hyperplane.jobs.runners.base import Document, Renderer, Runner
     from hyperplane.jobs.states import Job
 
-#: Classes of runners by name.
-RUNNERS = {
-    "local": "hyperplane.jobs.runners.local:LocalRunner",
-    "slurm": "hyperplane.jobs.runners.slurm.runner:SlurmRunner",
-    "kubernetes": "hyperplane.jobs.runners.kubernetes.runner:KubernetesRunner",
-}
-#: Classes of renderers, whose output runs a job without this package, by name.
-RENDERERS = {
-    "slurm": "hyperplane.jobs.exporters.slurm:SlurmRenderer",
-    "kubernetes": "hyperplane.jobs.exporters.kubernetes:KubernetesRenderer",
-}
+#: Runners by name; other packages register theirs in the entry-point group.
+RUNNERS: Registry[Runner] = Registry(
+    argument="runner",
+    group="hyperplane.runners",
+    built_in={
+        "local": "hyperplane.jobs.runners.local:LocalRunner",
+        "slurm": "hyperplane.jobs.runners.slurm.runner:SlurmRunner",
+        "kubernetes": "hyperplane.jobs.runners.kubernetes.runner:KubernetesRunner",
+    },
+)
+#: Renderers by name; their output runs a job without this package.
+RENDERERS: Registry[Renderer] = Registry(
+    argument="runner",
+    group="hyperplane.exporters",
+    built_in={
+        "slurm": "hyperplane.jobs.exporters.slurm:SlurmRenderer",
+        "kubernetes": "hyperplane.jobs.exporters.kubernetes:KubernetesRenderer",
+    },
+)
 
 
 def create_runner(name: str, environment: Mapping[str, str], options: Mapping[str, Any]) -> Runner:
@@ -32,8 +40,8 @@ def create_runner(name: str, environment: Mapping[str, str], options: Mapping[st
 
     Parameters
     ----------
-    name : {"local", "slurm", "kubernetes"}
-        The runner.
+    name : str
+        One of ``RUNNERS``.
     environment : mapping of str to str
         Environment of the submission, in which a scheduler's commands are found.
     options : mapping
@@ -44,8 +52,7 @@ def create_runner(name: str, environment: Mapping[str, str], options: Mapping[st
     RequestError
         If there is no such runner.
     """
-    runner: Runner = _runner_class(name)(environment, options)
-    return runner
+    return RUNNERS.load(name)(environment, options)
 
 
 def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,10 +60,11 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    name : {"local", "slurm", "kubernetes"}
-        The runner.
+    name : str
+        One of ``RUNNERS``.
     options : mapping
-        For Kubernetes, settings of the engine of that name, and ``root``; the others have none.
+        Those of the runner. For Kubernetes, settings of the engine of that name, and ``root``; the
+        other built-in runners have none.
 
     Returns
     -------
@@ -71,30 +79,14 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
         allowed = "a mapping of names to values"
         raise RequestError([Fault("runner_options", format_value(options), allowed)])
-    resolved: dict[str, Any] = _runner_class(name).resolve_options(options)
-    return resolved
+    return RUNNERS.load(name).resolve_options(options)
 
 
 def has_shared_files(name: str) -> bool:
     """Whether the steps of a runner can access the files and kernels of this machine."""
     from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
-    return issubclass(_runner_class(name), SharedFilesystemMixin)
-
-
-def _runner_class(name: str) -> type[Runner]:
-    if not isinstance(name, str) or name not in RUNNERS:
-        advice = suggest_names(name, RUNNERS) if isinstance(name, str) else ""
-        raise RequestError(
-            [Fault("runner", format_value(name), "one of " + ", ".join(RUNNERS), advice)]
-        )
-    runner_class: type[Runner] = _import_class(RUNNERS[name])
-    return runner_class
-
-
-def _import_class(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return issubclass(RUNNERS.load(name), SharedFilesystemMixin)
 
 
 def create_renderer(name: str, **options: Any) -> Renderer:
@@ -102,8 +94,8 @@ def create_renderer(name: str, **options: Any) -> Renderer:
 
     Parameters
     ----------
-    name : {"slurm", "kubernetes"}
-        The renderer.
+    name : str
+        One of ``RENDERERS``.
     **options
         Its options: ``python`` for Slurm, ``image`` and ``root`` for Kubernetes.
 
@@ -112,12 +104,7 @@ def create_renderer(name: str, **options: Any) -> Renderer:
     RequestError
         If there is no such renderer, or it has no such options.
     """
-    if name not in RENDERERS:
-        advice = suggest_names(str(name), RENDERERS)
-        raise RequestError(
-            [Fault("runner", format_value(name), "one of " + ", ".join(RENDERERS), advice)]
-        )
-    kind = _import_class(RENDERERS[name])
+    kind: Any = RENDERERS.load(name)
     known = [field.name for field in dataclasses.fields(kind)]
     check(
         Fault(
@@ -138,8 +125,8 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
 
     Parameters
     ----------
-    name : {"slurm", "kubernetes"}
-        The scheduler.
+    name : str
+        One of ``RENDERERS``.
     job : Job
         The job.
     **options

@@ -149,7 +149,7 @@ class RemoteQueueMixin:
 class Renderer(Protocol):
     """Interface that describes a job for a scheduler, which then runs it without this package.
 
-    It is created with its options, and neither submits nor writes anything.
+    It is a dataclass whose fields are its options, and neither submits nor writes anything.
     """
 
     name: ClassVar[str]

@@ -7,22 +7,11 @@ from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, KubernetesSettings
-from hyperplane.spec.settings.local import LocalSettings
+from hyperplane.spec.settings.local import LocalSettings, MachineSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
-#: Name of an engine -> the model of its configuration section.
-ENGINES: dict[str, type[EngineSettings]] = {
-    "local": LocalSettings,
-    "ssh": SshSettings,
-    "slurm": SlurmSettings,
-    "gateway": GatewaySettings,
-    "kubernetes": KubernetesSettings,
-    "cuda": CudaSettings,
-}
-
 __all__ = [
-    "ENGINES",
     "CudaSettings",
     "EngineSettings",
     "GatewaySettings",
@@ -30,6 +19,7 @@ __all__ = [
     "KubernetesJobSettings",
     "KubernetesSettings",
     "LocalSettings",
+    "MachineSettings",
     "RemoteSettings",
     "SlurmSettings",
     "SshSettings",

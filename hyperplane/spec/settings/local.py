@@ -1,4 +1,4 @@
-"""Settings of the local engine."""
+"""Settings of engines of this machine."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hyperplane.spec.settings.base import Fraction, NotNegative, StartupSettings
+from hyperplane.spec.settings.base import EngineSettings, Fraction, NotNegative, StartupSettings
 
 
-class LocalSettings(StartupSettings):
-    """Settings of the local engine; ``config/engines.yaml`` explains each."""
+class MachineSettings(EngineSettings):
+    """Settings of engines that fit a request to the cores and memory of this machine."""
 
     fit: Literal["fit", "exact"] = "fit"
     reserve_fraction: Fraction = 0.10
-    reserve_disk_gb: NotNegative = 2.0
     single_process_cores: Annotated[int, Field(ge=1)] = 3
+
+
+class LocalSettings(MachineSettings, StartupSettings):
+    """Settings of the local engine; ``config/engines.yaml`` explains each."""
+
+    reserve_disk_gb: NotNegative = 2.0
     start_method: Literal["preload", "spawn"] = "preload"
     preload: tuple[str, ...] = ()

@@ -16,10 +16,10 @@ def faults(runner, job, **options):
 
 def test_an_unknown_runner_and_one_that_was_meant():
     (fault,) = faults("slrum", typical()).values()
-    assert fault == "runner = 'slrum': expected one of slurm, kubernetes; did you mean slurm?"
-    assert list(RENDERERS) == ["slurm", "kubernetes"]
-    assert [create_renderer(name).name for name in RENDERERS] == list(RENDERERS)
-    with pytest.raises(RequestError, match="one of local, slurm, kubernetes; did you mean local"):
+    assert fault == "runner = 'slrum': expected slurm, kubernetes; did you mean slurm?"
+    assert RENDERERS.names() == ["slurm", "kubernetes"]
+    assert [create_renderer(name).name for name in RENDERERS.names()] == RENDERERS.names()
+    with pytest.raises(RequestError, match="expected local, slurm, kubernetes; did you mean local"):
         create_runner("locale", {}, {})
 
 

@@ -26,6 +26,7 @@ from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, Fault, StartFailed, StartTimeout, check
 from hyperplane.core.units import bytes_to_gb, plural
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec
@@ -111,7 +112,7 @@ def _reserve_record(
         threads=plan.nodes * worker.total_threads,
         ram_gb=bytes_to_gb(plan.nodes * worker.total_ram),
         client=client_settings(plan, settings),
-        direct_to_workers=plan.tuning.direct_to_workers,
+        direct_to_workers=DaskOptions.of(plan.options).tuning.direct_to_workers,
     )
     try:
         with user_settings():
@@ -123,7 +124,10 @@ def _reserve_record(
 
 def client_settings(plan: ClusterPlan, settings: CudaSettings) -> dict[str, Any]:
     """Return the dotted Dask settings for clients, including tasks that use a client."""
-    return {**plan.tuning.client, "dataframe.backend": settings.dataframe_backend}
+    return {
+        **DaskOptions.of(plan.options).tuning.client,
+        "dataframe.backend": settings.dataframe_backend,
+    }
 
 
 def cluster_arguments(
@@ -135,7 +139,8 @@ def cluster_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of GuardedCudaCluster for a plan."""
     processes = plan.nodes * worker.nprocs
-    tuning = plan.tuning
+    options = DaskOptions.of(plan.options)
+    tuning = options.tuning
     environ = select_variables(tuning.environ, drop_overridden_variables(tuning.environ))
     return {
         **_dask_cuda_options(settings),
@@ -162,7 +167,7 @@ def cluster_arguments(
         "import_meanwhile": (),
         "guard": {
             **drop_overridden({**tuning.server, **client_settings(plan, settings)}),
-            **plan.memory.as_config(),
+            **options.memory.as_config(),
         },
         "environ": environ,
     }

@@ -11,6 +11,7 @@ import dask.config
 from hyperplane.clusters.dask.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import parse_bytes
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import GatewaySettings
 
@@ -161,7 +162,7 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
         "cluster": plan.name,
         "options": asked,
         "workers": plan.dask_workers,
-        "memory_policy": plan.memory.to_dict(),
+        "memory_policy": DaskOptions.of(plan.options).memory.to_dict(),
         "memory_policy_by": _applied_by("environment", quantities),
         "idle_timeout_s": idle,
         **({"idle_timeout_by": _applied_by("idle_timeout", quantities)} if idle else {}),

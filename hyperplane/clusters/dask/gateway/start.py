@@ -26,6 +26,7 @@ from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import bytes_to_gb, format_bytes, plural
 from hyperplane.guard.busy import BusyWorkerGuard
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import GatewaySettings
 
@@ -87,7 +88,8 @@ def _start_failed(error: Exception) -> StartFailed:
 
 def _reserve_record(plan: ClusterPlan, connection: Mapping[str, Any]) -> records.ClusterRecord:
     """Reserve and return a record; its client settings include how to reach the gateway."""
-    return records.reserve(new_record(plan, client={**plan.tuning.client, **connection}), None)
+    client = {**DaskOptions.of(plan.options).tuning.client, **connection}
+    return records.reserve(new_record(plan, client=client), None)
 
 
 def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:

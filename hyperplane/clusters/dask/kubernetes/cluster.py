@@ -27,10 +27,10 @@ from distributed.security import Security
 from distributed.utils import Logs
 from tornado.ioloop import PeriodicCallback
 
+from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
 from hyperplane.clusters.dask.kubernetes.render import CLIENT, COMM_PORT, DASHBOARD_PORT
 from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
 from hyperplane.clusters.dask.settings import restore_client_settings
-from hyperplane.clusters.interrupts import InterruptibleStart
 from hyperplane.core.errors import EngineError, StartTimeout
 from hyperplane.platforms.kubernetes.errors import ENGINE
 from hyperplane.platforms.kubernetes.kubeconfig import is_in_pod

@@ -25,6 +25,7 @@ from hyperplane.platforms.kubernetes.pods import (
     format_quantities,
     select_nodes,
 )
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
@@ -62,7 +63,7 @@ def build_manifest(plan: ClusterPlan) -> dict[str, Any]:
         labels["hyperplane.dev/pool"] = plan.pool.name
     annotations = {
         **parse_pairs(settings.annotations),
-        CLIENT: json.dumps(plan.tuning.client, sort_keys=True),
+        CLIENT: json.dumps(DaskOptions.of(plan.options).tuning.client, sort_keys=True),
     }
     if settings.security == "tls":
         annotations[SECRET] = secret_name(plan.name)

@@ -33,6 +33,7 @@ from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import gb_to_bytes, plural
 from hyperplane.platforms.local import machine
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
 
@@ -68,7 +69,8 @@ def start(plan: ClusterPlan) -> StartedCluster:
 
 
 def _reserve_record(plan: ClusterPlan) -> records.ClusterRecord:
-    record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    tuning = DaskOptions.of(plan.options).tuning
+    record = new_record(plan, direct_to_workers=tuning.direct_to_workers)
     try:
         with user_settings():
             spill_to = dask.config.get("temporary-directory", default=None)
@@ -81,8 +83,9 @@ def _with_client(
     cluster: GuardedLocalCluster, record: records.ClusterRecord, plan: ClusterPlan
 ) -> StartedCluster:
     try:
-        apply_client_settings(plan.name, plan.tuning.client)
-        client = Client(cluster, direct_to_workers=plan.tuning.direct_to_workers or None)
+        tuning = DaskOptions.of(plan.options).tuning
+        apply_client_settings(plan.name, tuning.client)
+        client = Client(cluster, direct_to_workers=tuning.direct_to_workers or None)
         cluster.remember_client(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
         records.write(replace(record, **addresses))
@@ -100,10 +103,11 @@ def _arguments(
     spill = max(
         0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     )
-    tuning = plan.tuning
+    options = DaskOptions.of(plan.options)
+    tuning = options.tuning
     worker_config = {
         **drop_overridden({**tuning.server, **tuning.client}),
-        **plan.memory.as_config(),
+        **options.memory.as_config(),
         **drop_overridden({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
     }
     return {

@@ -32,6 +32,7 @@ from hyperplane.platforms.slurm.shared_folder import (
     shared_folder,
     write_private_files,
 )
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 
@@ -91,7 +92,8 @@ def start(plan: ClusterPlan) -> StartedCluster:
 def _reserve_record(
     plan: ClusterPlan, settings: SlurmSettings, created_folders: list[Path]
 ) -> records.ClusterRecord:
-    record = new_record(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    tuning = DaskOptions.of(plan.options).tuning
+    record = new_record(plan, direct_to_workers=tuning.direct_to_workers)
     shared = shared_folder(settings)
     try:
         shared.mkdir(parents=True, exist_ok=True)

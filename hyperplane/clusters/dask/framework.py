@@ -1,0 +1,66 @@
+"""What the engines of Dask have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hyperplane.clusters.dask import ready_lines
+from hyperplane.clusters.dask.client_config import restore_config_after
+from hyperplane.clusters.dask.planning import draft_options
+from hyperplane.clusters.dask.removed_methods import add_removed_methods
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.framework import ClusterAddresses, OptionsDraft
+from hyperplane.spec.engine_names import DASK
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+
+if TYPE_CHECKING:
+    from distributed.deploy.cluster import Cluster
+
+
+class DaskFramework:
+    """Dask's clusters: a ``distributed.Client`` and a ``Cluster`` of ``distributed.deploy``."""
+
+    name: ClassVar[str] = DASK
+
+    def draft_options(self, request: ClusterRequest) -> OptionsDraft:
+        """Return the section for Dask: memory policy and tuning."""
+        return draft_options(request)
+
+    def check_process(self) -> None:
+        """Raise an EngineError in a child that was forked while a cluster was open."""
+        from hyperplane.guard import forks
+
+        forks.check_not_forked()
+
+    def prepare(self, started: StartedCluster, attached: bool) -> None:
+        """Add removed methods, guard against forks, and restore Dask's settings at the end."""
+        # Imported here because it loads distributed, which planning does not need.
+        from hyperplane.clusters.dask import notices
+        from hyperplane.guard import forks
+
+        add_removed_methods(started.client)
+        loop: Any = started.client.loop
+        notices.drop_interrupted_waits(loop.asyncio_loop)
+        forks.guard_forks(started.client, started.cluster)
+        # Settings of a cluster that this process started hold until that cluster closes.
+        key = getattr(started.cluster, "settings_key", "") if attached else ""
+        restore_config_after(started.client, key)
+
+    def status(self, cluster: Cluster) -> str:
+        """Return the name of Dask's status."""
+        return cluster.status.name
+
+    def addresses(self, started: StartedCluster) -> ClusterAddresses:
+        """Return the addresses of the scheduler and of its dashboard."""
+        cluster = started.cluster
+        return ClusterAddresses(cluster.scheduler_address, cluster.dashboard_link or "")
+
+    def starting_lines(self, plan: ClusterPlan) -> list[str]:
+        """Return the documented lines about a scheduler in a pod."""
+        del plan
+        return list(ready_lines.STARTING)
+
+    def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
+        """Return the documented lines about the dashboard and the logs."""
+        return ready_lines.describe_ready(plan, dashboard)

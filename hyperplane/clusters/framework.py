@@ -1,0 +1,99 @@
+"""The interface of frameworks: what engines of one framework have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from hyperplane.clusters.engine import StartedCluster
+    from hyperplane.spec.framework_options import FrameworkOptions
+    from hyperplane.spec.plan import ClusterPlan
+    from hyperplane.spec.request import ClusterRequest
+    from hyperplane.spec.worker import WorkerSpec
+
+#: Status of a cluster that can be used, and of one that has ended.
+RUNNING, CLOSED = "running", "closed"
+
+
+class OptionsDraft(NamedTuple):
+    """The section of a plan before its layout is known.
+
+    Parameters
+    ----------
+    for_layout : callable
+        Returns the section for the layout of a node and the number of nodes.
+    notes, alerts : tuple of str
+        What the plan notes; a start also prints the alerts.
+    """
+
+    for_layout: Callable[[WorkerSpec, int], FrameworkOptions]
+    notes: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
+
+
+class ClusterAddresses(NamedTuple):
+    """Addresses of a running cluster; an address that it does not have is empty.
+
+    Parameters
+    ----------
+    scheduler : str
+        Where clients connect.
+    dashboard : str
+        A page for the browser.
+    """
+
+    scheduler: str
+    dashboard: str
+
+
+class Framework(Protocol):
+    """Interface that every framework implements, once for the engines of all its platforms.
+
+    Engines know the platform; a framework knows the objects that its engines return, its section
+    of a plan, and the lines that a start prints about its clusters.
+    """
+
+    name: ClassVar[str]
+
+    def draft_options(self, request: ClusterRequest) -> OptionsDraft:
+        """Return the framework's section of a plan.
+
+        Raises
+        ------
+        RequestError, ConfigError
+            With the faults of arguments or settings that only this framework has.
+        """
+        ...
+
+    def check_process(self) -> None:
+        """Raise an EngineError if clusters cannot be used in this process, such as in a fork."""
+        ...
+
+    def prepare(self, started: StartedCluster[Any, Any], attached: bool) -> None:
+        """Complete the objects that an engine returned, before the caller gets them.
+
+        Parameters
+        ----------
+        started : StartedCluster
+            The objects.
+        attached : bool
+            Whether the cluster was running before the call.
+        """
+        ...
+
+    def status(self, cluster: Any) -> str:
+        """Return the status of a cluster object, among others ``RUNNING`` and ``CLOSED``."""
+        ...
+
+    def addresses(self, started: StartedCluster[Any, Any]) -> ClusterAddresses:
+        """Return the addresses of a running cluster."""
+        ...
+
+    def starting_lines(self, plan: ClusterPlan) -> list[str]:
+        """Return the lines about a start whose engine has no ``start_line``."""
+        ...
+
+    def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
+        """Return the lines about a cluster whose workers are connected."""
+        ...
