@@ -13,7 +13,6 @@ from distributed import Client
 
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
-from hyperplane.clusters.dask.cuda.devices import VARIABLE
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings, scheduler_settings
 from hyperplane.clusters.dask.local_process import LOOPBACK, log_tail, worker_preloads
 from hyperplane.clusters.dask.settings import (
@@ -26,6 +25,7 @@ from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, Fault, StartFailed, StartTimeout, check
 from hyperplane.core.units import bytes_to_gb, plural
+from hyperplane.platforms.local.gpus import VARIABLE
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec

@@ -25,11 +25,11 @@ from distributed.utils import get_ip_interface
 from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.remote_process import make_security
+from hyperplane.clusters.dask.ssh.gpus import gpu_fault, nannies
 from hyperplane.core.units import format_bytes
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.platforms.local import machine
-from hyperplane.platforms.ssh.gpus import gpu_fault, nannies
 
 #: Seconds for an orderly shutdown.
 GRACE = 15.0

@@ -1,7 +1,7 @@
 """Detect the GPUs that this process may use, without creating a CUDA context.
 
-A context would hold GPU memory, and dask-cuda needs this process to have none when it assigns GPUs
-to worker processes.
+A context would hold GPU memory, and a process that assigns GPUs to others (dask-cuda's does) must
+have none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 ROOT = Path("/")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: Seconds that nvidia-smi may take; it may have to load the driver first.
-PATIENCE = 20.0
+NVIDIA_SMI_TIMEOUT_SECONDS = 20.0
 
 
 class Gpus(NamedTuple):
@@ -37,7 +37,7 @@ class Gpus(NamedTuple):
     limit: str | None
 
 
-def gpus(root: Path = ROOT) -> Gpus:
+def detect_gpus(root: Path = ROOT) -> Gpus:
     """Return the installed GPUs and those that this process may use.
 
     Parameters
@@ -105,7 +105,7 @@ def _count_by_nvidia_smi() -> int:
             [program, "--list-gpus"],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=NVIDIA_SMI_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
