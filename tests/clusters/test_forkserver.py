@@ -96,7 +96,7 @@ def test_its_process_has_one_thread_whatever_it_loads() -> None:
     """In a separate program, without modules that other tests have imported."""
     program = (
         "import os\n"
-        "from hyperplane.engines.local import forkserver\n"
+        "from hyperplane.clusters.dask.local import forkserver\n"
         "import multiprocessing.forkserver\n"
         "assert forkserver.acquire(['dask.dataframe', 'pyarrow.parquet', 'pyarrow.dataset'],\n"
         "                      {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1'})\n"
@@ -149,7 +149,7 @@ def test_a_temporary_directory_with_a_long_path(far: Path) -> None:
 def test_a_killed_owner_with_a_long_path_leaves_nothing(far: Path) -> None:
     program = (
         "import os, signal\n"
-        "from hyperplane.engines.local import forkserver\n"
+        "from hyperplane.clusters.dask.local import forkserver\n"
         "assert forkserver.acquire([], {})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
