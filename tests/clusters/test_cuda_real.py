@@ -109,7 +109,12 @@ class TestWithoutDevices:
         ("preload", "timeout", "error", "words"),
         [
             ("import os; os._exit(3)", 60, StartFailed, "everything was closed again"),
-            ("import time; time.sleep(30)", 3, StartTimeout, "2 worker processes not ready"),
+            (
+                "import time; time.sleep(30)",
+                3,
+                StartTimeout,
+                "not all of 2 worker processes connected",
+            ),
         ],
     )
     def test_a_start_that_fails_leaves_nothing(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +27,11 @@ from hyperplane.clusters.dask.settings import (
     drop_overridden_variables,
     user_settings,
 )
+from hyperplane.clusters.dask.wait_for_workers import start_timeout
 from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
-from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.core.units import gb_to_bytes, plural
+from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.core.units import gb_to_bytes
 from hyperplane.platforms.local import machine
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
@@ -48,7 +48,6 @@ def start(plan: ClusterPlan) -> StartedCluster:
         When the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(LocalSettings, plan.settings)
-    began = time.monotonic()
     with log_tail() as tail, startup_speed.pause_gc():
         record = _reserve_record(plan)
         forked = False
@@ -63,7 +62,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
         try:
             cluster = GuardedLocalCluster(**arguments)
         except Exception as error:
-            raise _start_error(error, plan, forked, began, "\n".join(tail)) from error
+            raise _start_error(error, plan, forked, "\n".join(tail)) from error
         return _with_client(cluster, record, plan)
 
 
@@ -147,21 +146,12 @@ def _pre_spawn() -> dict[str, str]:
     return chosen
 
 
-def _start_error(
-    error: Exception, plan: ClusterPlan, forked: bool, began: float, tail: str
-) -> EngineError:
-    seconds = time.monotonic() - began
+def _start_error(error: Exception, plan: ClusterPlan, forked: bool, tail: str) -> EngineError:
     causes = [error]
     while isinstance(cause := causes[-1].__cause__ or causes[-1].__context__, Exception):
         causes.append(cause)
     if any(isinstance(cause, TimeoutError) for cause in causes):
-        return StartTimeout(
-            "local",
-            f"{plural(plan.dask_workers, 'worker process')} not ready within {seconds:.1f} s "
-            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout or "
-            "ask for fewer processes",
-            tail,
-        )
+        return start_timeout(plan, None, "Raise timeout or ask for fewer processes", tail)
     message = f"{causes[-1]} (everything was closed again)"
     if "daemonic" in message:
         message += "; start the cluster in the main program, not in a process of a pool"
