@@ -82,8 +82,8 @@ class HostServer(ProcessInterface):
             raise self._start_error(reply.get("fault", reason), StartFailed)
         [self.address, *_] = reply["addresses"]
         self.cores, self.dashboard_port = reply["cores"], reply["dashboard"]
-        self._watching = asyncio.create_task(self._watch())
         await super().start()
+        self._watching = asyncio.create_task(self._watch())
 
     def _start_error(self, reason: str, kind: type[EngineError]) -> EngineError:
         fault = f"{self.host}: {reason}"
