@@ -7,6 +7,7 @@ have none.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path("/")
+#: Folder of device files; in a container only the GPUs that it may use are there.
+DEVICE_FOLDER = Path("/dev")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: Seconds that nvidia-smi may take; it may have to load the driver first.
 NVIDIA_SMI_TIMEOUT_SECONDS = 20.0
@@ -49,6 +52,14 @@ def detect_gpus(root: Path = ROOT) -> Gpus:
     limit = os.environ.get(VARIABLE)
     everything = tuple(str(number) for number in range(installed))
     return Gpus(installed, everything if limit is None else _parse_visible(limit, installed), limit)
+
+
+def count_device_files() -> int:
+    """Return the number of NVIDIA GPUs that have a device file."""
+    try:
+        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in DEVICE_FOLDER.iterdir())
+    except OSError:
+        return 0
 
 
 def _parse_visible(limit: str, installed: int) -> tuple[str, ...]:
