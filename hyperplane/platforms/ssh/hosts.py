@@ -22,7 +22,7 @@ _CLOSE_TIMEOUT_SECONDS = 5.0
 SECTION = "hyperplane.engines.ssh"
 
 
-class HostConnectionError(ConnectionError):
+class HostConnectionError(RuntimeError):
     """Hosts cannot be reached; the message names each of them with the reason.
 
     Parameters
