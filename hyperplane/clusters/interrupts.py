@@ -18,7 +18,7 @@ from typing import Any
 #: Number of Ctrl-C presses after which they are no longer deferred.
 MAX_DEFERRED = 3
 #: Seconds to wait until the interrupted step of a start has ended.
-STEP_END_TIMEOUT_SECONDS = 60.0
+PATIENCE = 60.0
 
 
 class _DeferredInterrupts:
@@ -128,5 +128,5 @@ class InterruptibleStart:
                 interrupted = True
                 if task is not None:
                     self.loop.add_callback(cancel, task)  # type: ignore[attr-defined]
-                    ended.wait(STEP_END_TIMEOUT_SECONDS)
+                    ended.wait(PATIENCE)
             raise
