@@ -34,8 +34,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hyperplane.clusters import registry
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
 from hyperplane.core.units import format_bytes, gb_to_bytes
+from hyperplane.platforms.local import gpus as local_gpus
 
 #: Part of the benchmark -> required modules.
 NEEDS = {
@@ -80,7 +80,7 @@ def cluster(side: str, options: dict[str, Any], figures: dict[str, float]) -> It
     if side == "cpu":  # the local engine limits the workers to the cores of the machine
         layout: dict[str, Any] = {"engine": "local", "num_workers": 10_000}
     elif is_installed("dask_cuda"):
-        count = len(cuda_devices.gpus().visible)
+        count = len(local_gpus.detect_gpus().visible)
         layout = {"engine": "cuda", "num_workers": 1, "nprocs": count, "ngpus": count}
         layout |= {"ram_gb_per_proc": 0.7 * free / count, "engine_options": options}
     else:
@@ -195,7 +195,7 @@ def describe_machine() -> dict[str, Any]:
                 versions.setdefault(package, metadata.version(installed))
     return {
         "gpus": gpus,
-        "visible": list(cuda_devices.gpus().visible),
+        "visible": list(local_gpus.detect_gpus().visible),
         "gpu_memory": memory,
         "cores": os.cpu_count(),
         "ram": psutil.virtual_memory().total,
@@ -269,7 +269,7 @@ def main() -> None:
         print(json.dumps(run_once(chosen.once, chosen.part, chosen)))
         return
     usable, reason = registry.load("cuda").available()
-    if not cuda_devices.gpus().visible:
+    if not local_gpus.detect_gpus().visible:
         sys.exit(f"nothing was measured: {reason}")
     if not (is_installed("cupy") or is_installed("cudf")):
         sys.exit("nothing was measured: neither CuPy nor cuDF is installed (hyperplane[gpu])")

@@ -76,9 +76,10 @@ class _Imports(ast.NodeVisitor):
             self._add(node.module, alias.name)
 
     def visit_Constant(self, node):
-        # Modules that are imported by name, such as "hyperplane.cluster:start".
+        # Modules that are imported by name, such as "hyperplane.cluster:start"; texts that begin
+        # with "hyperplane.engines" are keys of the configuration.
         if isinstance(node.value, str) and re.fullmatch(
-            r"hyperplane(\.\w+){2,}(:\w+)?", node.value
+            r"hyperplane(?!\.engines\b)(\.\w+){2,}(:\w+)?", node.value
         ):
             module = node.value.partition(":")[0].removeprefix("hyperplane.")
             self.by_name |= {module} & set(FILES)

@@ -4,7 +4,7 @@ A record is one small file that only its owner can read, in a folder that only i
 It names the owning process and its start time. The next process that reads the records removes
 those whose process has ended, together with the scratch folders of the dead clusters.
 
-Containers that share these folders use the same process numbers for different processes. Each
+Containers that share these folders use the same process IDs for different processes. Each
 running system therefore has separate folders, and the files in another system's folders are removed
 only when no process holds their locks.
 """
@@ -29,12 +29,7 @@ import psutil
 from hyperplane.clusters import job_clusters
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import bytes_to_gb
-from hyperplane.platforms.local.file_locks import (
-    drop_ownership,
-    lock_if_abandoned,
-    make_owned_folder,
-    take_ownership,
-)
+from hyperplane.platforms.local import file_locks
 from hyperplane.platforms.local.private_folders import (
     folders_of_other_systems,
     private_folder,
@@ -50,7 +45,7 @@ if sys.platform != "win32":
     import fcntl
 
 #: Seconds to wait for another process that holds the lock of the records.
-PATIENCE = 5.0
+LOCK_TIMEOUT_SECONDS = 5.0
 #: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
 _ABANDONED = 60.0
 #: Thirty years in seconds. Larger start times are from older versions and count from 1970.
@@ -182,7 +177,7 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
         while True:  # another process may remove the parent folder in between
             scratch = private_folder(parent) / record.name
             with contextlib.suppress(FileNotFoundError):
-                make_owned_folder(scratch)
+                file_locks.create_locked_folder(scratch)
                 reserved = replace(record, scratch=str(scratch))
                 write(reserved)
                 return reserved
@@ -200,7 +195,7 @@ def process_folder() -> Path:
         # In the temporary directory, because its path is short and the paths of sockets must be.
         folder = private_folder() / f"_p{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
-            make_owned_folder(folder)
+            file_locks.create_locked_folder(folder)
             return folder
 
 
@@ -208,7 +203,7 @@ def remove_process_folder() -> None:
     """Remove the folder of :func:`process_folder`."""
     for above in private_folders():
         folder = above / f"_p{os.getpid()}"
-        drop_ownership(folder)
+        file_locks.release_locks(folder)
         shutil.rmtree(folder, ignore_errors=True)
         remove_empty(above)
 
@@ -219,7 +214,7 @@ def write(record: ClusterRecord) -> None:
     draft = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
         json.dump(asdict(record), opened)
-    take_ownership(draft, file)  # before others see it
+    file_locks.share_lock(draft, file)  # before others see it
     draft.replace(file)
     job_clusters.write_dashboard(record.name, record.dashboard)
 
@@ -227,10 +222,10 @@ def write(record: ClusterRecord) -> None:
 def remove(name: str, scratch: str) -> None:
     """Remove the record of a cluster, its scratch folder, and parent folders that are empty."""
     for folder in record_folders():
-        drop_ownership(folder / f"{name}.json")
+        file_locks.release_locks(folder / f"{name}.json")
         (folder / f"{name}.json").unlink(missing_ok=True)
     job_clusters.remove_dashboard(name)
-    drop_ownership(Path(scratch))
+    file_locks.release_locks(Path(scratch))
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:
         remove_empty(folder)
@@ -280,13 +275,13 @@ def _remove_leftovers_of_other_systems(parent: str | None) -> None:
 
 
 def _remove_if_abandoned(entry: Path) -> None:
-    """Remove a folder, a record with its scratch folder, or a draft if no process owns it."""
+    """Remove a folder, a record with its scratch folder, or a draft if it has no lock."""
     if entry.is_dir():
-        with lock_if_abandoned(entry) as gone:
+        with file_locks.lock_if_abandoned(entry) as gone:
             if gone:
                 shutil.rmtree(entry, ignore_errors=True)
     elif entry.suffix == ".json":
-        with lock_if_abandoned(entry) as gone:
+        with file_locks.lock_if_abandoned(entry) as gone:
             record = _read_record(entry) if gone else None
             if record is not None and record.scratch:
                 with contextlib.suppress(FileNotFoundError):
@@ -309,10 +304,11 @@ def _remove_dead(record: ClusterRecord) -> None:
 def _exclusive_lock() -> Iterator[None]:
     """Hold the lock of the records, so that no other process reserves a name or removes records.
 
-    Continues without the lock where locks do not work, and after ``PATIENCE`` seconds, because the
-    process that holds it may be stopped.
+    Continues without the lock where locks do not work, and after :data:`LOCK_TIMEOUT_SECONDS`,
+    because the process that holds it may be stopped.
     """
-    descriptor = None if sys.platform == "win32" else _lock_folder(time.monotonic() + PATIENCE)
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    descriptor = None if sys.platform == "win32" else _lock_folder(deadline)
     try:
         yield
     finally:

@@ -65,7 +65,7 @@ class SilentWorker:
 
 
 def process_activity(dask_worker: Nanny) -> tuple[int, float] | None:
-    """Return process number and CPU seconds of a nanny's worker, or None if it cannot run.
+    """Return process ID and CPU seconds of a nanny's worker, or None if it cannot run.
 
     It runs in the nanny; Dask passes the nanny by the argument name ``dask_worker``.
     """

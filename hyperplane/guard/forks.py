@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
 _shared: weakref.WeakSet[Any] = weakref.WeakSet()
-#: In a child forked while clients or clusters were open: the number of its parent process.
+#: In a child forked while clients or clusters were open: the ID of its parent process.
 _parent: int | None = None
 _registered = False
 

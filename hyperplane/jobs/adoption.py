@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import fnmatch
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.jobs import submission_snapshot, supervisor_client
-from hyperplane.jobs.processes import is_locked
 from hyperplane.jobs.states import Job
+from hyperplane.platforms.local.file_locks import exclusive_lock, is_locked
 from hyperplane.platforms.local.process_identity import running_system
 
 #: File in a job's folder that is locked while the job is submitted.
@@ -23,7 +22,7 @@ def can_adopt(job: Job) -> bool:
 
     True for jobs of this running system, and for jobs of another boot or container with the same
     host name if that one has no supervisor, runs no step of the job and is not submitting it. This
-    is decided by file locks, because process numbers of another namespace mean nothing here.
+    is decided by file locks, because process IDs of another namespace mean nothing here.
     """
     system = submission_snapshot.read_running_system(job)
     if system in ("", running_system()):
@@ -44,8 +43,7 @@ def hold_submission_lock(job: Job) -> Iterator[None]:
     A supervisor that ran before the job was in the store may have ended meanwhile.
     """
     file = job.place / _SUBMISSION_LOCK
-    with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(file):
         try:
             yield
         finally:

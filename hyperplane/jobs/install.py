@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 import sys
 import sysconfig
 import venv
 from pathlib import Path
+
+from hyperplane.platforms.local.file_locks import exclusive_lock
 
 
 def install(requirements: Path, folder: Path) -> int:
@@ -17,8 +18,7 @@ def install(requirements: Path, folder: Path) -> int:
     """
     folder.mkdir(parents=True, exist_ok=True)
     complete = folder / "complete"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(folder / "lock"):
         if complete.exists():
             return 0
         venv.create(folder, with_pip=False, symlinks=True)

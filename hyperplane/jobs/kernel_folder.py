@@ -19,9 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 if __package__:
-    from hyperplane.platforms.local.process_identity import start_time
+    from hyperplane.platforms.local.process_identity import is_id_reused, start_time
 else:  # a file in the folder of the program
-    from process_identity import start_time  # type: ignore[import-not-found,no-redef]
+    from process_identity import (  # type: ignore[import-not-found,no-redef]
+        is_id_reused,
+        start_time,
+    )
 
 #: Prefix of the names of kernel folders, and name of the file that the owner locks.
 _PREFIX, _LOCK = "hyperplane-kernel-", "lock"
@@ -126,8 +129,7 @@ def _clean_up_after_parent(reader: int, folder: Path, draft: Path) -> None:
 
 def _end_group(pid: int, began: str) -> None:
     """End the process group of a kernel with SIGTERM, and with SIGKILL after a grace period."""
-    # A process with this number but another start time belongs to another program.
-    if start_time(pid) not in ("", began):
+    if is_id_reused(pid, began):
         return
     deadline = time.monotonic() + _GRACE_SECONDS
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 from hyperplane import config
 from hyperplane.jobs.definition.step import Step
 from hyperplane.platforms.local import machine
-
-#: Folder of device files; in a container only the GPUs that it may use are there.
-_DEVICE_FOLDER = Path("/dev")
+from hyperplane.platforms.local.gpus import count_device_files
 
 
 class Demand(NamedTuple):
@@ -80,7 +76,7 @@ class ResourceAllocator:
     def detect(cls) -> ResourceAllocator:
         """Return the capacity of this machine, or of the control group of this process."""
         slots = config.jobs().steps_at_once
-        return cls(machine.cores(), machine.free_ram(), slots, max(1, _count_gpus()))
+        return cls(machine.cores(), machine.free_ram(), slots, max(1, count_device_files()))
 
     def demand(self, step: Step, memory_factor: float = 1.0) -> Demand:
         """Return what a step takes; at most the whole machine.
@@ -163,11 +159,3 @@ class ResourceAllocator:
 
 def _needed_kinds(demand: Demand) -> tuple[bool, ...]:
     return tuple(one > 0 for one in demand)
-
-
-def _count_gpus() -> int:
-    """Count the NVIDIA device files."""
-    try:
-        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in _DEVICE_FOLDER.iterdir())
-    except OSError:
-        return 0

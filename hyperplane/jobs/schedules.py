@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 import shlex
 import subprocess
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.home import jobs_folder
+from hyperplane.platforms.local.file_locks import exclusive_lock
 
 #: Maximum length of a line that every cron accepts.
 MAX_LINE_LENGTH = 998
@@ -129,8 +129,7 @@ def _schedule_name(line: str) -> str:
 @contextmanager
 def _hold_lock() -> Iterator[None]:
     """Lock the crontab, so that concurrent changes are not lost."""
-    with (jobs_folder() / "crontab.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(jobs_folder() / "crontab.lock"):
         yield
 
 

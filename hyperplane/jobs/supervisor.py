@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import signal
@@ -32,6 +31,7 @@ from hyperplane.jobs.states import FAILED, OPEN, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import capture_environment
+from hyperplane.platforms.local.file_locks import try_lock
 
 _log = logging.getLogger(__name__)
 #: Seconds between polls of the store, for changes without a notification.
@@ -212,13 +212,7 @@ class Supervisor:
 def claim_job(folder: Path) -> Any:
     """Lock a job for this process and return the open file; None if another process has it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = (folder / "lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+    return try_lock(folder / "lock")
 
 
 async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
 
 import dask.config
 
 from hyperplane.core.errors import JobError
 from hyperplane.jobs.home import jobs_folder, store_url, this_machine
 from hyperplane.jobs.step_command import SubmissionEnvironment
+from hyperplane.platforms.local.file_locks import is_locked, try_lock
 from hyperplane.platforms.local.process_identity import running_system
+from hyperplane.platforms.local.processes import start_daemon
 
 #: Variable with the Dask configuration of the parent process.
 INHERITED_CONFIG = "DASK_INTERNAL_INHERIT_CONFIG"
@@ -85,18 +84,13 @@ def _read_last_line(log: Path) -> str:
 
 
 def supervisor_pid(system: str | None = None) -> int | None:
-    """Return the process number of the running supervisor; None if there is none.
+    """Return the process ID of the running supervisor; None if there is none.
 
     ``system`` is the running system of the supervisor, as ``process_identity.running_system``
     returns it; by default this one.
     """
     file = _supervisor_file(".lock", system)
-    try:
-        with file.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return None
-    except BlockingIOError:
+    if is_locked(file):
         with contextlib.suppress(FileNotFoundError):
             text = file.read_text()
             return int(text) if text.isdigit() else 0  # 0: it has just started
@@ -108,11 +102,12 @@ def hold_supervisor_lock() -> Iterator[bool]:
     """Hold the lock of the only supervisor for a block; yield whether this was possible."""
     file = _supervisor_file(".lock")
     for _ in range(_LOCK_ATTEMPTS):  # other processes may be checking the lock
-        with file.open("a") as lock:
-            if not _lock_current_file(lock, file):
-                time.sleep(0.05)
-                continue
-            with contextlib.suppress(OSError):  # on a full disk the number remains unknown
+        lock = try_lock(file)
+        if lock is None:
+            time.sleep(0.05)
+            continue
+        with lock:
+            with contextlib.suppress(OSError):  # on a full disk the ID remains unknown
                 os.ftruncate(lock.fileno(), 0)
                 os.write(lock.fileno(), str(os.getpid()).encode())
             try:
@@ -121,14 +116,6 @@ def hold_supervisor_lock() -> Iterator[bool]:
                 file.unlink(missing_ok=True)
             return
     yield False
-
-
-def _lock_current_file(lock: IO[str], file: Path) -> bool:
-    """Lock an open file; return whether that worked and the path still refers to the file."""
-    with contextlib.suppress(BlockingIOError, FileNotFoundError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(lock.fileno()), file.stat())
-    return False
 
 
 @contextlib.asynccontextmanager
@@ -179,17 +166,7 @@ def _start_supervisor() -> None:
     }
     program = [sys.executable, "-m", "hyperplane.jobs.supervisor"]
     with _supervisor_file(".log").open("ab") as log:
-        # Started through a shell that exits at once, so that it is not a child of this process.
-        subprocess.run(  # noqa: S603 - a list of arguments, all of them ours
-            ["/bin/sh", "-c", '"$@" &', "hyperplane-supervisor", *program],
-            env=environment,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            check=True,
-        )
+        start_daemon(program, environment, log)
 
 
 def _supervisor_file(suffix: str, system: str | None = None) -> Path:

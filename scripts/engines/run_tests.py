@@ -33,6 +33,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
+    "tests/platforms": "test_{}*.py",
     "tests/clusters": "test_{}*.py",
     "tests/jobs/runners": "test_runners_{}*.py",
 }

@@ -13,12 +13,12 @@ import pytest
 from distributed import LocalCluster, Nanny, Worker
 
 import hyperplane
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
 from hyperplane.clusters.dask.cuda import engine as cuda
 from hyperplane.clusters.dask.cuda import start as cuda_start
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
 from hyperplane.clusters.engine import Availability
 from hyperplane.errors import EngineUnavailable, RequestError
+from hyperplane.platforms.local import gpus as local_gpus
 from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec
 
@@ -44,7 +44,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
             monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         else:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        monkeypatch.setattr(cuda_devices, "_count_installed", lambda root: count)
+        monkeypatch.setattr(local_gpus, "_count_installed", lambda root: count)
         monkeypatch.setattr(cuda, "_is_installed", lambda module: module not in missing)
 
     return say

@@ -20,13 +20,13 @@ from distributed import Client
 import hyperplane
 from hyperplane import MemoryPolicy
 from hyperplane.clusters import registry
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
 from hyperplane.demo import data
+from hyperplane.platforms.local import gpus as local_gpus
 
 USABLE, REASON = registry.load("cuda").available()
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(not USABLE or not cuda_devices.gpus().visible, reason=REASON),
+    pytest.mark.skipif(not USABLE or not local_gpus.detect_gpus().visible, reason=REASON),
 ]
 
 ONE: dict[str, Any] = {

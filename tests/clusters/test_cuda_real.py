@@ -20,9 +20,9 @@ from contract import DaskEngineContract
 
 import hyperplane
 from hyperplane.clusters import records
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
-from hyperplane.clusters.dask.cuda.devices import Gpus
 from hyperplane.errors import StartFailed, StartTimeout
+from hyperplane.platforms.local import gpus as local_gpus
+from hyperplane.platforms.local.gpus import Gpus
 
 pytest.importorskip("dask_cuda", reason="dask-cuda is not installed: pip install 'hyperplane[gpu]'")
 
@@ -40,12 +40,12 @@ SMALL: dict[str, Any] = {
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three GPUs that dask-cuda does not touch."""
-    if cuda_devices.gpus().installed:
+    if local_gpus.detect_gpus().installed:
         # dask-cuda asks the driver about each of them; test_cuda_gpu.py uses the real one.
         pytest.skip("this machine has a GPU")
     monkeypatch.setenv("DASK_CUDA_TEST_DISABLE_DEVICE_SPECIFIC", "1")
     monkeypatch.setenv("RAPIDS_NO_INITIALIZE", "True")  # dask-cuda sets it; it is undone here
-    monkeypatch.setattr(cuda_devices, "gpus", lambda: Gpus(3, ("0", "1", "2"), None))
+    monkeypatch.setattr(local_gpus, "detect_gpus", lambda: Gpus(3, ("0", "1", "2"), None))
 
 
 def plan(**options: Any) -> hyperplane.ClusterPlan:
@@ -109,7 +109,12 @@ class TestWithoutDevices:
         ("preload", "timeout", "error", "words"),
         [
             ("import os; os._exit(3)", 60, StartFailed, "everything was closed again"),
-            ("import time; time.sleep(30)", 3, StartTimeout, "2 worker processes not ready"),
+            (
+                "import time; time.sleep(30)",
+                3,
+                StartTimeout,
+                "not all of 2 worker processes connected",
+            ),
         ],
     )
     def test_a_start_that_fails_leaves_nothing(
@@ -132,14 +137,14 @@ class TestWithoutDevices:
 
 OWNER = """
 import os, time
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
+from hyperplane.platforms.local import gpus as local_gpus
 import hyperplane
 
 def hold():
     sum(range(10**12))  # in C: the interpreter is held
 
 if __name__ == "__main__":
-    cuda_devices.gpus = lambda: cuda_devices.Gpus(2, ("0", "1"), None)
+    local_gpus.detect_gpus = lambda: local_gpus.Gpus(2, ("0", "1"), None)
     client, cluster = hyperplane.start(hyperplane.plan_cluster(engine="cuda", **SMALL))
     pids = list(client.run(os.getpid).values())
     busy = client.map(lambda n: hold(), range(2), pure=False)

@@ -19,9 +19,9 @@ import pytest
 
 import hyperplane
 from hyperplane.clusters import registry
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
 from hyperplane.clusters.engine import SupportsRender
 from hyperplane.errors import RequestError
+from hyperplane.platforms.local import gpus as local_gpus
 
 pytestmark = pytest.mark.process
 
@@ -40,7 +40,7 @@ EVERYTHING: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def no_gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU, because a plan cannot ask for more GPUs than the machine has."""
-    monkeypatch.setattr(cuda_devices, "gpus", lambda: cuda_devices.Gpus(0, (), None))
+    monkeypatch.setattr(local_gpus, "detect_gpus", lambda: local_gpus.Gpus(0, (), None))
 
 
 def rendered(**options: Any) -> str:

@@ -16,8 +16,8 @@ import hyperplane
 from hyperplane import config
 from hyperplane.clusters import registry, start_lines
 from hyperplane.clusters.dask.gateway.options import requested_options
+from hyperplane.clusters.dask.ssh import gpus as ssh_gpus
 from hyperplane.errors import ConfigError, DoesNotFit, RequestError
-from hyperplane.platforms.ssh import gpus as ssh_gpus
 
 #: The call of the documentation.
 PUBLISHED: dict[str, Any] = {

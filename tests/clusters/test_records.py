@@ -200,7 +200,7 @@ def test_a_stopped_holder_of_the_lock_delays_others_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fcntl = pytest.importorskip("fcntl")
-    monkeypatch.setattr(records, "PATIENCE", 0.2)
+    monkeypatch.setattr(records, "LOCK_TIMEOUT_SECONDS", 0.2)
     stopped = os.open(records.private_folder(), os.O_RDONLY)
     fcntl.flock(stopped, fcntl.LOCK_EX)
     try:
@@ -281,7 +281,7 @@ def test_containers_that_share_a_disk_remove_only_what_a_dead_one_has_left(
     one, two = container(), container()
     disk = tmp_path / "disk"
     disk.mkdir()
-    # Both have the same name and process number; one spills to another disk.
+    # Both have the same name and process ID; one spills to another disk.
     for each, parent in ((one, None), (two, str(disk))):
         each.send(f"[str(path) for path in open_cluster('same', {parent!r})]")
     found = [eval(each.heard()) for each in (one, two)]

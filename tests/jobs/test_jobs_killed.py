@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from dataclasses import replace
@@ -29,9 +28,7 @@ from scale import scaled
 
 from hyperplane.jobs import JobHandle, supervisor_client
 from hyperplane.jobs.home import open_store
-from hyperplane.jobs.processes import AttemptCommand, LocalProcess
 from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
-from hyperplane.platforms.local.process_identity import running_system, start_time
 
 pytestmark = pytest.mark.process
 
@@ -270,16 +267,3 @@ def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
     assert job.wait(LIMIT) == DONE
     assert job.logs() == "to the end\n"
     assert len(job.attempts) == 1
-
-
-def test_a_process_that_has_its_number_elsewhere_is_not_signalled(tmp_path):
-    command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
-    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    try:
-        told = f"{stranger.pid} {start_time(stranger.pid)}"
-        for system, reached in ((running_system(), True), ("another-boot-4026531836", False)):
-            command.file(".pid").write_text(f"{told} {system}")
-            assert LocalProcess(command)._signal_group(0) is reached
-    finally:
-        stranger.kill()
-        stranger.wait()

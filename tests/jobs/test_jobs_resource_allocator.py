@@ -8,10 +8,10 @@ import time
 import pytest
 from job_cases import bash
 
-import hyperplane.jobs.resource_allocator as module
 from hyperplane import config
 from hyperplane.jobs.definition.step import Resources
 from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
+from hyperplane.platforms.local import gpus
 
 
 def step(**resources):
@@ -173,9 +173,9 @@ def test_gpus_are_taken_in_turns_and_bounded_by_those_there_are():
 def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path)
+    monkeypatch.setattr(gpus, "DEVICE_FOLDER", tmp_path)
     assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 3
-    monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path / "none")
+    monkeypatch.setattr(gpus, "DEVICE_FOLDER", tmp_path / "none")
     assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 1
 
 

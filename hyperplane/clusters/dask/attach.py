@@ -24,7 +24,7 @@ from hyperplane.clusters.running_clusters import describe_running, read_running
 from hyperplane.core.errors import EngineError
 
 #: Seconds that closing waits for the owning process to clean up.
-PATIENCE = 30.0
+CLOSE_TIMEOUT_SECONDS = 30.0
 #: Seconds between two requests for the workers of the cluster.
 POLL_INTERVAL = 1.0
 #: Seconds that a running cluster may take to answer the first request.
@@ -100,7 +100,7 @@ class AttachedCluster(Cluster):
             if _is_listed(self._record.name):
                 with suppress(OSError):  # the scheduler is ending already
                     await getattr(self.scheduler_comm, CLOSE_OWNER)()
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
             while _is_listed(self._record.name) and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
         await super()._close()

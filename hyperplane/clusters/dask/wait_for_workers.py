@@ -78,6 +78,37 @@ def connect_client(
     return client
 
 
+def start_timeout(
+    plan: ClusterPlan,
+    connected: int | None,
+    advice: str,
+    log_tail: str = "",
+    processes: int | None = None,
+) -> StartTimeout:
+    """Return the error of a start that was too slow, whose cluster is closed again.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        The plan that was started.
+    connected : int, optional
+        Number of worker processes that have connected; None if only some are known to be missing.
+    advice : str
+        Why workers are missing, or what to do.
+    log_tail : str
+        Last lines of the log.
+    processes : int, optional
+        Number of worker processes of the cluster; that of the plan by default.
+    """
+    of = plural(processes or plan.dask_workers, "worker process")
+    return StartTimeout(
+        plan.engine,
+        f"{'not all' if connected is None else connected} of {of} connected within "
+        f"{plan.request.timeout:g} s (timeout); everything was closed again. {advice}",
+        log_tail,
+    )
+
+
 def _wait_for_workers(
     client: Client, plan: ClusterPlan, began: float, explain_wait: Callable[[], str]
 ) -> None:
@@ -91,9 +122,4 @@ def _wait_for_workers(
             reason = explain_wait()
             if time.monotonic() > deadline:
                 connected = len(client.scheduler_info(n_workers=-1)["workers"])
-                raise StartTimeout(
-                    plan.engine,
-                    f"{connected} of {plural(plan.dask_workers, 'worker process')} connected "
-                    f"within {plan.request.timeout:g} s (timeout); everything was closed again. "
-                    f"{reason}",
-                ) from error
+                raise start_timeout(plan, connected, reason) from error

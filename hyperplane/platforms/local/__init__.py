@@ -1,1 +1,1 @@
-"""The local machine: cores, memory, processes, locks and private folders."""
+"""The local machine: cores, memory, GPUs, processes, locks and private folders."""

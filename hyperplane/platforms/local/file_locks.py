@@ -1,7 +1,10 @@
-"""Locks on files and folders that are held until the owning process ends.
+"""Locks on files and folders that are held until the locking process ends.
 
-Locks work between containers, where process numbers are meaningless. On file systems without locks,
-such as some network file systems, everything counts as owned.
+They work between containers, where process IDs are meaningless.
+
+A process keeps a shared lock on each file and folder that it uses. What has no lock is abandoned
+and may be removed. On file systems without locks, such as some network file systems, everything
+counts as locked.
 """
 
 from __future__ import annotations
@@ -13,19 +16,65 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds to wait for a process that is checking whether something is owned.
-PATIENCE = 5.0
-#: Open descriptors that hold the locks of this process. Those of replaced files stay open: another
-#: process may have opened such a file and not yet tried its lock.
-_owned: dict[Path, list[int]] = defaultdict(list)
+#: Seconds to wait for a process that is checking whether something is locked.
+LOCK_TIMEOUT_SECONDS = 5.0
+#: Open descriptors with the shared locks of this process. Those of replaced files stay open:
+#: another process may have opened such a file and not yet tried its lock.
+_locked: dict[Path, list[int]] = defaultdict(list)
 
 
-def make_owned_folder(folder: Path) -> None:
-    """Create a folder and take ownership of it.
+@contextlib.contextmanager
+def exclusive_lock(file: Path) -> Iterator[IO[str]]:
+    """Wait for the lock of a file, and hold it for the block; yield the file, truncated and open.
+
+    The lock ends when all processes that inherited the open file have closed it.
+    """
+    with file.open("w") as opened:
+        if sys.platform != "win32":
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield opened
+
+
+def try_lock(file: Path) -> IO[str] | None:
+    """Lock a file and return it, open for appending; None if another process has locked it.
+
+    None, too, if the file was removed or replaced at the same time. Closing it ends the lock.
+    """
+    opened = file.open("a")
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(opened.fileno()), file.stat()):
+            return opened
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        opened.close()
+        raise
+    opened.close()
+    return None
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether a process, also one of another container, has locked a file exclusively."""
+    try:
+        with file.open("r") as opened:
+            if sys.platform != "win32":
+                fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def create_locked_folder(folder: Path) -> None:
+    """Create a folder with a shared lock.
 
     Raises
     ------
@@ -37,32 +86,32 @@ def make_owned_folder(folder: Path) -> None:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         # False if another container has removed the folder before it was locked.
-        if take_ownership(folder, folder):
+        if share_lock(folder, folder):
             return
 
 
-def take_ownership(current: Path, path: Path) -> bool:
-    """Lock `current`, a file or folder that is or will be moved to `path`; False if it is gone."""
+def share_lock(current: Path, path: Path) -> bool:
+    """Take a shared lock on `current`, which is or will be moved to `path`; False if it is gone."""
     if sys.platform == "win32":  # an open file cannot be removed there
         return True
     try:
         descriptor = os.open(current, os.O_RDONLY)
     except FileNotFoundError:
         return False
-    before = _owned.get(path, [])
+    before = _locked.get(path, [])
     if any(os.path.samestat(os.fstat(descriptor), os.fstat(each)) for each in before):
         os.close(descriptor)
         return True
-    _lock(descriptor, time.monotonic() + PATIENCE)
+    _take_shared_lock(descriptor, time.monotonic() + LOCK_TIMEOUT_SECONDS)
     with contextlib.suppress(FileNotFoundError):
         if os.path.samestat(os.fstat(descriptor), current.stat()):
-            _owned[path].append(descriptor)
+            _locked[path].append(descriptor)
             return True
     os.close(descriptor)
     return False
 
 
-def _lock(descriptor: int, deadline: float) -> None:
+def _take_shared_lock(descriptor: int, deadline: float) -> None:
     """Take a shared lock on a descriptor; give up at the deadline or if locks do not work."""
     while sys.platform != "win32" and time.monotonic() < deadline:
         try:
@@ -75,15 +124,15 @@ def _lock(descriptor: int, deadline: float) -> None:
             return
 
 
-def drop_ownership(path: Path) -> None:
-    """Release the locks of a file or folder."""
-    for descriptor in _owned.pop(path, []):
+def release_locks(path: Path) -> None:
+    """Release the shared locks of this process on a file or folder."""
+    for descriptor in _locked.pop(path, []):
         os.close(descriptor)
 
 
 @contextlib.contextmanager
 def lock_if_abandoned(path: Path) -> Iterator[bool]:
-    """Yield whether no process owns a file or folder; if so, lock it for the block.
+    """Yield whether a file or folder has no lock; if so, lock it for the block.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Folders of this user that no other user can prepare, read or change.
 
 Each contains one folder for every running system (a boot and a process namespace), because
-containers that share a disk use the same process numbers for different processes.
+containers that share a disk use the same process IDs for different processes.
 """
 
 from __future__ import annotations

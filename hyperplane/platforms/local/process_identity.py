@@ -9,9 +9,9 @@ import os
 
 
 def running_system() -> str:
-    """Return the boot and the process namespace that process numbers belong to, or "".
+    """Return the boot and the process namespace that process IDs belong to, or "".
 
-    Containers, and machines that share a home, use the same numbers for different processes.
+    Containers, and machines that share a home, use the same IDs for different processes.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as boot:  # noqa: PTH123 - pathlib is slow
@@ -27,3 +27,11 @@ def start_time(pid: int) -> str:
             return stat.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
+
+
+def is_id_reused(pid: int, began: str) -> bool:
+    """Return whether a process ID now belongs to a process that started at another time.
+
+    False if no process has it: members of a process group outlive the process that it is named by.
+    """
+    return start_time(pid) not in ("", began)

@@ -1,23 +1,47 @@
-"""Connections to the hosts of the ssh engine, and explanations of their errors."""
+"""Connections to hosts, and explanations of their errors."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
-from hyperplane.core.errors import StartFailed
 from hyperplane.core.units import plural
 from hyperplane.spec.settings import SshSettings
 
 #: Seconds between keepalive messages, and how many may stay unanswered on a live connection.
-KEEPALIVE, KEEPALIVE_COUNT = 15, 4
-_SECTION = "hyperplane.engines.ssh"
+_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT = 15, 4
+#: Seconds that a connection may take to close.
+_CLOSE_TIMEOUT_SECONDS = 5.0
+#: Section of the configuration with the hosts.
+SECTION = "hyperplane.engines.ssh"
+
+
+class HostConnectionError(RuntimeError):
+    """Hosts cannot be reached; the message names each of them with the reason.
+
+    Parameters
+    ----------
+    faults : mapping
+        Host -> reason and advice.
+    count : int
+        Number of hosts that were contacted.
+    """
+
+    def __init__(self, faults: Mapping[str, str], count: int) -> None:
+        super().__init__(faults, count)
+        self.faults, self.count = faults, count
+
+    def __str__(self) -> str:
+        lines = [f"{host}: {reason}" for host, reason in self.faults.items()]
+        return "\n  ".join(
+            [f"{plural(len(lines), 'host')} of {self.count} cannot be used:", *lines]
+        )
 
 
 class SshConnections:
@@ -28,29 +52,24 @@ class SshConnections:
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._closed = False
-        #: Messages about processes that did not start.
-        self.faults: list[str] = []
 
     async def open(self, names: Iterable[str]) -> None:
         """Connect to hosts concurrently.
 
         Raises
         ------
-        StartFailed
-            When hosts cannot be reached; the message names each of them with the reason.
+        HostConnectionError
+            When hosts cannot be reached.
         """
         wanted = list(dict.fromkeys(names))
         answers = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
-        faults = []
-        for name, answer in zip(wanted, answers, strict=True):
-            if isinstance(answer, BaseException):
-                faults.append(f"{name}: {explain_error(answer, self._settings)}")
+        faults = {
+            name: explain_error(answer, self._settings)
+            for name, answer in zip(wanted, answers, strict=True)
+            if isinstance(answer, BaseException)
+        }
         if faults:
-            raise StartFailed(
-                "ssh",
-                f"{plural(len(faults), 'host')} of {len(wanted)} cannot be used; nothing was "
-                "started:\n  " + "\n  ".join(faults),
-            )
+            raise HostConnectionError(faults, len(wanted))
 
     async def connection(self, name: str) -> asyncssh.SSHClientConnection:
         """Return the connection to a host; open it if there is none or if it was lost."""
@@ -61,7 +80,7 @@ class SshConnections:
                 self._connections[name] = found
             if self._closed:  # meanwhile, by the cleanup of an interrupted start
                 found.abort()
-                raise asyncssh.ConnectionLost("the cluster is closed")
+                raise asyncssh.ConnectionLost("the connections to all hosts are closed")
             return found
 
     async def close(self) -> None:
@@ -71,7 +90,7 @@ class SshConnections:
             connection.close()
         for connection in self._connections.values():
             with contextlib.suppress(OSError, asyncssh.Error, asyncio.TimeoutError):
-                await asyncio.wait_for(connection.wait_closed(), 5)
+                await asyncio.wait_for(connection.wait_closed(), _CLOSE_TIMEOUT_SECONDS)
         self._connections.clear()
 
     def _options(self) -> dict[str, Any]:
@@ -85,8 +104,8 @@ class SshConnections:
         }
         return {
             "connect_timeout": settings.connect_timeout,
-            "keepalive_interval": KEEPALIVE,
-            "keepalive_count_max": KEEPALIVE_COUNT,
+            "keepalive_interval": _KEEPALIVE_SECONDS,
+            "keepalive_count_max": _KEEPALIVE_COUNT,
             **{name: value for name, value in chosen.items() if value},
         }
 
@@ -104,23 +123,23 @@ def explain_error(error: BaseException, settings: SshSettings) -> str:
         user = settings.username or "you"
         return (
             f"permission denied for {user} with {keys}; try `ssh` in a terminal, or set "
-            f"{_SECTION}.username and .client_keys"
+            f"{SECTION}.username and .client_keys"
         )
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         return (
             f"no answer within {settings.connect_timeout:g} s; is the machine up and the port "
-            f"open? Check {_SECTION}.hosts and .port"
+            f"open? Check {SECTION}.hosts and .port"
         )
     if isinstance(error, asyncssh.KeyImportError | asyncssh.KeyEncryptionError):
-        return f"a key cannot be read: {error}; check {_SECTION}.client_keys"
+        return f"a key cannot be read: {error}; check {SECTION}.client_keys"
     if isinstance(error, socket.gaierror):
-        return f"unknown host name ({error.strerror}); check {_SECTION}.hosts"
+        return f"unknown host name ({error.strerror}); check {SECTION}.hosts"
     if isinstance(error, ConnectionError | asyncssh.ConnectionLost | asyncssh.ProtocolError):
         port = settings.port or 22
         reason = getattr(error, "strerror", None) or error
-        return f"no ssh server at port {port} ({reason}); check {_SECTION}.port"
+        return f"no ssh server at port {port} ({reason}); check {SECTION}.port"
     if isinstance(error, OSError | asyncssh.Error):
-        return f"{error or type(error).__name__}; check {_SECTION}.{_setting_of(error, settings)}"
+        return f"{error or type(error).__name__}; check {SECTION}.{_setting_of(error, settings)}"
     raise error
 
 

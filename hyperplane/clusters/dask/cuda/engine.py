@@ -7,12 +7,12 @@ import sys
 from dataclasses import replace
 from typing import ClassVar, cast
 
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
-from hyperplane.clusters.dask.cuda.devices import VARIABLE, Gpus
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
 from hyperplane.core.errors import Fault
 from hyperplane.core.units import plural
+from hyperplane.platforms.local import gpus as local_gpus
+from hyperplane.platforms.local.gpus import VARIABLE, Gpus
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -37,7 +37,7 @@ class CudaEngine:
         """Return whether this process may use a GPU and dask-cuda is installed."""
         if not sys.platform.startswith("linux"):
             return Availability(False, "dask-cuda runs on Linux only")
-        found = cuda_devices.gpus()
+        found = local_gpus.detect_gpus()
         if not found.visible:
             return Availability(False, _explain_none_visible(found))
         if not _is_installed("dask_cuda"):
@@ -55,7 +55,7 @@ class CudaEngine:
 
     def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
         """Reduce the nodes to the number of GPUs, but to no less than one node with all GPUs."""
-        count = len(cuda_devices.gpus().visible)
+        count = len(local_gpus.detect_gpus().visible)
         if not count or nodes * worker.ngpus <= count:
             return worker, nodes, ""
         asked = f"{plural(nodes, 'node')} x {plural(worker.ngpus, 'GPU')}"
@@ -72,7 +72,7 @@ class CudaEngine:
         if not request.ngpus:
             allowed = "at least 1: a worker process runs on each GPU"
             return [Fault("ngpus", "0", allowed, "ngpus=1 takes one on each node")]
-        found = cuda_devices.gpus()
+        found = local_gpus.detect_gpus()
         if not found.visible:  # the plan may be for another machine; a start reports it
             return []
         faults = _missing_packages(cast(CudaSettings, settings))
@@ -98,7 +98,7 @@ class CudaEngine:
         """Start scheduler and workers; return when all workers have connected."""
         from hyperplane.clusters.dask.cuda.start import start
 
-        visible = cuda_devices.gpus().visible
+        visible = local_gpus.detect_gpus().visible
         return start(plan, self.layout(plan.worker)[0], visible)
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:

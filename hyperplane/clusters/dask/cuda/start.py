@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,6 @@ from distributed import Client
 
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
-from hyperplane.clusters.dask.cuda.devices import VARIABLE
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings, scheduler_settings
 from hyperplane.clusters.dask.local_process import LOOPBACK, log_tail, worker_preloads
 from hyperplane.clusters.dask.settings import (
@@ -22,10 +20,12 @@ from hyperplane.clusters.dask.settings import (
     drop_overridden_variables,
     user_settings,
 )
+from hyperplane.clusters.dask.wait_for_workers import start_timeout
 from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
-from hyperplane.core.errors import EngineError, Fault, StartFailed, StartTimeout, check
-from hyperplane.core.units import bytes_to_gb, plural
+from hyperplane.core.errors import EngineError, Fault, StartFailed, check
+from hyperplane.core.units import bytes_to_gb
+from hyperplane.platforms.local.gpus import VARIABLE
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import CudaSettings
@@ -64,7 +64,6 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
         allowed = f"at most {len(visible)}, the GPUs that this process may use"
         check([Fault("num_workers x ngpus", str(processes), allowed, "ask for fewer")])
     settings = cast(CudaSettings, plan.settings)
-    began = time.monotonic()
     record = _reserve_record(plan, worker, settings)
     with log_tail() as tail:
         try:
@@ -73,7 +72,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
             release_cluster(plan.name, record.scratch)
             if not isinstance(error, Exception):
                 raise
-            raise _start_error(error, plan, processes, began, "\n".join(tail)) from error
+            raise _start_error(error, plan, processes, "\n".join(tail)) from error
     try:
         apply_client_settings(plan.name, record.client)
         client = Client(cluster, direct_to_workers=record.direct_to_workers or None)
@@ -184,20 +183,13 @@ def _dask_cuda_options(settings: CudaSettings) -> dict[str, Any]:
     }
 
 
-def _start_error(
-    error: Exception, plan: ClusterPlan, processes: int, began: float, tail: str
-) -> EngineError:
+def _start_error(error: Exception, plan: ClusterPlan, processes: int, tail: str) -> EngineError:
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(cause)
     if any(isinstance(cause, TimeoutError) for cause in causes):
-        return StartTimeout(
-            plan.engine,
-            f"{plural(processes, 'worker process')} not ready within "
-            f"{time.monotonic() - began:.1f} s (timeout={plan.request.timeout:g}); everything was "
-            "closed again. Raise timeout: CUDA contexts and libraries take seconds to load",
-            tail,
-        )
+        advice = "Raise timeout: CUDA contexts and libraries take seconds to load"
+        return start_timeout(plan, None, advice, tail, processes)
     advice = (
         "nvidia-smi shows whether other processes hold GPU memory; a worker process runs the "
         'script again, so in a script move the call below `if __name__ == "__main__":`'

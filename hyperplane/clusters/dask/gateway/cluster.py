@@ -25,7 +25,7 @@ from hyperplane.clusters.dask.gateway import server
 from hyperplane.core.errors import EngineError
 
 #: Seconds that closing the client side may take.
-CLOSE_WITHIN = 20.0
+CLOSE_TIMEOUT_SECONDS = 20.0
 #: Seconds between checks of whether the gateway has ended the cluster.
 POLL_INTERVAL = 2.0
 #: Seconds for a second attempt to connect after a failed one, and minimum for any attempt.
@@ -212,7 +212,9 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         end = self.shutdown_on_close if shutdown is None else shutdown
         try:
             with _without_reconnect_messages():
-                await asyncio.wait_for(super()._stop_internal(shutdown=False), CLOSE_WITHIN)
+                await asyncio.wait_for(
+                    super()._stop_internal(shutdown=False), CLOSE_TIMEOUT_SECONDS
+                )
         except TimeoutError:
             logger.warning("a client of cluster %s did not close in time", self.name)
             self.status = "closed"

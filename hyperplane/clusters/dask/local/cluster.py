@@ -7,6 +7,7 @@ it builds a nanny and the start method when it starts a worker process.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +23,6 @@ from hyperplane.clusters import records
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
 from hyperplane.clusters.dask.local import forkserver
 from hyperplane.clusters.dask.local.process_state import WorkerEnvironment
-from hyperplane.clusters.dask.local.startup_speed import import_in_background
 from hyperplane.clusters.dask.settings import (
     changed_settings,
     in_force,
@@ -168,7 +168,7 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
     async def _start(self) -> None:
         await super()._start()
         # After the scheduler has started: from here on this process only waits for workers.
-        self._importing = import_in_background(self._import_meanwhile)
+        self._importing = _import_in_background(self._import_meanwhile)
 
 
 def release_local_cluster(name: str, scratch: str, uses_forkserver: bool) -> None:
@@ -179,3 +179,16 @@ def release_local_cluster(name: str, scratch: str, uses_forkserver: bool) -> Non
             forkserver.release()
     finally:
         records.remove(name, scratch)
+
+
+def _import_in_background(modules: Sequence[str]) -> threading.Thread:
+    """Import modules in a thread while the workers import them; the caller needs them next."""
+
+    def load() -> None:
+        for name in modules:
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+    thread = threading.Thread(target=load, name="hyperplane-import", daemon=True)
+    thread.start()
+    return thread

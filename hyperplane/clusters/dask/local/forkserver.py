@@ -30,6 +30,7 @@ from typing import Any
 import psutil
 
 from hyperplane.clusters import records
+from hyperplane.platforms.local.processes import is_running_child
 
 _PRELOAD = "hyperplane.clusters.dask.local.forkserver_preload"
 #: Environment variable that passes parameters to a starting forkserver.
@@ -44,7 +45,7 @@ _users = 0
 #: Descriptor of the socket's folder, kept open if its path is too long for a socket.
 _folder: int | None = None
 _started: tuple[int, dict[str, str]] | None = None
-#: Process numbers of stopped forkservers for which a warning was logged.
+#: Process IDs of stopped forkservers for which a warning was logged.
 _stopped: set[int] = set()
 
 logger = logging.getLogger(__name__)
@@ -76,10 +77,10 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     with _lock:
         server = _python_forkserver()
         running = server._forkserver_pid
-        if _started is not None and running == _started[0] and _is_alive(running):
+        if _started is not None and running == _started[0] and is_running_child(running):
             if dict(environment) != _started[1]:
                 return False
-        elif running is not None and _is_alive(running):
+        elif running is not None and is_running_child(running):
             return False
         else:
             get_context("forkserver").set_forkserver_preload([_PRELOAD])
@@ -164,12 +165,6 @@ def ignore_interrupts() -> None:
 def _python_forkserver() -> Any:
     """Return Python's forkserver object, which has no public API; tests cover what is used."""
     return vars(forkserver)["_forkserver"]
-
-
-def _is_alive(pid: int) -> bool:
-    with suppress(ChildProcessError):
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    return False
 
 
 def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -22,9 +22,9 @@ from distributed.utils import format_dashboard_link
 
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster, loopback_link
 from hyperplane.clusters.dask.remote_process import node_name
-from hyperplane.clusters.dask.ssh.nodes import HostProcess, HostWorkers
+from hyperplane.clusters.dask.ssh.nodes import HostServer, HostWorkers
 from hyperplane.core.errors import EngineError, StartFailed
-from hyperplane.platforms.ssh.hosts import SshConnections
+from hyperplane.platforms.ssh.hosts import HostConnectionError, SshConnections
 
 
 class GuardedSSHCluster(GuardedCluster):
@@ -65,16 +65,18 @@ class GuardedSSHCluster(GuardedCluster):
 
     async def _start(self) -> None:
         used = self._used_hosts()
-        if self.scheduler_spec["cls"] is HostProcess:
+        if self.scheduler_spec["cls"] is HostServer:
             used.append(self.scheduler_spec["options"]["host"])
         try:
             await self._hosts.open(used)
-        except BaseException:
+        except BaseException as error:
             await self._hosts.close()
             self.status = Status.closed  # Dask has not started anything yet
+            if isinstance(error, HostConnectionError):
+                raise StartFailed("ssh", f"nothing was started: {error}") from error
             raise
         await super()._start()
-        if isinstance(self.scheduler, HostProcess) and self._forward is None:
+        if isinstance(self.scheduler, HostServer) and self._forward is None:
             try:
                 await self._forward_dashboard(self.scheduler)
             except BaseException:
@@ -85,7 +87,7 @@ class GuardedSSHCluster(GuardedCluster):
     def _used_hosts(self) -> list[str]:
         return [spec["options"]["host"] for spec in self.worker_spec.values()]
 
-    async def _forward_dashboard(self, scheduler: HostProcess) -> None:
+    async def _forward_dashboard(self, scheduler: HostServer) -> None:
         """Forward a port of the loopback address, because the pages have no authentication."""
         connection = await self._hosts.connection(scheduler.host)
         port = self._dashboard_port
@@ -99,9 +101,9 @@ class GuardedSSHCluster(GuardedCluster):
                 "ssh", f"{message}: {error.strerror}; everything was closed again"
             ) from error
 
-    async def _close_with_scheduler(self, scheduler: HostProcess) -> None:
+    async def _close_with_scheduler(self, scheduler: HostServer) -> None:
         """Close the cluster when its scheduler ends: by the idle timeout or another client."""
-        await scheduler.ended.wait()
+        await scheduler.process.ended.wait()
         if self.status == Status.running:
             self.shutdown_scheduler = False  # a request to an ended scheduler would wait
             threading.Thread(target=self.close_all, name="hyperplane-close", daemon=False).start()

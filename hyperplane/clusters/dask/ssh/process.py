@@ -1,21 +1,16 @@
 """Program on hosts of the ssh engine: a scheduler, or the worker processes of one node.
 
-It reads its configuration, with key pair and settings, as one line from standard input, so that
-none of it is in a process list or on a disk. It replies with one line when it is ready, and ends
-with the ssh connection, so that nothing is left behind when the program that started it has ended.
+It receives its configuration, with key pair and settings, and ends with the ssh connection, as
+:mod:`hyperplane.platforms.ssh.host_program` describes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 import dask.config
 import psutil
@@ -25,33 +20,31 @@ from distributed.utils import get_ip_interface
 from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.remote_process import make_security
+from hyperplane.clusters.dask.ssh.gpus import gpu_fault, nannies
 from hyperplane.core.units import format_bytes
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.platforms.local import machine
-from hyperplane.platforms.ssh.gpus import gpu_fault, nannies
+from hyperplane.platforms.ssh.host_program import (
+    end_with_connection,
+    read_configuration,
+    send_reply,
+)
 
 #: Seconds for an orderly shutdown.
-GRACE = 15.0
-#: Stream of the one line that the starting program reads.
-_replies: TextIO = sys.stdout
+SHUTDOWN_SECONDS = 15.0
 
 
 def main() -> None:
     """Start the servers of the configuration on standard input, and run until it is closed."""
-    config = json.loads(sys.stdin.readline())
-    # Output of tasks goes to standard error, because only one line of standard output is read.
-    global _replies
-    _replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    os.environ.update(config["variables"])
+    config = read_configuration()
     dask.config.update(dask.config.config, config["settings"], priority="new")
     if fault := (
         _memory_fault(config["ram"])
         or interface_fault(config["options"]["interface"])
         or gpu_fault(config)
     ):
-        _reply(fault=fault)
+        send_reply(fault=fault)
         sys.exit(1)
     asyncio.run(_serve(config))
 
@@ -85,21 +78,12 @@ def interface_fault(name: str | None) -> str:
     return ""
 
 
-def _reply(**words: Any) -> None:
-    _replies.write(json.dumps(words) + "\n")
-    _replies.flush()
-
-
 async def _serve(config: dict[str, Any]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    threading.Thread(
-        target=_stop_with_connection,
-        args=(lambda: loop.call_soon_threadsafe(stop.set),),
-        daemon=True,
-    ).start()
+    end_with_connection(lambda: loop.call_soon_threadsafe(stop.set), SHUTDOWN_SECONDS)
     servers = _create_servers(config)
     starting: asyncio.Future[Any] = asyncio.gather(*servers)
     ended: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
@@ -113,7 +97,7 @@ async def _serve(config: dict[str, Any]) -> None:
                     busy = BusyWorkerGuard()
                     server.add_plugin(busy)
                     await busy.start(server)
-        _reply(
+        send_reply(
             addresses=[server.address for server in servers],
             dashboard=servers[0].http_server.port if config["role"] == "scheduler" else None,
             cores=machine.cores(),
@@ -143,13 +127,6 @@ async def _add_guards(
         guard = IdleGuard(idle_timeout, stop.set)
         scheduler.add_plugin(guard)
         await guard.start(scheduler)
-
-
-def _stop_with_connection(stop: Callable[[], object]) -> None:
-    sys.stdin.read()  # returns when the connection is closed
-    stop()
-    threading.Event().wait(GRACE)
-    os._exit(1)
 
 
 if __name__ == "__main__":

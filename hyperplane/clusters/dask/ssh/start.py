@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,11 +26,11 @@ from hyperplane.clusters.dask.guarded_cluster import (
 from hyperplane.clusters.dask.local_process import LOOPBACK, PARENT_DEATH, user_preloads
 from hyperplane.clusters.dask.settings import in_force, snapshot
 from hyperplane.clusters.dask.ssh.cluster import GuardedSSHCluster
-from hyperplane.clusters.dask.ssh.nodes import HostProcess, HostWorkers
+from hyperplane.clusters.dask.ssh.nodes import PROGRAM, HostServer, HostWorkers
 from hyperplane.clusters.dask.ssh.process import interface_fault
 from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
-from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import plural
 from hyperplane.platforms.ssh.hosts import SshConnections
 from hyperplane.spec.plan import ClusterPlan
@@ -57,11 +57,13 @@ def start(plan: ClusterPlan) -> StartedCluster:
     except OSError as error:
         raise StartFailed("ssh", str(error)) from error
     hosts = SshConnections(settings)
+    faults: list[str] = []
     common = {
-        "hosts": hosts,
+        "connections": hosts,
         "python": _python_path(settings),
-        "patience": plan.request.timeout,
+        "timeout": plan.request.timeout,
         "deadline": began + plan.request.timeout,
+        "faults": faults,
     }
     try:
         cluster = GuardedSSHCluster(
@@ -91,7 +93,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
         release_cluster(plan.name, record.scratch)
         if not isinstance(error, Exception):
             raise
-        raise _start_error(error, hosts) from error
+        raise _start_error(error, faults) from error
     try:
         client = connect_client(cluster, plan, settings, began, explain_wait=str)
         cluster.remember_client(client)
@@ -110,7 +112,7 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
     """Return what would run on which host, without secrets."""
     settings = cast(SshSettings, plan.settings)
     config = _worker_config(plan, {})
-    command = [_python_path(settings), "-m", "hyperplane.clusters.dask.ssh.process"]
+    command = [_python_path(settings), "-m", PROGRAM]
     remote = plan.request.scheduler_deploy_mode == "remote"
     return {
         "scheduler": {
@@ -182,7 +184,7 @@ def _scheduler(
         "ram": 0,
     }
     host = settings.scheduler_host or settings.hosts[0]
-    return {"cls": HostProcess, "options": {**common, "host": host, "config": config}}
+    return {"cls": HostServer, "options": {**common, "host": host, "config": config}}
 
 
 def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
@@ -217,15 +219,16 @@ def _process_config(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[s
     }
 
 
-def _start_error(error: Exception, hosts: SshConnections) -> EngineError:
+def _start_error(error: Exception, faults: Sequence[str]) -> EngineError:
     """Return an error with the reasons of all hosts."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, EngineError):
         cause = cause.__cause__ or cause.__context__
-    if hosts.faults:
+    if faults:
         tail = cause.log_tail if isinstance(cause, EngineError) else ""
-        faults = "\n  ".join(dict.fromkeys(hosts.faults))
-        return StartFailed("ssh", f"everything was closed again:\n  {faults}", tail)
+        kind = StartTimeout if isinstance(cause, StartTimeout) else StartFailed
+        lines = "\n  ".join(dict.fromkeys(faults))
+        return kind("ssh", f"everything was closed again:\n  {lines}", tail)
     if isinstance(cause, EngineError):
         return cause
     return StartFailed("ssh", f"{error} (everything was closed again)")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.clusters.dask.cuda import devices as cuda_devices
-from hyperplane.clusters.dask.cuda.devices import Gpus
+from hyperplane.platforms.local import gpus as local_gpus
+from hyperplane.platforms.local.gpus import Gpus
 
 
 @pytest.mark.parametrize(
@@ -30,20 +30,20 @@ from hyperplane.clusters.dask.cuda.devices import Gpus
 def test_the_variable_is_read_as_cuda_reads_it(
     monkeypatch: pytest.MonkeyPatch, here: int, limit: str | None, visible: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(cuda_devices, "_count_installed", lambda root: here)
+    monkeypatch.setattr(local_gpus, "_count_installed", lambda root: here)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if limit is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", limit)
-    assert cuda_devices.gpus() == Gpus(here, visible, limit)
+    assert local_gpus.detect_gpus() == Gpus(here, visible, limit)
 
 
 def test_the_kernel_says_how_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: None)
+    monkeypatch.setattr(local_gpus, "_import_nvml", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cuda_devices._count_installed(tmp_path) == 0
+    assert local_gpus._count_installed(tmp_path) == 0
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
     (tmp_path / "proc/driver/nvidia/gpus/0000:02:00.0").mkdir()
-    assert cuda_devices._count_installed(tmp_path) == 2
+    assert local_gpus._count_installed(tmp_path) == 2
 
 
 @pytest.mark.process
@@ -61,9 +61,9 @@ def test_nvidia_smi_says_how_many(
     program = tmp_path / "nvidia-smi"
     program.write_text(f'#!/bin/sh\n[ "$1" = --list-gpus ] || exit 3\n{script}\n')
     program.chmod(0o755)
-    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: None)
+    monkeypatch.setattr(local_gpus, "_import_nvml", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cuda_devices._count_installed(tmp_path) == count
+    assert local_gpus._count_installed(tmp_path) == count
 
 
 def test_nvml_is_asked_first_and_left_again(
@@ -76,8 +76,8 @@ def test_nvml_is_asked_first_and_left_again(
         nvmlDeviceGetCount=lambda: 4,
         nvmlShutdown=began.pop,
     )
-    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: library)
-    assert cuda_devices._count_installed(tmp_path) == 4
+    monkeypatch.setattr(local_gpus, "_import_nvml", lambda: library)
+    assert local_gpus._count_installed(tmp_path) == 4
     assert not began
 
 
@@ -86,6 +86,6 @@ def test_nvml_without_a_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_pa
         raise RuntimeError("NVML Shared Library Not Found")
 
     library = types.SimpleNamespace(NVMLError=RuntimeError, nvmlInit=no_driver)
-    monkeypatch.setattr(cuda_devices, "_import_nvml", lambda: library)
+    monkeypatch.setattr(local_gpus, "_import_nvml", lambda: library)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cuda_devices._count_installed(tmp_path) == 0
+    assert local_gpus._count_installed(tmp_path) == 0

@@ -1,12 +1,13 @@
 """Detect the GPUs that this process may use, without creating a CUDA context.
 
-A context would hold GPU memory, and dask-cuda needs this process to have none when it assigns GPUs
-to worker processes.
+A context would hold GPU memory, and a process that assigns GPUs to others (dask-cuda's does) must
+have none.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,9 +15,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path("/")
+#: Folder of device files; in a container only the GPUs that it may use are there.
+DEVICE_FOLDER = Path("/dev")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: Seconds that nvidia-smi may take; it may have to load the driver first.
-PATIENCE = 20.0
+NVIDIA_SMI_TIMEOUT_SECONDS = 20.0
 
 
 class Gpus(NamedTuple):
@@ -37,7 +40,7 @@ class Gpus(NamedTuple):
     limit: str | None
 
 
-def gpus(root: Path = ROOT) -> Gpus:
+def detect_gpus(root: Path = ROOT) -> Gpus:
     """Return the installed GPUs and those that this process may use.
 
     Parameters
@@ -49,6 +52,14 @@ def gpus(root: Path = ROOT) -> Gpus:
     limit = os.environ.get(VARIABLE)
     everything = tuple(str(number) for number in range(installed))
     return Gpus(installed, everything if limit is None else _parse_visible(limit, installed), limit)
+
+
+def count_device_files() -> int:
+    """Return the number of NVIDIA GPUs that have a device file."""
+    try:
+        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in DEVICE_FOLDER.iterdir())
+    except OSError:
+        return 0
 
 
 def _parse_visible(limit: str, installed: int) -> tuple[str, ...]:
@@ -105,7 +116,7 @@ def _count_by_nvidia_smi() -> int:
             [program, "--list-gpus"],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=NVIDIA_SMI_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -1,0 +1,1 @@
+"""Former name of the package of the ssh engine."""

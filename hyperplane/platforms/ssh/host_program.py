@@ -1,0 +1,53 @@
+"""Functions for Python programs on hosts that :class:`HostProcess` starts with a configuration.
+
+Such a program reads its configuration, secrets included, as one line from standard input, so that
+none of it is in a process list or on a disk. It replies with one line when it is ready, and ends
+with the ssh connection, so that nothing is left behind when the starting program has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TextIO
+
+#: Stream of the reply, which the starting program reads.
+_replies: TextIO = sys.stdout
+
+
+def read_configuration() -> dict[str, Any]:
+    """Read the configuration, and set the environment variables in its item ``variables``.
+
+    From here on, all output of this process goes to standard error, because only one line of
+    standard output is read as the reply.
+    """
+    global _replies
+    configuration: dict[str, Any] = json.loads(sys.stdin.readline())
+    _replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    os.environ.update(configuration["variables"])
+    return configuration
+
+
+def send_reply(**fields: Any) -> None:
+    """Reply to the starting program."""
+    _replies.write(json.dumps(fields) + "\n")
+    _replies.flush()
+
+
+def end_with_connection(stop: Callable[[], object], grace: float) -> None:
+    """Call ``stop`` in a thread when the connection is closed; kill the process after ``grace``.
+
+    ``grace`` is in seconds.
+    """
+
+    def wait() -> None:
+        sys.stdin.read()  # returns when the connection is closed
+        stop()
+        threading.Event().wait(grace)
+        os._exit(1)
+
+    threading.Thread(target=wait, name="hyperplane-connection", daemon=True).start()

@@ -1,0 +1,154 @@
+"""Processes on hosts that end with their ssh connection, however the starting program ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import asyncssh
+
+from hyperplane.platforms.ssh.hosts import SECTION, SshConnections
+
+#: Number of last lines of a process's output that are kept.
+LOG_LINES = 40
+#: Characters per read.
+_READ_CHARACTERS = 65_536
+#: Seconds that a process may take to end after its input was closed.
+END_TIMEOUT_SECONDS = 20.0
+#: Seconds to wait for the exit status of a process that has closed its output.
+_EXIT_STATUS_SECONDS = 2.0
+#: Exit status of a shell that has not found a program.
+_NOT_FOUND = 127
+#: Runs a program in a separate process group, and ends the group when standard input is closed.
+_END_WITH_INPUT = """\
+end_group() {
+  # The group is there as soon as setsid runs.
+  until kill -s TERM -- "-$program"; do kill -s 0 "$program" || return; sleep 0.1; done
+  tries=0
+  while [ "$tries" -lt 50 ] && kill -s 0 -- "-$program"; do sleep 0.1; tries=$((tries + 1)); done
+  kill -s KILL -- "-$program"
+}
+exec 3<&0
+setsid "$@" </dev/null 3<&- &
+program=$!
+(while read -r line; do :; done; end_group) <&3 3<&- >/dev/null 2>&1 &
+watcher=$!
+wait "$program"
+status=$?
+kill "$watcher" 2>/dev/null
+end_group >/dev/null 2>&1
+exit "$status"
+"""
+
+
+def end_with_connection(argv: Sequence[str]) -> list[str]:
+    """Return a command that runs any program, and ends it when its standard input is closed.
+
+    The program's process group gets SIGTERM, and five seconds later SIGKILL. Its own standard input
+    is empty.
+    """
+    return ["sh", "-c", _END_WITH_INPUT, "sh", *argv]
+
+
+class HostProcess:
+    """A process on a host that ends with its ssh connection.
+
+    Parameters
+    ----------
+    connections : SshConnections
+        Connections to the hosts.
+    host : str
+        The host that it runs on.
+    argv : sequence of str
+        Program and arguments. Other users of the host can read them. The program must end when its
+        standard input is closed, as those of :mod:`hyperplane.platforms.ssh.host_program` and of
+        :func:`end_with_connection` do.
+    """
+
+    def __init__(self, connections: SshConnections, host: str, argv: Sequence[str]) -> None:
+        self.host, self.argv = host, list(argv)
+        #: The last lines of its output.
+        self.log: deque[str] = deque(maxlen=LOG_LINES)
+        #: Set when it has ended or its connection is lost.
+        self.ended = asyncio.Event()
+        self._connections = connections
+        self._process: asyncssh.SSHClientProcess[str] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal; None if it runs or its connection was lost."""
+        return None if self._process is None else self._process.returncode
+
+    async def start(self, configuration: Mapping[str, Any] | None = None) -> None:
+        """Start the process, and read its output into the log.
+
+        With a configuration, which may contain secrets, the caller must await :meth:`read_reply`
+        next: see :mod:`hyperplane.platforms.ssh.host_program`.
+        """
+        connection = await self._connections.connection(self.host)
+        self._process = process = await connection.create_process(shlex.join(self.argv))
+        self._follow(process.stderr)
+        self._tasks.append(asyncio.create_task(self._wait(process)))
+        if configuration is None:
+            self._follow(process.stdout)
+        else:
+            process.stdin.write(json.dumps(configuration, default=str) + "\n")
+
+    async def read_reply(self) -> dict[str, Any]:
+        """Return the reply of a process with a configuration; empty if it has ended without one."""
+        process = cast("asyncssh.SSHClientProcess[str]", self._process)
+        async for line in process.stdout:
+            with contextlib.suppress(ValueError):
+                found = json.loads(line)
+                if isinstance(found, dict):
+                    self._follow(process.stdout)
+                    return found
+            self.log.append(line.rstrip())  # of a login shell
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(process.wait_closed(), _EXIT_STATUS_SECONDS)
+        return {}
+
+    async def end(self) -> None:
+        """End the process by closing its input; otherwise it ends with the connection."""
+        if self._process is not None and not self._process.is_closing():
+            with contextlib.suppress(asyncssh.Error, OSError, asyncio.TimeoutError):
+                self._process.stdin.write_eof()
+                await asyncio.wait_for(self._process.wait_closed(), END_TIMEOUT_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+
+    def explain_failure(self) -> str:
+        """Return why a program of Python did not start, and what to do; "" if that is unknown."""
+        text = "\n".join(self.log)
+        if "No module named" in text:
+            name = text.rpartition("No module named")[2].split()[0].strip("'\")(")
+            return (
+                f"{self.argv[0]} on the host has no {name.partition('.')[0]}; install the same "
+                f"packages as on this machine, or set {SECTION}.python"
+            )
+        if self.exit_code == _NOT_FOUND:
+            return (
+                f"there is no {self.argv[0]}; set {SECTION}.python to the path of "
+                "Python on the hosts"
+            )
+        return ""
+
+    def _follow(self, stream: asyncssh.SSHReader[str]) -> None:
+        self._tasks.append(asyncio.create_task(self._read(stream)))
+
+    async def _read(self, stream: asyncssh.SSHReader[str]) -> None:
+        """Read a stream continuously: a process blocks when its output is not read."""
+        with contextlib.suppress(asyncssh.Error, OSError):
+            while text := await stream.read(_READ_CHARACTERS):
+                self.log.extend(text.splitlines())
+
+    async def _wait(self, process: asyncssh.SSHClientProcess[str]) -> None:
+        with contextlib.suppress(asyncssh.Error, OSError):
+            await process.wait_closed()
+        self.ended.set()
