@@ -11,8 +11,8 @@ from typing import Any
 from hyperplane.core.optional import need
 from hyperplane.core.units import format_bytes
 from hyperplane.formats.avro.encoder import read_avro
-from hyperplane.storage.part_frames import to_frame
-from hyperplane.storage.untyped_text import parse_csv, parse_json_lines
+from hyperplane.formats.csv.untyped import parse_csv, parse_json_lines
+from hyperplane.formats.pandas_frames.from_arrow import to_frame
 
 
 def decode(data: bytes, kind: str, format: str) -> Any:  # noqa: A002

@@ -13,12 +13,12 @@ from typing import Any
 from hyperplane.core.errors import DataError
 from hyperplane.core.optional import need
 from hyperplane.formats.avro.encoder import write_avro
-from hyperplane.storage.object_columns import find_mixed_kinds
+from hyperplane.formats.csv.write import to_csv, to_json_lines
+from hyperplane.formats.json_values import encode_lines, to_json
+from hyperplane.formats.pandas_frames.mixed_kinds import find_mixed_kinds
+from hyperplane.formats.pandas_frames.time_zones import check_zones
+from hyperplane.formats.record_tables import build_table
 from hyperplane.storage.part_schemas import serialize_schema
-from hyperplane.storage.record_tables import build_table
-from hyperplane.storage.text_formats import encode_lines, to_json
-from hyperplane.storage.text_tables import to_csv, to_json_lines
-from hyperplane.storage.time_zones import check_zones
 
 #: A fixed time stamp for zip members, so that equal models give equal bytes.
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)

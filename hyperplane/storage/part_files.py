@@ -13,7 +13,9 @@ from pyarrow import parquet
 
 from hyperplane.core.errors import ReadError
 from hyperplane.formats.avro.encoder import read_avro
+from hyperplane.formats.csv.write import from_csv, from_json_lines
 from hyperplane.formats.hive_partitions import PartitionKeys
+from hyperplane.formats.pandas_frames.from_arrow import to_frame
 from hyperplane.formats.parquet.footers import count_leaves
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.redaction import describe_error
@@ -21,9 +23,7 @@ from hyperplane.objectstore.retrying import call_with_retries, is_transient
 from hyperplane.objectstore.store_files import ObjectStore
 from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import ManifestEntry
-from hyperplane.storage.part_frames import to_frame
 from hyperplane.storage.part_schemas import convert_frame, deserialize_schema
-from hyperplane.storage.text_tables import from_csv, from_json_lines
 
 REPLACED = "is gone: another process has replaced it; load it again"
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from typing import Any
 from dask.tokenize import tokenize
 
 from hyperplane.core.errors import OutputExists, StorageError
+from hyperplane.formats.json_values import name_part_in_errors
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.store_files import ObjectStore
 from hyperplane.storage.append import find_appended_parts, record_append
@@ -26,7 +27,6 @@ from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
-from hyperplane.storage.text_formats import name_part_in_errors
 
 #: Seconds until a listing must show written files; some stores are eventually consistent.
 LISTING_TIMEOUT = 60.0

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import ReadError
-from hyperplane.storage.part_frames import empty_frame
-from hyperplane.storage.text_columns import value_type
-from hyperplane.storage.text_formats import shorten
+from hyperplane.formats.json_values import shorten
+from hyperplane.formats.pandas_frames.from_arrow import empty_frame
+from hyperplane.formats.text_columns import value_type
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,8 +25,8 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import DataError, RequestError, WrongType
+from hyperplane.formats.json_values import encode_lines, name_part_in_errors, to_json
 from hyperplane.storage.object_checks import object_faults
-from hyperplane.storage.text_formats import encode_lines, name_part_in_errors, to_json
 
 
 @pytest.fixture(autouse=True)

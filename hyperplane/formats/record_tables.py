@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hyperplane.storage.text_formats import item_error
+from hyperplane.formats.json_values import item_error
 
 
 def build_table(items: Sequence[Any], form: str) -> Any:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, json
 
 from hyperplane.core.errors import DataError
-from hyperplane.storage.text_columns import (
+from hyperplane.formats.text_columns import (
     TEXT,
     format_column,
     join_texts,
