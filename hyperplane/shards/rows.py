@@ -9,10 +9,10 @@ from typing import Any, Literal, cast
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.read import plan_table
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats import suffixes
+from hyperplane.formats import registry
+from hyperplane.formats.base import SupportsRead
 from hyperplane.formats.byte_ranges import ByteRangePartition
 from hyperplane.formats.pandas_frames.convert import column_to_pandas
 from hyperplane.formats.parquet.partition import ParquetPartition
@@ -101,16 +101,15 @@ def shard_rows(
     share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
     files = listing.find_files(url, storage_options)
-    kind = suffixes.format_of(files, format, url)
+    asked = registry.format_of(files, SupportsRead, format, url)
+    kind = asked.name
     if kind == "avro":
         advice = "divide whole files with shard_files"
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])
     # Plan Parquet as single row groups and text as whole files; both are divided below.
     request = ReadRequest(columns, partition_size=1 if kind == "parquet" else WHOLE_FILES)
-    table = plan_table(
-        files,
-        kind,
-        request,
+    options = registry.check_read_options(
+        asked,
         dtypes=dtypes,
         parse_dates=parse_dates,
         separator=separator,
@@ -119,6 +118,7 @@ def shard_rows(
         multiline=multiline,
         na_values=na_values,
     )
+    table = asked.plan_partitions(files, request, options)
     part: ParquetPartition | ByteRangePartition | None
     if kind == "parquet":
         part = parquet_rows.select_rows(cast("Sequence[ParquetPartition]", table.parts), share)

@@ -98,7 +98,7 @@ def _find_record_start(span: ByteRange, target: int, multiline: bool | None) -> 
         return samples.find_next_line(span.file, target)
     if multiline:
         return next(samples.find_record_starts(span.file, span.start, [target]), span.file.size)
-    form = span.decoder.csv_format
+    form = span.decoder.dialect
     return record_starts.find_record_start(
         span.file, target, record_starts.RecordLayout(len(form.names), form.separator)
     )
@@ -110,6 +110,6 @@ def _record_span(span: ByteRange, start: int, stop: int, multiline: bool | None)
     if isinstance(decoder, CsvDecoder):
         quoted = multiline is not False
         # If boundaries were inferred from nearby quotes, the decoder checks the quotes between.
-        csv_format = replace(decoder.csv_format, multiline=multiline is not None)
-        decoder = replace(decoder, csv_format=csv_format)
+        dialect = replace(decoder.dialect, multiline=multiline is not None)
+        decoder = replace(decoder, dialect=dialect)
     return RecordSpan(span.file, start, stop, decoder, span.mapping, span.nbytes, quoted)
