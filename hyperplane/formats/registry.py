@@ -21,8 +21,10 @@ FORMATS: Registry[FileFormat] = Registry(
     built_in={
         "parquet": "hyperplane.formats.parquet.format:ParquetFormat",
         "csv": "hyperplane.formats.csv.format:CsvFormat",
+        "tsv": "hyperplane.formats.csv.format:TsvFormat",
         "jsonl": "hyperplane.formats.jsonl.format:JsonLinesFormat",
         "avro": "hyperplane.formats.avro.format:AvroFormat",
+        "text": "hyperplane.formats.text:TextFormat",
     },
 )
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from hyperplane.core.errors import Fault, OutputConflict, check
 from hyperplane.storage.commit_protocol import FOREIGN
-from hyperplane.storage.formats import PART_SUFFIXES
+from hyperplane.storage.formats import part_suffix
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.request import SaveRequest
 
@@ -58,7 +58,7 @@ def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:
 def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault]:
     """Return a fault if the request's kind or format differs from that of the saved parts."""
     endings = {PurePosixPath(part.name).suffix for part in saved.parts}
-    same_format = endings == {PART_SUFFIXES[request.format]}
+    same_format = endings == {part_suffix(request.format)}
     if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
         return []
     given = f"'append' of {request.kind} as {request.format}"

@@ -12,17 +12,18 @@ from typing import Any
 
 from dask.tokenize import tokenize
 
-from hyperplane.core.errors import OutputExists, StorageError
-from hyperplane.formats.json_values import name_part_in_errors
+from hyperplane.core.errors import DataError, OutputExists, StorageError, WrongType
+from hyperplane.formats.base import EncodedFile
+from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.store_files import ObjectStore
 from hyperplane.storage.append import find_appended_parts, record_append
 from hyperplane.storage.attempts import running_attempt
 from hyperplane.storage.commit_protocol import CommitProtocol
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.encoding import ENCODERS, EncodedFile, encode_records
-from hyperplane.storage.formats import PART_SUFFIXES
+from hyperplane.storage.formats import part_suffix
 from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
@@ -147,14 +148,12 @@ def write_part(
 ) -> ManifestEntry:
     """Write one part in a task, unless an equal one exists."""
     with name_part_in_errors(number):
-        encoded = _encode_part(piece, write_options.format)
+        encoded, schema = _encode_part(piece, write_options.format)
     sha = hashlib.sha256(encoded.data).hexdigest()
     prefix = "part-" if write_options.shard is None else f"part-{write_options.shard:05d}-"
     # A task may run twice; only the part named by its result is published.
-    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[write_options.format]}"
-    part = ManifestEntry(
-        name, len(encoded.data), sha, encoded.rows, write_options.shard, encoded.schema
-    )
+    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{part_suffix(write_options.format)}"
+    part = ManifestEntry(name, len(encoded.data), sha, encoded.rows, write_options.shard, schema)
     if existing is not None and existing.content == part.content:
         return replace(existing, shard=write_options.shard)
     if write_options.refuse:
@@ -167,11 +166,32 @@ def write_part(
     return part
 
 
-def _encode_part(piece: Any, format: str) -> EncodedFile:  # noqa: A002
-    """Return the file of a dataframe or bag partition."""
+def _encode_part(piece: Any, form: str) -> tuple[EncodedFile, str]:
+    """Return the file of a dataframe or bag partition, and the schema for the manifest."""
+    file_format: Any = load_format(form)
     if hasattr(piece, "columns"):
-        return ENCODERS[format](piece)
-    return encode_records(piece, format)
+        encoded = file_format.encode_table(piece)
+        return encoded, serialize_schema(encoded.table)
+    return file_format.encode_records(list(piece)), ""
+
+
+@contextmanager
+def name_part_in_errors(number: int) -> Iterator[None]:
+    """Prefix data errors raised in this block with the number of the part.
+
+    Examples
+    --------
+    >>> from hyperplane.formats.jsonl.write import encode_json_records
+    >>> with name_part_in_errors(7):
+    ...     encode_json_records([{1, 2}])
+    Traceback (most recent call last):
+    hyperplane.errors.WrongType: part 7, item 0 (counted from 0): item is a set, {1, 2}; ...
+    """
+    try:
+        yield
+    except (WrongType, DataError) as error:
+        error.args = (f"part {number}, {error}",)
+        raise
 
 
 @contextmanager

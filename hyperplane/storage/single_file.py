@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from hyperplane.core.errors import OutputExists
+from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.store_files import ObjectStore
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.encoding import encode
+from hyperplane.storage.object_files import encode_object
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 
@@ -60,8 +61,13 @@ class BytesContent:
 
 def save_file(obj: Any, request: SaveRequest) -> SaveResult:
     """Save an object as one file, atomically."""
-    encoded = encode(obj, request.kind, request.format, request.suffix)
-    return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
+    if request.kind == "table":
+        form: Any = load_format(request.format)
+        encoded = form.encode_table(obj)
+        return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
+    rows = (int(obj.shape[0]) if obj.ndim else 1) if request.kind == "numpy" else None
+    data = encode_object(obj, request.kind, request.format, request.suffix)
+    return save_content(BytesContent(data), rows, request)
 
 
 def save_content(content: FileContent, rows: int | None, request: SaveRequest) -> SaveResult:

@@ -25,8 +25,10 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import DataError, RequestError, WrongType
-from hyperplane.formats.json_values import encode_lines, name_part_in_errors, to_json
+from hyperplane.formats.json_values import to_json
+from hyperplane.formats.jsonl.write import encode_json_records
 from hyperplane.storage.object_checks import object_faults
+from hyperplane.storage.part_saving import name_part_in_errors
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +81,7 @@ plain = st.recursive(
 @settings(max_examples=scaled(10, 50))
 @given(st.lists(plain, max_size=4))
 def test_what_json_has_a_form_for_comes_back(items):
-    lines = encode_lines(items, "jsonl").decode().split("\n")
+    lines = encode_json_records(items).data.decode().split("\n")
     assert lines.pop() == ""
     assert [json.loads(line) for line in lines] == items
     assert json.loads(to_json(items, "obj")) == items
@@ -108,7 +110,7 @@ def test_the_part_is_named_too():
         pytest.raises(WrongType, match=r"^part 3, item 0 .*item is a set") as caught,
         name_part_in_errors(3),
     ):
-        encode_lines([{1}], "jsonl")
+        encode_json_records([{1}])
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.where) == (str(caught.value), "item 0")
 

@@ -26,6 +26,8 @@ from hyperplane.formats.avro.schema import (
     parse_fields,
 )
 from hyperplane.formats.avro.values import make_arrow_array
+from hyperplane.formats.base import EncodedFile
+from hyperplane.formats.pandas_frames.to_arrow import decode_categories, to_arrow
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AVRO_TYPES = {
@@ -66,6 +68,12 @@ _WIDER_TYPES = {
 
 class _UnsupportedType(ValueError):
     """Avro does not support a type or name."""
+
+
+def encode_avro(table: Any) -> EncodedFile:
+    """Return a pandas, Polars or Arrow table as an Avro file."""
+    arrow = decode_categories(to_arrow(table, "Avro"), lambda kind: True)
+    return EncodedFile(write_avro(arrow), arrow.num_rows, arrow)
 
 
 def write_avro(table: pa.Table) -> bytes:
