@@ -24,6 +24,7 @@ FORMATS: Registry[FileFormat] = Registry(
         "tsv": "hyperplane.formats.csv.format:TsvFormat",
         "jsonl": "hyperplane.formats.jsonl.format:JsonLinesFormat",
         "avro": "hyperplane.formats.avro.format:AvroFormat",
+        "orc": "hyperplane.formats.orc.format:OrcFormat",
         "text": "hyperplane.formats.text:TextFormat",
     },
 )
