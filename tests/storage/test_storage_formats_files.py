@@ -24,6 +24,7 @@ import hyperplane
 from hyperplane.errors import ReadError
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.storage.formats import list_formats
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +130,7 @@ def test_azure_gets_the_content_type(azure):
     assert hyperplane.load("az://container/out").n.compute().to_list() == [1]
 
 
-@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "avro", "parquet"])
+@pytest.mark.parametrize("form", list_formats("dataframe"))
 @pytest.mark.parametrize("kind", ["dataframe", "bag"])
 @pytest.mark.parametrize("base", ["disk", "memory"])
 def test_a_flipped_bit_in_a_part_is_an_error_that_names_it(tmp_path, form, kind, base):

@@ -115,23 +115,6 @@ def test_the_part_is_named_too():
     assert (str(again), again.where) == (str(caught.value), "item 0")
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "tsv", "jsonl", "avro"])
-def test_names_of_columns_are_text_and_differ(tmp_path, form):
-    numbered = pd.DataFrame({0: [1], "a": [2]})
-    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    for frame, said in ((numbered, "column named 0"), (twice, "2 columns 'a'")):
-        assert said in faults_of(frame, tmp_path, "a", format=form)[1]
-        df = dd.from_pandas(frame, npartitions=1)
-        assert said in faults_of(df, tmp_path, "a", format=form)[1]
-    table = pa.table([[1], [2]], names=["a", "a"])
-    assert "2 columns 'a'" in faults_of(table, tmp_path, "a", format=form)[1]
-    twice = pd.MultiIndex.from_tuples([("a", "b_c"), ("a_b", "c")])
-    with pytest.warns(UserWarning, match="several levels"):
-        deep = faults_of(pd.DataFrame([[1, 2]], columns=twice), tmp_path, "a", format=form)
-    assert "2 columns 'a_b_c'" in deep[1]
-    assert "rename" in faults_of(pd.Series([1]), tmp_path, "a", format=form)[1]
-
-
 def test_a_column_that_parquet_refuses_is_named(tmp_path):
     for values in ([1, "a"], [1 + 2j, 0]):
         frame = pd.DataFrame({"fine": [1, 2], "odd": values})
@@ -166,12 +149,6 @@ def test_polars_objects_and_half_characters(tmp_path):
     odd = pl.DataFrame({"odd": pl.Series([object()], dtype=pl.Object)})
     assert faults_of(odd, tmp_path, "a.parquet")[0] == ["obj['odd']"]
     assert r"'\ud800' at index 1" in faults_of("a\ud800", tmp_path, "a.txt")[1]
-
-
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
-def test_a_frame_without_anything(tmp_path, form):
-    hyperplane.save(pd.DataFrame(), tmp_path / f"a.{form}")
-    assert hyperplane.load(tmp_path / f"a.{form}").shape == (0, 0)
 
 
 def test_arrays_of_objects(tmp_path):
@@ -216,11 +193,3 @@ def test_a_file_system_that_must_be_awaited():
         hyperplane.save(b"", "memory://a/b", asynchronous=True)
     with pytest.raises(RequestError, match="asynchronous = True"):
         hyperplane.load("memory://a/b", storage_options={"asynchronous": True})
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "avro"])
-def test_whole_numbers_of_128_bits_are_named(tmp_path, suffix):
-    frame = pl.DataFrame({"y": [1], "x": [2**100]}, schema={"y": pl.Int64, "x": pl.Int128})
-    with pytest.raises(DataError, match=r"column 'x': .* does not support Int128"):
-        hyperplane.save(frame, tmp_path / f"wide.{suffix}")
-    assert not list(tmp_path.iterdir())
