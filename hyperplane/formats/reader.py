@@ -58,7 +58,7 @@ class PartitionReader:
         """
         like = self.like if columns is None else self.like[list(columns)]
         with translate_read_errors(part):
-            frame = _collect(part, [str(name) for name in like.columns])
+            frame = collect_columns(part, [str(name) for name in like.columns])
         return to_pandas(frame, like)
 
     def __repr__(self) -> str:
@@ -68,7 +68,8 @@ class PartitionReader:
         return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
 
 
-def _collect(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
+def collect_columns(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
+    """Read some columns of the filtered rows of a partition."""
     # Partitions that Python code reads avoid the copy of a scan with a separate method.
     collected = getattr(part, "collect", None)
     frame: pl.DataFrame = (

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from hyperplane.formats.partition_sizes import WHOLE_FILES
 
 if TYPE_CHECKING:
     from hyperplane.formats.request import ReadPlan, ReadRequest
@@ -25,3 +28,17 @@ class JsonLinesFormat:
         from hyperplane.formats.text_plan import TextOptions
 
         return plan.plan(files, request, TextOptions.check(options))
+
+    def plan_shard(
+        self,
+        files: Sequence[File],
+        request: ReadRequest,
+        options: Mapping[str, Any],
+        index: int,
+        count: int,
+    ) -> ReadPlan:
+        """Plan the byte ranges of the records of a shard."""
+        from hyperplane.formats.text_shards import LineBoundaries, plan_shard
+
+        whole = self.plan_partitions(files, replace(request, partition_size=WHOLE_FILES), options)
+        return plan_shard(whole, index, count, LineBoundaries())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from hyperplane.formats.parquet.partition import ParquetPartition
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -24,3 +26,18 @@ class ParquetFormat:
         from hyperplane.formats.parquet import plan
 
         return plan.plan(files, request)
+
+    def plan_shard(
+        self,
+        files: Sequence[File],
+        request: ReadRequest,
+        options: Mapping[str, Any],
+        index: int,
+        count: int,
+    ) -> ReadPlan:
+        """Plan the row groups that have rows of a shard, and those rows."""
+        from hyperplane.formats.parquet import plan, shard
+
+        row_groups = plan.plan(files, replace(request, partition_size=1))
+        part = shard.select_rows(cast("Sequence[ParquetPartition]", row_groups.parts), index, count)
+        return replace(row_groups, parts=[part] if part else [])
