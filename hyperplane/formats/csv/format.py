@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.formats.partition_sizes import WHOLE_FILES
 
 if TYPE_CHECKING:
+    from hyperplane.formats.base import SizeEstimate
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -45,3 +46,10 @@ class CsvFormat:
 
         whole = self.plan_partitions(files, replace(request, partition_size=WHOLE_FILES), options)
         return plan_shard(whole, index, count, CsvRecordBoundaries(options.get("multiline")))
+
+    def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
+        """Estimate the size from samples."""
+        from hyperplane.formats.csv.size import parse_sample
+        from hyperplane.formats.size_estimates import estimate_text
+
+        return estimate_text(files, parse_sample, "CSV")

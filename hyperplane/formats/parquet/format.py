@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from hyperplane.formats.base import SizeEstimate
     from hyperplane.formats.parquet.partition import ParquetPartition
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
@@ -41,3 +42,9 @@ class ParquetFormat:
         row_groups = plan.plan(files, replace(request, partition_size=1))
         part = shard.select_rows(cast("Sequence[ParquetPartition]", row_groups.parts), index, count)
         return replace(row_groups, parts=[part] if part else [])
+
+    def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
+        """Estimate the size from the footers."""
+        from hyperplane.formats.parquet import footer_size
+
+        return footer_size.estimate_files(files)
