@@ -90,6 +90,13 @@ def make_collection(
         return dd.from_map(PartitionReader(like), list(parts), meta=like, label=label)
 
 
+@dataclass(frozen=True)
+class FileUrls:
+    """The files of a read that is not of a partition, for :func:`translate_read_errors`."""
+
+    urls: tuple[str, ...]
+
+
 @contextmanager
 def translate_read_errors(part: Any) -> Iterator[None]:
     """Convert errors of all libraries while reading a partition to a ReadError of the file.
