@@ -26,6 +26,7 @@ FORMATS: Registry[FileFormat] = Registry(
         "avro": "hyperplane.formats.avro.format:AvroFormat",
         "orc": "hyperplane.formats.orc.format:OrcFormat",
         "text": "hyperplane.formats.text:TextFormat",
+        "zarr": "hyperplane.formats.zarr:ZarrFormat",
     },
 )
 
@@ -71,10 +72,10 @@ def map_suffixes(formats: Mapping[str, FileFormat]) -> dict[str, str]:
     return names
 
 
-def format_of(
-    files: Sequence[File], interface: type[Supported], asked: Any = None, urls: Any = None
+def detect_format(
+    files: Sequence[File], interface: type[Supported], urls: Any = None, advice: str = ""
 ) -> Supported:
-    """Return the common format of the files, or the ``format`` argument if it is given.
+    """Return the one format that all files have, by their suffixes.
 
     Parameters
     ----------
@@ -82,31 +83,39 @@ def format_of(
         At least one file.
     interface : type
         The protocol of :mod:`hyperplane.formats.base` that the format must have.
-    asked : str, optional
-        The argument ``format``.
     urls : str, path or iterable of these, optional
         The argument from which the files were listed, for messages.
+    advice : str
+        Advice for a file with an unknown suffix.
 
     Raises
     ------
     RequestError
-        When a suffix or ``asked`` is unknown or the files have different formats.
+        With every unknown suffix, or if the files have several formats.
     """
-    if asked is not None:
-        return _find_asked(asked, interface)
     formats, broken = list_formats(interface, built_in=True)
     if not map_suffixes(formats).keys() >= {file_names.suffix_of(file.path) for file in files}:
         formats, broken = list_formats(interface)
-    known = sorted(formats)
-    advice = f"or set format= to {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
     try:
         return formats[file_names.detect_format(files, map_suffixes(formats), advice, urls)]
     except RequestError as error:
         raise RequestError([*error.faults, *broken]) from None
 
 
-def _find_asked(asked: Any, interface: type[Supported]) -> Supported:
-    """Return the format of the ``format`` argument."""
+def format_of(
+    files: Sequence[File], interface: type[Supported], asked: Any = None, urls: Any = None
+) -> Supported:
+    """Return the format of the argument ``format`` or, if it is None, that of the suffixes.
+
+    Raises
+    ------
+    RequestError
+        When a suffix or ``asked`` is unknown or the files have different formats.
+    """
+    if asked is None:
+        known = sorted(list_formats(interface, built_in=True)[0])
+        advice = f"or set format= to {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        return detect_format(files, interface, urls, advice)
     if is_one_of(asked, FORMATS.names()):
         asked_format = load(asked)
         if isinstance(asked_format, interface):

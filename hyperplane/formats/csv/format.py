@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from hyperplane.formats.partition_sizes import WHOLE_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hyperplane.formats.base import EncodedFile
+    from hyperplane.formats.base import EncodedFile, SizeEstimate
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -32,6 +35,28 @@ class CsvFormat:
         from hyperplane.formats.text_plan import TextOptions
 
         return plan.plan(files, request, TextOptions.check(options))
+
+    def plan_shard(
+        self,
+        files: Sequence[File],
+        request: ReadRequest,
+        options: Mapping[str, Any],
+        index: int,
+        count: int,
+    ) -> ReadPlan:
+        """Plan the byte ranges of the records of a shard."""
+        from hyperplane.formats.csv.record_starts import CsvRecordBoundaries
+        from hyperplane.formats.text_shards import plan_shard
+
+        whole = self.plan_partitions(files, replace(request, partition_size=WHOLE_FILES), options)
+        return plan_shard(whole, index, count, CsvRecordBoundaries(options.get("multiline")))
+
+    def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
+        """Estimate the size from samples."""
+        from hyperplane.formats.csv.size import parse_sample
+        from hyperplane.formats.size_estimates import estimate_text
+
+        return estimate_text(files, parse_sample, "CSV")
 
     def encode_table(self, table: Any) -> EncodedFile:
         """Return a table as a CSV file; raise for what text does not hold without loss."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hyperplane.formats.base import EncodedFile
+    from hyperplane.formats.base import EncodedFile, SizeEstimate
+    from hyperplane.formats.parquet.partition import ParquetPartition
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -29,6 +31,27 @@ class ParquetFormat:
         from hyperplane.formats.parquet import plan
 
         return plan.plan(files, request)
+
+    def plan_shard(
+        self,
+        files: Sequence[File],
+        request: ReadRequest,
+        options: Mapping[str, Any],
+        index: int,
+        count: int,
+    ) -> ReadPlan:
+        """Plan the row groups that have rows of a shard, and those rows."""
+        from hyperplane.formats.parquet import plan, shard
+
+        row_groups = plan.plan(files, replace(request, partition_size=1))
+        part = shard.select_rows(cast("Sequence[ParquetPartition]", row_groups.parts), index, count)
+        return replace(row_groups, parts=[part] if part else [])
+
+    def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
+        """Estimate the size from the footers."""
+        from hyperplane.formats.parquet import footer_size
+
+        return footer_size.estimate_files(files)
 
     def encode_table(self, table: Any) -> EncodedFile:
         """Return a table as a Parquet file with page checksums."""
