@@ -66,7 +66,7 @@ _WIDER_TYPES = {
 }
 
 
-class _UnsupportedType(ValueError):
+class _UnsupportedAvroType(ValueError):
     """Avro does not support a type or name."""
 
 
@@ -104,7 +104,7 @@ def write_avro(table: pa.Table) -> bytes:
             values = column.cast(value_kind).cast(normal).cast(_storage_type(normal))
             _check_years(values, normal)
             columns.append(values.to_pylist())
-        except (_UnsupportedType, pa.ArrowException) as error:
+        except (_UnsupportedAvroType, pa.ArrowException) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(
                 name, f"Avro does not support it ({reason}); convert it first"
@@ -165,7 +165,7 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
     if ends["min"] is not None and not (
         _FIRST_DAY * per_day <= ends["min"] and ends["max"] < (_LAST_DAY + 1) * per_day
     ):
-        raise _UnsupportedType("it has times outside the years 1 to 9999")
+        raise _UnsupportedAvroType("it has times outside the years 1 to 9999")
 
 
 def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
@@ -193,13 +193,13 @@ def _avro_schema(kind: pa.DataType, path: list[str]) -> Any:
         ]
         # Avro requires a distinct name for each record type.
         return {"type": "record", "name": "row_" + "_".join(path), "fields": inside}
-    raise _UnsupportedType(f"the type {kind}")
+    raise _UnsupportedAvroType(f"the type {kind}")
 
 
 def _check_name(name: str) -> str:
     """Return a name that Avro supports, or raise."""
     if not _NAME.fullmatch(name):
-        raise _UnsupportedType(
+        raise _UnsupportedAvroType(
             "Avro names consist of ASCII letters, digits and _, and do not begin with a digit"
         )
     return name

@@ -51,7 +51,7 @@ _WIDER_TYPES = {
 }
 
 
-class _UnsupportedType(ValueError):
+class _UnsupportedOrcType(ValueError):
     """ORC does not support a type."""
 
 
@@ -80,7 +80,7 @@ def encode_orc(table: Any) -> EncodedFile:
             # In one chunk, as the bytes depend on the chunks.
             stored = column.cast(_stored_type(column.type)).combine_chunks()
             _restore(stored, column.type)
-        except (_UnsupportedType, pa.ArrowException) as error:
+        except (_UnsupportedOrcType, pa.ArrowException) as error:
             message = f"ORC does not support it ({one_line(error)}); convert it first"
             raise DataError(name, message) from error
         columns.append(stored)
@@ -116,7 +116,7 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
         return pa.struct([(one.name, _stored_type(one.type)) for one in kind])
     if pa.types.is_map(kind):
         return pa.map_(_stored_type(kind.key_type), _stored_type(kind.item_type))
-    raise _UnsupportedType(f"the type {getattr(kind, 'extension_name', kind)}")
+    raise _UnsupportedOrcType(f"the type {getattr(kind, 'extension_name', kind)}")
 
 
 def decode_orc(data: Any) -> pa.Table:
