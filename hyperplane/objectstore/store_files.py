@@ -56,7 +56,7 @@ def content_type_options(system: Any, path: str) -> dict[str, Any]:
     return {}
 
 
-class ObjectStore:
+class StoreFiles:
     """Operations on whole files of one store.
 
     Parameters

@@ -33,7 +33,7 @@ from hyperplane.formats.pandas_frames.from_arrow import to_frame
 from hyperplane.formats.parquet.footers import READER_THREADS
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.redaction import describe_error
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target, check_options, resolve_target
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commit_protocol import FOREIGN
@@ -97,9 +97,9 @@ def load(
     """
     check_options(url, options, load)
     target = resolve_target(url, storage_options, options)
-    object_store = ObjectStore(target.store)
-    if object_store.is_file(target.path):
-        return _load_file(target, object_store, trusted)
+    store_files = StoreFiles(target.store)
+    if store_files.is_file(target.path):
+        return _load_file(target, store_files, trusted)
     if target.store.protocol in ("http", "https"):  # HTTP has no folders
         wrong = "the file does not exist, or its server does not answer; check the URL"
         raise StorageError(target.url, wrong)
@@ -170,13 +170,13 @@ def _add_partition_keys(
     )
 
 
-def _load_file(target: Target, object_store: ObjectStore, trusted: bool) -> Any:
+def _load_file(target: Target, store_files: StoreFiles, trusted: bool) -> Any:
     """Return the object in a single file."""
     form = find_format(target_suffix(target)) or "bytes"
     if form == "joblib" and not trusted:
         allowed = "True if you trust the author of the file, as loading it runs code in it"
         raise RequestError([Fault("trusted", "False", allowed, "or save the model as .skops")])
-    data = object_store.get(target.path)
+    data = store_files.get(target.path)
     if data is None:
         raise StorageError(target.url, "was removed while it was loaded")
     try:

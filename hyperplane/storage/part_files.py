@@ -17,7 +17,7 @@ from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.retrying import call_with_retries, is_transient
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import ManifestEntry
 from hyperplane.storage.part_schemas import convert_frame, deserialize_schema
@@ -50,10 +50,10 @@ class PartFile:
         ReadError
             If the part is gone, or has another size or checksum.
         """
-        object_store = ObjectStore(self.store)
-        data = object_store.get(self.path)
+        store_files = StoreFiles(self.store)
+        data = store_files.get(self.path)
         if data is None and self.path != self.published:  # copied to the output meanwhile
-            data = object_store.get(self.published)
+            data = store_files.get(self.published)
         if data is None:
             raise ReadError(self.url, REPLACED)
         if len(data) != self.part.size:

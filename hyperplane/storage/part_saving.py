@@ -16,7 +16,7 @@ from hyperplane.core.errors import DataError, OutputExists, StorageError, WrongT
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.append import find_appended_parts, record_append
 from hyperplane.storage.attempts import running_attempt
 from hyperplane.storage.commit_protocol import CommitProtocol
@@ -83,7 +83,7 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
             manifest = record_append(manifest, request, base.manifest)
         existing_names = {part.name for part in old}
         new = [part for part in manifest.parts if part.name not in existing_names]
-        verify_listing(commits.object_store, staged, new)
+        verify_listing(commits.store_files, staged, new)
         published = commits.publish(manifest, staged, base)
         return replace(_save_result(request, published, written=len(new)), published=True)
 
@@ -110,8 +110,8 @@ def write_parts(
     refuses : bool
         Whether a part that differs from the existing one is an error.
     """
-    pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
-    if refuses and len(pieces) != len(existing):
+    partitions = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
+    if refuses and len(partitions) != len(existing):
         raise exists_error(request)
     write_options = PartWriteOptions(
         request.target.store,
@@ -122,12 +122,12 @@ def write_parts(
     )
     task_arguments = [
         [
-            piece,
+            partition,
             number + len(preceding),
             write_options,
             existing[number] if number < len(existing) else None,
         ]
-        for number, piece in enumerate(pieces)
+        for number, partition in enumerate(partitions)
     ]
     if hasattr(obj, "to_delayed"):
         # Imports dask.dataframe and Polars, which take a second, so only for collections.
@@ -144,11 +144,11 @@ def write_parts(
 
 
 def write_part(
-    piece: Any, number: int, write_options: PartWriteOptions, existing: ManifestEntry | None
+    partition: Any, number: int, write_options: PartWriteOptions, existing: ManifestEntry | None
 ) -> ManifestEntry:
     """Write one part in a task, unless an equal one exists."""
     with name_part_in_errors(number):
-        encoded, schema = _encode_part(piece, write_options.format)
+        encoded, schema = _encode_part(partition, write_options.format)
     sha = hashlib.sha256(encoded.data).hexdigest()
     prefix = "part-" if write_options.shard is None else f"part-{write_options.shard:05d}-"
     # A task may run twice; only the part named by its result is published.
@@ -162,17 +162,17 @@ def write_part(
             f"part {number} differs from the saved one; pass mode='overwrite' to replace what is "
             "saved, or mode='skip' to keep it",
         )
-    ObjectStore(write_options.store).put(f"{write_options.folder}/{name}", encoded.data)
+    StoreFiles(write_options.store).put(f"{write_options.folder}/{name}", encoded.data)
     return part
 
 
-def _encode_part(piece: Any, form: str) -> tuple[EncodedFile, str]:
+def _encode_part(partition: Any, form: str) -> tuple[EncodedFile, str]:
     """Return the file of a dataframe or bag partition, and the schema for the manifest."""
     file_format: Any = load_format(form)
-    if hasattr(piece, "columns"):
-        encoded = file_format.encode_table(piece)
+    if hasattr(partition, "columns"):
+        encoded = file_format.encode_table(partition)
         return encoded, serialize_schema(encoded.table)
-    return file_format.encode_records(list(piece)), ""
+    return file_format.encode_records(list(partition)), ""
 
 
 @contextmanager
@@ -198,7 +198,7 @@ def name_part_in_errors(number: int) -> Iterator[None]:
 def staging_folder(commits: CommitProtocol) -> Iterator[str]:
     """Provide a staging folder for one attempt; remove it after the block."""
     with running_attempt() as name:
-        folder = f"{commits.target.beside}/{name}"
+        folder = f"{commits.target.metadata_folder}/{name}"
         check_writable(commits, folder)
         try:
             yield f"{folder}/data"
@@ -211,11 +211,11 @@ def staging_folder(commits: CommitProtocol) -> Iterator[str]:
 def check_writable(commits: CommitProtocol, attempt: str) -> None:
     """Write and remove an empty file, to report missing permissions before any computation."""
     probe = f"{attempt}/probe"
-    commits.object_store.put(probe, b"")
-    commits.object_store.remove([probe])
+    commits.store_files.put(probe, b"")
+    commits.store_files.remove([probe])
 
 
-def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[ManifestEntry]) -> None:
+def verify_listing(store_files: StoreFiles, folder: str, parts: Sequence[ManifestEntry]) -> None:
     """Compare the written parts with the store's listing.
 
     Raises
@@ -225,7 +225,7 @@ def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[Manif
     """
     deadline = time.monotonic() + LISTING_TIMEOUT
     while True:
-        listing = object_store.list_files(folder)
+        listing = store_files.list_files(folder)
         missing = [part for part in parts if part.name not in listing]
         if not missing or time.monotonic() > deadline:
             break
@@ -240,8 +240,8 @@ def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[Manif
         examples = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
         raise StorageError(
             folder
-            if object_store.store.local
-            else object_store.store.system.unstrip_protocol(folder),
+            if store_files.store.local
+            else store_files.store.system.unstrip_protocol(folder),
             f"{len(wrong)} of {len(parts)} parts are missing or incomplete in the store's listing "
             f"({examples}); nothing was published, save again",
         )

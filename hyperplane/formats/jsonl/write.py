@@ -214,8 +214,8 @@ def _infer_column(values: Sequence[Any]) -> Any:
     if kinds == {int}:
         return build_integer_column(values)
     if kinds == {bool}:
-        truth: Any = "boolean" if missing else "bool"
-        return pd.array(list(values), dtype=truth)
+        dtype: Any = "boolean" if missing else "bool"
+        return pd.array(list(values), dtype=dtype)
     if kinds == {float} or (kinds == {int, float} and all(map(_is_exact, values))):
         return np.array([np.nan if value is None else value for value in values], dtype="float64")
     objects = np.empty(len(values), dtype=object)
