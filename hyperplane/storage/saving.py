@@ -56,8 +56,9 @@ def save(
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
-        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"json"``, ``"npy"``,
-        ``"text"``, ``"skops"``, ``"joblib"``; by the suffix of the URL if omitted.
+        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"orc"``, ``"json"``,
+        ``"npy"``, ``"text"``, ``"skops"``, ``"joblib"``, or a format of another package; by the
+        suffix of the URL if omitted.
     mode : {"error", "overwrite", "append", "skip"}
         If something else is saved there: raise an error, replace it, add parts to it (folders
         only), or keep it and write nothing.
