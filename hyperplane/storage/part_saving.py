@@ -8,18 +8,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from dask.tokenize import tokenize
 
-from hyperplane.core.errors import DataError, OutputExists, StorageError, WrongType
+from hyperplane.core.errors import (
+    DataError,
+    Fault,
+    OutputConflict,
+    OutputExists,
+    StorageError,
+    WrongType,
+    check,
+)
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.append import find_appended_parts, record_append
 from hyperplane.storage.attempts import running_attempt
-from hyperplane.storage.commit_protocol import CommitProtocol
+from hyperplane.storage.commit_protocol import FOREIGN, CommitProtocol
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.formats import part_suffix
 from hyperplane.storage.manifest import Manifest, ManifestEntry
@@ -31,6 +39,8 @@ from hyperplane.storage.single_file import exists_error
 
 #: Seconds until a listing must show written files; some stores are eventually consistent.
 LISTING_TIMEOUT = 60.0
+#: Key of the manifest details that map each run to the parts it appended.
+_APPENDED_KEY = "appended"
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
         return _save_result(request, base.manifest, written=0)
     old = base.manifest.parts if base.manifest else ()
     appends = request.mode == "append"
-    added = find_appended_parts(request, base.manifest) if appends else ()
+    added = _find_appended_parts(request, base.manifest) if appends else ()
     with staging_folder(commits) as staged:
         manifest = write_parts(
             obj,
@@ -80,12 +90,63 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
         if base.manifest is not None and manifest.parts == (*old, *added):
             return _save_result(request, base.manifest, written=0)
         if appends:
-            manifest = record_append(manifest, request, base.manifest)
+            manifest = _record_append(manifest, request, base.manifest)
         existing_names = {part.name for part in old}
         new = [part for part in manifest.parts if part.name not in existing_names]
         verify_listing(commits.store_files, staged, new)
         published = commits.publish(manifest, staged, base)
         return replace(_save_result(request, published, written=len(new)), published=True)
+
+
+def _find_appended_parts(request: SaveRequest, saved: Manifest | None) -> tuple[ManifestEntry, ...]:
+    """Return the parts that the same run appended before.
+
+    Raises
+    ------
+    RequestError
+        If parts of this kind cannot be appended to the saved ones.
+    """
+    if saved is None:
+        return ()
+    check(_incompatibility_faults(request, saved))
+    names = _appended_runs(saved).get(request.run, [])
+    return tuple(part for part in saved.parts if part.name in names)
+
+
+def _record_append(manifest: Manifest, request: SaveRequest, saved: Manifest | None) -> Manifest:
+    """Return the manifest with the appended parts recorded under the request's run.
+
+    Raises
+    ------
+    OutputConflict
+        If the same run appended other rows before.
+    """
+    existing = {part.name for part in saved.parts} if saved else set()
+    runs = _appended_runs(saved) if saved else {}
+    if request.run in runs:
+        raise OutputConflict(
+            request.target.url,
+            f"run {request.run!r} has already appended other rows, which remain; to append these "
+            "rows as well, pass another run=",
+        )
+    if request.run:
+        runs[request.run] = [part.name for part in manifest.parts if part.name not in existing]
+    return replace(manifest, details={**manifest.details, _APPENDED_KEY: runs})
+
+
+def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:
+    return dict(manifest.details.get(_APPENDED_KEY, {}))
+
+
+def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault]:
+    """Return a fault if the request's kind or format differs from that of the saved parts."""
+    endings = {PurePosixPath(part.name).suffix for part in saved.parts}
+    same_format = endings == {part_suffix(request.format)}
+    if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
+        return []
+    given = f"'append' of {request.kind} as {request.format}"
+    allowed = f"the kind and format of the saved parts: {saved.kind} as {saved.format}"
+    return [Fault("mode", given, allowed, "save to another URL, or pass mode='overwrite'")]
 
 
 def write_parts(
