@@ -35,7 +35,7 @@ def build_table(items: Sequence[Any], form: str) -> Any:
                 "item", item, number, f"{form} requires non-empty dicts; save it as jsonl"
             )
         if item.keys() != expected:
-            name = next(iter(item.keys() ^ expected))
+            name = min(item.keys() ^ expected, key=str)
             wrong = "the field is not in all items; add it with None, or save as jsonl"
             raise item_error(str(name), item.get(name), number, wrong)
     for name in fields:

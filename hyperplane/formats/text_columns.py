@@ -168,9 +168,9 @@ def _format_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(bare, join_texts(texts, ".0"), texts)
 
 
-def join_texts(*pieces: Any, between: str = "") -> pa.ChunkedArray:
+def join_texts(*columns: Any, between: str = "") -> pa.ChunkedArray:
     """Concatenate texts and text columns row by row."""
-    texts = [pa.scalar(one, TEXT) if isinstance(one, str) else one.cast(TEXT) for one in pieces]
+    texts = [pa.scalar(one, TEXT) if isinstance(one, str) else one.cast(TEXT) for one in columns]
     return pc.binary_join_element_wise(*texts, pa.scalar(between, TEXT))
 
 

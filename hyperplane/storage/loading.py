@@ -124,6 +124,7 @@ def load(
         raise StorageError(target.url, "is a folder of files; load each file by its URL")
     if manifest.format == "zarr":
         return load_array(commits, manifest)
+    _check_format(target, manifest)
     paths = commits.part_paths(manifest)
     files = [
         PartFile(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
@@ -132,6 +133,16 @@ def load(
     if manifest.kind == "bag":
         return db.from_delayed([delayed(read_records)(file) for file in files])
     return _load_frame(target, manifest, files)
+
+
+def _check_format(target: Target, manifest: Manifest) -> None:
+    """Raise if the parts have a format of a package that cannot be imported here."""
+    try:
+        load_format(manifest.format)
+    except RequestError as error:
+        wrong = f"its parts have the format {manifest.format!r}, which is not installed here"
+        advice = "install the package that it was saved with"
+        raise StorageError(target.url, f"{wrong}; {advice}") from error
 
 
 def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:

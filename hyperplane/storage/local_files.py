@@ -75,8 +75,8 @@ def _open_content(file: Path, store: Store) -> FileContent:
     """Return a file's content: its bytes if it is small or cannot be uploaded in blocks."""
     large = MultipartUpload(file)
     # With other file systems an interrupted upload would leave a truncated file.
-    in_pieces = store.local or isinstance(store.system, AsyncFileSystem)
-    return large if large.size > BLOCK_BYTES and in_pieces else BytesContent(file.read_bytes())
+    in_blocks = store.local or isinstance(store.system, AsyncFileSystem)
+    return large if large.size > BLOCK_BYTES and in_blocks else BytesContent(file.read_bytes())
 
 
 def _hash_entry(folder: Path, file: Path) -> ManifestEntry:

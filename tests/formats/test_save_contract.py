@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, EntryPoints
 from types import MappingProxyType
 
+import dask.dataframe as dd
 import fastavro
 import pandas as pd
 import pyarrow as pa
@@ -14,7 +15,7 @@ from saving_cases import in_this_thread
 
 import hyperplane
 from hyperplane.core import registry as registries
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, StorageError
 from hyperplane.formats import registry
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.pandas_frames.to_arrow import to_arrow
@@ -147,6 +148,13 @@ class TestFormatOfAnotherPackage(SaveContract):
         assert pd.read_parquet(tmp_path / "a.parquet").n.to_list() == [1]
         hyperplane.save(pd.DataFrame({"n": [1]}), tmp_path / "b", format="parquet")
         assert pd.read_parquet(tmp_path / "b").n.to_list() == [1]
+
+    def test_what_was_saved_is_not_loaded_without_the_package(self, tmp_path, monkeypatch):
+        frame = dd.from_pandas(pd.DataFrame({"n": [1]}), npartitions=1)
+        hyperplane.save(frame, tmp_path / "out", format="feather")
+        monkeypatch.setattr(registries, "entry_points", lambda group: EntryPoints())
+        with pytest.raises(StorageError, match=r"the format 'feather', which is not installed"):
+            hyperplane.load(tmp_path / "out")
 
     def test_a_class_that_cannot_be_imported_is_named(self, tmp_path):
         with pytest.raises(RequestError, match="NoSuchClass"):
