@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane.errors import DataError, ReadError, WrongType
-from hyperplane.formats.avro.encoder import read_avro, write_avro
+from hyperplane.formats.avro.write import read_avro, write_avro
 from hyperplane.formats.records import build_table
 
 

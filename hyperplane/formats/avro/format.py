@@ -32,13 +32,13 @@ class AvroFormat:
 
     def encode_table(self, table: Any) -> EncodedFile:
         """Return a table as an Avro file that also holds the Arrow schema."""
-        from hyperplane.formats.avro.encoder import encode_avro
+        from hyperplane.formats.avro.write import encode_avro
 
         return encode_avro(table)
 
     def decode_table(self, data: bytes, schema: pa.Schema | None) -> pa.Table:
         """Return the table in an Avro file."""
-        from hyperplane.formats.avro.encoder import read_avro
+        from hyperplane.formats.avro.write import read_avro
 
         return read_avro(data)
 
