@@ -23,6 +23,7 @@ FORMATS: Registry[FileFormat] = Registry(
         "csv": "hyperplane.formats.csv.format:CsvFormat",
         "jsonl": "hyperplane.formats.jsonl.format:JsonLinesFormat",
         "avro": "hyperplane.formats.avro.format:AvroFormat",
+        "orc": "hyperplane.formats.orc.format:OrcFormat",
         "zarr": "hyperplane.formats.zarr:ZarrFormat",
     },
 )
