@@ -8,16 +8,46 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hyperplane.formats.base import EncodedFile
+    from hyperplane.formats.base import EncodedFile, SizeEstimate
+    from hyperplane.formats.request import ReadPlan, ReadRequest
+    from hyperplane.objectstore.locations import File
 
 
 class OrcFormat:
-    """ORC files."""
+    """ORC files, with partitions of stripes."""
 
     name = "orc"
     suffixes = (".orc",)
+    read_options: tuple[str, ...] = ()
     saved_suffixes = (".orc",)
     read_arguments: Mapping[str, Any] = {"format": "orc"}
+
+    def plan_partitions(
+        self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
+    ) -> ReadPlan:
+        """Plan partitions of stripes from the footers."""
+        from hyperplane.formats.orc import plan
+
+        return plan.plan(files, request)
+
+    def plan_shard(
+        self,
+        files: Sequence[File],
+        request: ReadRequest,
+        options: Mapping[str, Any],
+        index: int,
+        count: int,
+    ) -> ReadPlan:
+        """Plan the stripes that have rows of a shard, and those rows."""
+        from hyperplane.formats.orc import plan
+
+        return plan.plan_shard(files, request, index, count)
+
+    def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
+        """Estimate the size from the footers and the first rows of a file."""
+        from hyperplane.formats.orc import footers
+
+        return footers.estimate_files(files)
 
     def encode_table(self, table: Any) -> EncodedFile:
         """Return a table as an ORC file that also holds the Arrow schema."""
