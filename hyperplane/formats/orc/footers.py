@@ -14,6 +14,7 @@ from pyarrow import orc
 from hyperplane.core.errors import ReadError
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.formats.base import SizeEstimate
+from hyperplane.formats.orc.write import read_recorded_schema, restore_types
 from hyperplane.formats.parquet.footers import READER_THREADS
 from hyperplane.formats.reader import DAMAGE, FileUrls, translate_read_errors
 from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
@@ -65,7 +66,8 @@ def _try_read(file: File) -> OrcFooter | ReadError:
 
 def _read_footer(file: File) -> OrcFooter:
     with open_orc(file) as opened:
-        return OrcFooter(file, opened.schema, opened.nrows, opened.nstripes)
+        schema = read_recorded_schema(opened.schema)
+        return OrcFooter(file, schema, opened.nrows, opened.nstripes)
 
 
 @contextmanager
@@ -86,7 +88,8 @@ def read_stripe(opened: orc.ORCFile, number: int, names: Collection[str]) -> pa.
     # pyarrow takes the column "a.b" for the field b of a column a, if there is one.
     if set(batch.schema.names) != set(names):
         batch = opened.read_stripe(number)
-    return pa.Table.from_batches([batch]).select(list(names))
+    table = pa.Table.from_batches([batch]).select(list(names))
+    return restore_types(table, read_recorded_schema(opened.schema))
 
 
 def find_fixed_width(kind: pa.DataType) -> int | None:
