@@ -7,9 +7,12 @@ its methods, so that all formats can be listed without them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -105,27 +108,105 @@ class SupportsSize(FileFormat, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class EncodedFile:
+    """The bytes of a file that holds a table or records.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Content.
+    rows : int
+        Rows or records.
+    table : pyarrow.Table, optional
+        The table with the types that the file holds; not given for records.
+    """
+
+    data: Any
+    rows: int
+    table: pa.Table | None = None
+
+
 @runtime_checkable
-class SupportsWrite(FileFormat, Protocol):
-    """A format in which :func:`hyperplane.save` writes tables.
+class SupportsSave(FileFormat, Protocol):
+    """A format of tables for :func:`hyperplane.save` and :func:`hyperplane.load`.
 
     Attributes
     ----------
     saved_suffixes : tuple of str
         Suffixes of the names for which ``save`` writes this format; part files have the first one.
+    read_arguments : mapping of str to object
+        Arguments of :func:`hyperplane.dataframe.read` for files of other programs.
     """
 
     saved_suffixes: tuple[str, ...]
+    read_arguments: Mapping[str, Any]
 
-    def encode(self, table: Any) -> Any:
-        """Return the bytes of a file of a table, with the number of rows and the schema."""
+    def encode_table(self, table: Any) -> EncodedFile:
+        """Return a pandas, Polars or Arrow table as a file; equal tables give equal bytes.
+
+        Raises
+        ------
+        DataError
+            With the column's name, if a table that is read back would have other values.
+        """
+        ...
+
+    def decode_table(self, data: bytes, schema: pa.Schema | None) -> Any:
+        """Return the table in a file, as an Arrow table.
+
+        Parameters
+        ----------
+        data : bytes
+            The file.
+        schema : pyarrow.Schema or None
+            The recorded schema of the table that ``encode_table`` has returned. None for a single
+            file, whose types are inferred if the format does not hold them; the table may be a
+            pandas dataframe then.
+
+        Raises
+        ------
+        ValueError, pyarrow.ArrowException
+            If the file is damaged or does not match the schema.
+        """
         ...
 
 
 @runtime_checkable
-class SupportsLoad(FileFormat, Protocol):
-    """A format whose files :func:`hyperplane.load` returns as dataframes."""
+class SupportsSaveRecords(FileFormat, Protocol):
+    """A format of the items of bags for :func:`hyperplane.save` and :func:`hyperplane.load`.
 
-    def decode(self, data: bytes) -> Any:
-        """Return the dataframe that a file holds."""
+    Attributes
+    ----------
+    saved_suffixes : tuple of str
+        As for :class:`SupportsSave`.
+    """
+
+    saved_suffixes: tuple[str, ...]
+
+    def encode_records(self, items: Sequence[Any]) -> EncodedFile:
+        """Return items as a file.
+
+        Raises
+        ------
+        WrongType
+            With the item's number, if it would not be loaded unchanged.
+        """
+        ...
+
+    def decode_records(self, data: bytes) -> list[Any]:
+        """Return the items in a file."""
+        ...
+
+
+@runtime_checkable
+class SupportsColumnLoad(SupportsSave, Protocol):
+    """A format whose files hold their schema, and of which single columns can be verified."""
+
+    def load_columns(self, file: Any, columns: Sequence[str] | None) -> pa.Table:
+        """Return columns, or all, and the index of an opened file; raise if they are damaged."""
+        ...
+
+    def load_schema(self, file: Any) -> pa.Schema:
+        """Return the schema of an opened file, with ``nullable`` for columns that have nulls."""
         ...

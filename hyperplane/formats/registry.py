@@ -10,7 +10,8 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.flags import is_one_of
 from hyperplane.core.registry import Registry
 from hyperplane.formats.base import FileFormat, SupportsRead
-from hyperplane.objectstore import file_names
+from hyperplane.formats.suffixes import detect_common_format
+from hyperplane.objectstore.file_names import suffix_of
 from hyperplane.objectstore.locations import File
 
 #: Formats by name, in the order in which messages list them; other packages register theirs in the
@@ -21,9 +22,11 @@ FORMATS: Registry[FileFormat] = Registry(
     built_in={
         "parquet": "hyperplane.formats.parquet.format:ParquetFormat",
         "csv": "hyperplane.formats.csv.format:CsvFormat",
+        "tsv": "hyperplane.formats.csv.format:TsvFormat",
         "jsonl": "hyperplane.formats.jsonl.format:JsonLinesFormat",
         "avro": "hyperplane.formats.avro.format:AvroFormat",
         "orc": "hyperplane.formats.orc.format:OrcFormat",
+        "text": "hyperplane.formats.text:TextFormat",
         "zarr": "hyperplane.formats.zarr:ZarrFormat",
     },
 )
@@ -92,10 +95,10 @@ def detect_format(
         With every unknown suffix, or if the files have several formats.
     """
     formats, broken = list_formats(interface, built_in=True)
-    if not map_suffixes(formats).keys() >= {file_names.suffix_of(file.path) for file in files}:
+    if not map_suffixes(formats).keys() >= {suffix_of(file.path) for file in files}:
         formats, broken = list_formats(interface)
     try:
-        return formats[file_names.detect_format(files, map_suffixes(formats), advice, urls)]
+        return formats[detect_common_format(files, map_suffixes(formats), advice, urls)]
     except RequestError as error:
         raise RequestError([*error.faults, *broken]) from None
 

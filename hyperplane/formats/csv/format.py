@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.formats.partition_sizes import WHOLE_FILES
 
 if TYPE_CHECKING:
-    from hyperplane.formats.base import SizeEstimate
+    import pyarrow as pa
+
+    from hyperplane.formats.base import EncodedFile, SizeEstimate
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -22,6 +24,8 @@ class CsvFormat:
     read_options = (
         "dtypes", "parse_dates", "separator", "encoding", "names", "multiline", "na_values",
     )  # fmt: skip
+    saved_suffixes: tuple[str, ...] = (".csv",)
+    read_arguments: Mapping[str, Any] = {"format": "csv"}
 
     def plan_partitions(
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
@@ -53,3 +57,36 @@ class CsvFormat:
         from hyperplane.formats.size_estimates import estimate_text
 
         return estimate_text(files, parse_sample, "CSV")
+
+    def encode_table(self, table: Any) -> EncodedFile:
+        """Return a table as a CSV file; raise for what text does not hold without loss."""
+        from hyperplane.formats.csv.write import encode_csv
+
+        return encode_csv(table, ",")
+
+    def decode_table(self, data: bytes, schema: pa.Schema | None) -> Any:
+        """Return the table in a CSV file: with recorded types, or as pandas with inferred ones."""
+        from hyperplane.formats.csv.write import decode_csv
+
+        return decode_csv(data, schema, ",")
+
+
+class TsvFormat:
+    """Tab-separated files for ``save`` and ``load``; :class:`CsvFormat` reads them, too."""
+
+    name = "tsv"
+    suffixes: tuple[str, ...] = ()
+    saved_suffixes = (".tsv",)
+    read_arguments: Mapping[str, Any] = {"format": "csv", "separator": "\t"}
+
+    def encode_table(self, table: Any) -> EncodedFile:
+        """Return a table as a TSV file; raise for what text does not hold without loss."""
+        from hyperplane.formats.csv.write import encode_csv
+
+        return encode_csv(table, "\t")
+
+    def decode_table(self, data: bytes, schema: pa.Schema | None) -> Any:
+        """Return the table in a TSV file: with recorded types, or as pandas with inferred ones."""
+        from hyperplane.formats.csv.write import decode_csv
+
+        return decode_csv(data, schema, "\t")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.formats.partition_sizes import WHOLE_FILES
 
 if TYPE_CHECKING:
-    from hyperplane.formats.base import SizeEstimate
+    import pyarrow as pa
+
+    from hyperplane.formats.base import EncodedFile, SizeEstimate
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -20,6 +22,8 @@ class JsonLinesFormat:
     name = "jsonl"
     suffixes = (".json", ".jsonl", ".ndjson")
     read_options = ("dtypes", "parse_dates")
+    saved_suffixes = (".jsonl", ".ndjson")
+    read_arguments: Mapping[str, Any] = {"format": "jsonl"}
 
     def plan_partitions(
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
@@ -50,3 +54,27 @@ class JsonLinesFormat:
         from hyperplane.formats.size_estimates import estimate_text
 
         return estimate_text(files, parse_sample, "JSON")
+
+    def encode_table(self, table: Any) -> EncodedFile:
+        """Return a table as JSON lines; raise for what JSON does not hold without loss."""
+        from hyperplane.formats.jsonl.write import encode_json_lines
+
+        return encode_json_lines(table)
+
+    def decode_table(self, data: bytes, schema: pa.Schema | None) -> Any:
+        """Return the table in a file: with recorded types, or as pandas with inferred ones."""
+        from hyperplane.formats.jsonl.write import decode_json_lines
+
+        return decode_json_lines(data, schema)
+
+    def encode_records(self, items: Sequence[Any]) -> EncodedFile:
+        """Return items as one JSON value per line."""
+        from hyperplane.formats.jsonl.write import encode_json_records
+
+        return encode_json_records(items)
+
+    def decode_records(self, data: bytes) -> list[Any]:
+        """Return the JSON values of all lines."""
+        from hyperplane.formats.jsonl.write import decode_json_records
+
+        return decode_json_records(data)

@@ -14,6 +14,7 @@ from pyarrow import orc
 from hyperplane.core.errors import ReadError
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.formats.base import SizeEstimate
+from hyperplane.formats.orc.write import read_recorded_schema, restore_types
 from hyperplane.formats.parquet.footers import READER_THREADS
 from hyperplane.formats.reader import DAMAGE, FileUrls, translate_read_errors
 from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
@@ -65,7 +66,7 @@ def _try_read(file: File) -> OrcFooter | ReadError:
 
 def _read_footer(file: File) -> OrcFooter:
     with open_orc(file) as opened:
-        return OrcFooter(file, opened.schema, opened.nrows, opened.nstripes)
+        return OrcFooter(file, read_schema(opened), opened.nrows, opened.nstripes)
 
 
 @contextmanager
@@ -80,13 +81,27 @@ def _open_bytes(file: File) -> Any:
     return pa.OSFile(file.path) if file.store.local else file.store.system.open(file.path, "rb")
 
 
+def read_schema(opened: orc.ORCFile) -> pa.Schema:
+    """Return the schema that :func:`hyperplane.save` has recorded, or that of the file."""
+    schema = opened.schema
+    recorded = read_recorded_schema(schema)
+    if recorded is None:
+        return schema
+    if recorded.names != schema.names:
+        raise ValueError("its columns are not those of the schema that it records")
+    return recorded
+
+
 def read_stripe(opened: orc.ORCFile, number: int, names: Collection[str]) -> pa.Table:
-    """Return some columns of a stripe."""
+    """Return some columns of a stripe, with the types of :func:`read_schema`."""
     batch = opened.read_stripe(number, columns=list(names))
     # pyarrow takes the column "a.b" for the field b of a column a, if there is one.
     if set(batch.schema.names) != set(names):
         batch = opened.read_stripe(number)
-    return pa.Table.from_batches([batch]).select(list(names))
+    table = pa.Table.from_batches([batch]).select(list(names))
+    schema = read_schema(opened)
+    wanted = pa.schema([schema.field(name) for name in names])
+    return table if table.schema.equals(wanted) else restore_types(table, wanted)
 
 
 def find_fixed_width(kind: pa.DataType) -> int | None:

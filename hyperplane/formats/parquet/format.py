@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from hyperplane.formats.base import SizeEstimate
+    import pyarrow as pa
+
+    from hyperplane.formats.base import EncodedFile, SizeEstimate
     from hyperplane.formats.parquet.partition import ParquetPartition
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
@@ -19,6 +21,8 @@ class ParquetFormat:
     name = "parquet"
     suffixes = (".parquet", ".parq", ".pq")
     read_options: tuple[str, ...] = ()
+    saved_suffixes = (".parquet", ".parq", ".pq")
+    read_arguments: Mapping[str, Any] = {"format": "parquet"}
 
     def plan_partitions(
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
@@ -48,3 +52,37 @@ class ParquetFormat:
         from hyperplane.formats.parquet import footer_size
 
         return footer_size.estimate_files(files)
+
+    def encode_table(self, table: Any) -> EncodedFile:
+        """Return a table as a Parquet file with page checksums."""
+        from hyperplane.formats.parquet.write import encode_parquet
+
+        return encode_parquet(table)
+
+    def decode_table(self, data: bytes, schema: pa.Schema | None) -> pa.Table:
+        """Return the table in a Parquet file, with verified page checksums."""
+        from hyperplane.formats.parquet.write import decode_parquet
+
+        return decode_parquet(data)
+
+    def load_columns(self, file: Any, columns: Sequence[str] | None) -> pa.Table:
+        """Return columns with verified page checksums."""
+        from hyperplane.formats.parquet.write import read_columns
+
+        return read_columns(file, columns)
+
+    def load_schema(self, file: Any) -> pa.Schema:
+        """Return the schema in the footer."""
+        from hyperplane.formats.parquet.write import read_footer_schema
+
+        return read_footer_schema(file)
+
+    def encode_records(self, items: Sequence[Any]) -> EncodedFile:
+        """Return dicts with the same fields as a Parquet file."""
+        from hyperplane.formats.records import build_table
+
+        return self.encode_table(build_table(items, "parquet"))
+
+    def decode_records(self, data: bytes) -> list[Any]:
+        """Return the rows of a Parquet file as dicts."""
+        return list(self.decode_table(data, None).to_pylist())
