@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from hyperplane import shard_rows
+from hyperplane import save, shard_rows
 from hyperplane.calculator.data_files import measure_files
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError, RequestError
@@ -92,6 +92,26 @@ def test_exact_decimals(tmp_path: Path) -> None:
     values = [decimal.Decimal("12345678901234567890.12"), None]
     file = write(tmp_path / "a.orc", pa.table({"v": pa.array(values, pa.decimal128(22, 2))}))
     assert read(file, decimals="exact").compute().v.tolist()[0] == values[0]
+
+
+def test_types_that_save_stores_as_others_are_those_of_the_table(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "small": pa.array([1, 255, None], pa.uint8()),
+            "large": pa.array([2**64 - 1, 0, None], pa.uint64()),
+            "length": pa.array([dt.timedelta(seconds=1), None, None], pa.duration("us")),
+            "zone": pa.array([TIME, None, None], pa.timestamp("ms", "Europe/Rome")),
+            "none": pa.nulls(3),
+        }
+    )
+    save(table, tmp_path / "a.orc")
+    frame = read(tmp_path / "a.orc")
+    dtypes = ["UInt8", "UInt64", "timedelta64[us]", "datetime64[ms, Europe/Rome]", "str"]
+    assert [str(dtype) for dtype in frame._meta.dtypes] == dtypes
+    values = frame.compute()
+    assert values.large.tolist()[:2] == [2**64 - 1, 0]
+    pd.testing.assert_frame_equal(shard_rows(tmp_path / "a.orc", 1, 0), values)
+    assert len(read(tmp_path / "a.orc", columns=["length"], filters=[("small", ">", 9)])) == 1
 
 
 def test_a_time_out_of_range_is_an_error(tmp_path: Path) -> None:

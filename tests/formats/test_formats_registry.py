@@ -148,7 +148,7 @@ def test_a_name_that_cannot_be_read(tmp_path: Path, name: Any) -> None:
     assert {fault.where for fault in failed.value.faults} == {"format"}
 
 
-def test_each_format_has_its_registered_name_and_suffixes_of_its_own() -> None:
+def test_each_format_has_its_registered_name_and_different_suffixes() -> None:
     for interface in (SupportsRead, SupportsSize):
         formats, _ = registry.list_formats(interface, built_in=True)
         suffixes = [suffix for one in formats.values() for suffix in one.suffixes]

@@ -66,8 +66,7 @@ def _try_read(file: File) -> OrcFooter | ReadError:
 
 def _read_footer(file: File) -> OrcFooter:
     with open_orc(file) as opened:
-        schema = read_recorded_schema(opened.schema)
-        return OrcFooter(file, schema, opened.nrows, opened.nstripes)
+        return OrcFooter(file, read_recorded_schema(opened.schema), opened.nrows, opened.nstripes)
 
 
 @contextmanager
@@ -83,7 +82,7 @@ def _open_bytes(file: File) -> Any:
 
 
 def read_stripe(opened: orc.ORCFile, number: int, names: Collection[str]) -> pa.Table:
-    """Return some columns of a stripe."""
+    """Return some columns of a stripe, with the types of :func:`read_recorded_schema`."""
     batch = opened.read_stripe(number, columns=list(names))
     # pyarrow takes the column "a.b" for the field b of a column a, if there is one.
     if set(batch.schema.names) != set(names):
