@@ -84,6 +84,7 @@ def _open_bytes(file: File) -> Any:
 def read_schema(opened: orc.ORCFile) -> pa.Schema:
     """Return the schema that :func:`hyperplane.save` has recorded, or that of the file."""
     schema = opened.schema
+    str(schema)  # raises here if a name, also of a field, is not UTF-8
     recorded = read_recorded_schema(schema)
     if recorded is None:
         return schema
@@ -155,8 +156,9 @@ def _sample_width(file: File, names: list[str]) -> float:
 def estimate_files(files: Sequence[File]) -> SizeEstimate:
     """Estimate the size of ORC files from some footers and the first rows of a file."""
     read = sample_evenly(files, SAMPLED_FOOTERS)
-    with ThreadPoolExecutor(min(READER_THREADS, len(read))) as pool:
-        footers = list(pool.map(_read_footer, read))
+    footers, errors = read_footers(read)
+    if errors:
+        raise errors[0]
     width = estimate_row_size(footers, footers[0].schema.names)
     total = scale_to_all(round(sum(footer.rows for footer in footers) * width), read, files)
     how = f"footers of {plural(len(read), 'ORC file')} and first rows of one, "
