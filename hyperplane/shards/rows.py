@@ -38,7 +38,7 @@ def shard_rows(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> pd.DataFrame:
-    r"""Return a shard's share of the rows of Parquet, CSV or JSON lines.
+    r"""Return a shard's share of the rows of Parquet, ORC, CSV or JSON lines.
 
     Concatenated by index, the shares are the whole table. All shares, also empty ones, have the
     columns and types of :func:`hyperplane.dataframe.read`. Only the bytes of the share are read,
@@ -46,6 +46,8 @@ def shard_rows(
 
     - Parquet: shares as ``numpy.array_split`` divides rows, so that the first ones may have one
       more row. The footers and the row groups that hold rows of the share are read.
+    - ORC: the same shares. To count the rows of stripes before the share, one of their columns is
+      read.
     - CSV and JSON lines: shares of equal bytes, moved to the next beginning of a record, so that
       the numbers of rows differ. Also read are the samples from which all shards infer the types,
       and the bytes up to the next record at both ends of the share. A compressed file, such as
@@ -60,8 +62,9 @@ def shard_rows(
         omitted.
     columns : list of str, optional
         The columns, in this order; all if omitted.
-    format : {"parquet", "csv", "jsonl"}, optional
-        By the suffix of the files if omitted.
+    format : str, optional
+        Such as ``"parquet"``, ``"orc"``, ``"csv"``, ``"jsonl"`` or that of another package; by the
+        suffix of the files if omitted.
     storage_options : dict, optional
         Options of the fsspec file system. Messages never show them.
     dtypes, parse_dates : optional

@@ -228,3 +228,13 @@ def test_damaged_bytes_are_errors_or_give_rows(tmp_path: Path) -> None:
             errors.append((str(path), str(error)))
     assert len(errors) > 10
     assert [error for path, error in errors if path not in error] == []
+
+
+def test_the_size_of_a_damaged_file_is_a_fault(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.orc", pa.table({"n": range(100)}), compression="zlib")
+    data = bytearray(file.read_bytes())
+    data[-60:-30] = bytes(30)
+    file.write_bytes(data)
+    with pytest.raises(RequestError) as failed:
+        measure_files(str(file))
+    assert failed.value.faults[0].allowed.startswith("readable files (ReadError: ")

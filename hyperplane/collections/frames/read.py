@@ -43,10 +43,10 @@ def read(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> dd.DataFrame:
-    """Read Parquet, CSV, JSON lines or Avro files as a lazy Dask dataframe.
+    """Read Parquet, ORC, CSV, JSON lines or Avro files as a lazy Dask dataframe.
 
-    The call itself reads only metadata: footers of Parquet, headers of Avro, samples of text. All
-    partitions have the same columns and types.
+    The call itself reads only metadata and samples: footers of Parquet and ORC, headers of Avro,
+    the beginning of text. All partitions have the same columns and types.
 
     Parameters
     ----------
@@ -62,8 +62,9 @@ def read(
         ``not in``, ``is null`` and ``not null``. Files and row groups are skipped by their
         statistics, and other rows are filtered. As in ``pandas.read_parquet`` null satisfies
         ``not in`` but no comparison, not even ``!=``.
-    format : {"parquet", "csv", "jsonl", "avro"}, optional
-        Format of the files; by default inferred from their suffix.
+    format : str, optional
+        Format of the files, such as ``"parquet"``, ``"orc"``, ``"csv"``, ``"jsonl"``, ``"avro"``
+        or one of another package; by default inferred from their suffix.
     storage_options : dict, optional
         Options for fsspec: keys, projects, timeouts. They are never shown in messages.
     partition_size : str or int, optional

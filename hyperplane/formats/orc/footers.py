@@ -142,8 +142,9 @@ def _sample_width(file: File, names: list[str]) -> float:
 def estimate_files(files: Sequence[File]) -> SizeEstimate:
     """Estimate the size of ORC files from some footers and the first rows of a file."""
     read = sample_evenly(files, SAMPLED_FOOTERS)
-    with ThreadPoolExecutor(min(READER_THREADS, len(read))) as pool:
-        footers = list(pool.map(_read_footer, read))
+    footers, errors = read_footers(read)
+    if errors:
+        raise errors[0]
     width = estimate_row_size(footers, footers[0].schema.names)
     total = scale_to_all(round(sum(footer.rows for footer in footers) * width), read, files)
     how = f"footers of {plural(len(read), 'ORC file')} and first rows of one, "

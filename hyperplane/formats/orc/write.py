@@ -138,6 +138,7 @@ def decode_orc(data: Any) -> pa.Table:
 
 def read_recorded_schema(schema: pa.Schema) -> pa.Schema:
     """Return the Arrow schema that an ORC file records, or else its own schema."""
+    str(schema)  # raises here if a name, also of a field, is not UTF-8
     data = (schema.field(0).metadata or {}).get(ARROW_SCHEMA) if len(schema) else None
     if data is None:
         return schema
