@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,7 +66,18 @@ def _try_read(file: File) -> OrcFooter | ReadError:
 
 def _read_footer(file: File) -> OrcFooter:
     with open_orc(file) as opened:
-        return OrcFooter(file, read_schema(opened), opened.nrows, opened.nstripes)
+        schema = read_schema(opened)
+        _list_names(schema)
+        return OrcFooter(file, schema, opened.nrows, opened.nstripes)
+
+
+def _list_names(fields: Iterable[pa.Field]) -> list[str]:
+    """Return the names of fields and of those in them; raise UnicodeError if one is damaged."""
+    names: list[str] = []
+    for field in fields:
+        inner = [field.type.field(place) for place in range(field.type.num_fields)]
+        names += [field.name, *_list_names(inner)]
+    return names
 
 
 @contextmanager
@@ -84,7 +95,6 @@ def _open_bytes(file: File) -> Any:
 def read_schema(opened: orc.ORCFile) -> pa.Schema:
     """Return the schema that :func:`hyperplane.save` has recorded, or that of the file."""
     schema = opened.schema
-    str(schema)  # raises here if a name, also of a field, is not UTF-8
     recorded = read_recorded_schema(schema)
     if recorded is None:
         return schema
