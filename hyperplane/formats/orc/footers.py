@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,7 +66,18 @@ def _try_read(file: File) -> OrcFooter | ReadError:
 
 def _read_footer(file: File) -> OrcFooter:
     with open_orc(file) as opened:
-        return OrcFooter(file, read_recorded_schema(opened.schema), opened.nrows, opened.nstripes)
+        schema = read_schema(opened)
+        _list_names(schema)
+        return OrcFooter(file, schema, opened.nrows, opened.nstripes)
+
+
+def _list_names(fields: Iterable[pa.Field]) -> list[str]:
+    """Return the names of fields and of those in them; raise UnicodeError if one is damaged."""
+    names: list[str] = []
+    for field in fields:
+        inner = [field.type.field(place) for place in range(field.type.num_fields)]
+        names += [field.name, *_list_names(inner)]
+    return names
 
 
 @contextmanager
@@ -81,14 +92,27 @@ def _open_bytes(file: File) -> Any:
     return pa.OSFile(file.path) if file.store.local else file.store.system.open(file.path, "rb")
 
 
+def read_schema(opened: orc.ORCFile) -> pa.Schema:
+    """Return the schema that :func:`hyperplane.save` has recorded, or that of the file."""
+    schema = opened.schema
+    recorded = read_recorded_schema(schema)
+    if recorded is None:
+        return schema
+    if recorded.names != schema.names:
+        raise ValueError("its columns are not those of the schema that it records")
+    return recorded
+
+
 def read_stripe(opened: orc.ORCFile, number: int, names: Collection[str]) -> pa.Table:
-    """Return some columns of a stripe, with the types of :func:`read_recorded_schema`."""
+    """Return some columns of a stripe, with the types of :func:`read_schema`."""
     batch = opened.read_stripe(number, columns=list(names))
     # pyarrow takes the column "a.b" for the field b of a column a, if there is one.
     if set(batch.schema.names) != set(names):
         batch = opened.read_stripe(number)
     table = pa.Table.from_batches([batch]).select(list(names))
-    return restore_types(table, read_recorded_schema(opened.schema))
+    schema = read_schema(opened)
+    wanted = pa.schema([schema.field(name) for name in names])
+    return table if table.schema.equals(wanted) else restore_types(table, wanted)
 
 
 def find_fixed_width(kind: pa.DataType) -> int | None:

@@ -13,8 +13,7 @@ from hyperplane.core.errors import ReadError
 from hyperplane.formats.column_mapping import ColumnMapping
 from hyperplane.formats.file_partition import FilePartition
 from hyperplane.formats.filters import Filters
-from hyperplane.formats.orc.footers import open_orc, read_stripe
-from hyperplane.formats.orc.write import read_recorded_schema
+from hyperplane.formats.orc.footers import open_orc, read_schema, read_stripe
 from hyperplane.formats.pandas_frames.arrow_tables import as_polars
 from hyperplane.formats.partitions import Bounds
 from hyperplane.formats.request import OnError
@@ -70,7 +69,7 @@ class StripeRange:
             When the stripes have fewer rows than the footer declares.
         """
         with open_orc(self.file) as opened:
-            schema = read_recorded_schema(opened.schema)
+            schema = read_schema(opened)
             empty = pa.schema([schema.field(name) for name in names]).empty_table()
             tables = [read_stripe(opened, number, names) for number in self.stripes]
         table = pa.concat_tables([empty, *tables])

@@ -132,35 +132,29 @@ def decode_orc(data: Any) -> pa.Table:
         table = file.read()
     except OSError as error:
         raise ValueError(f"not a complete ORC file: {one_line(error)}") from error
-    schema = read_recorded_schema(file.schema)
-    return restore_types(table, schema).replace_schema_metadata(schema.metadata)
+    return restore_types(table, read_recorded_schema(file.schema))
 
 
-def read_recorded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the Arrow schema that an ORC file records, or else its own schema."""
-    str(schema)  # raises here if a name, also of a field, is not UTF-8
+def read_recorded_schema(schema: pa.Schema) -> pa.Schema | None:
+    """Return the Arrow schema in the attribute of the first column; None if there is none."""
     data = (schema.field(0).metadata or {}).get(ARROW_SCHEMA) if len(schema) else None
-    if data is None:
-        return schema
-    recorded = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data)))
-    if recorded.names != schema.names:  # another program has changed the file
-        return schema.remove_metadata()
-    return recorded
+    return None if data is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data)))
 
 
-def restore_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return columns of an ORC file with the types of a recorded schema."""
-    fields = [schema.field(name) for name in table.column_names]
+def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
+    """Return a table as it was before :func:`encode_orc` has stored it."""
+    if recorded is None:
+        return table
+    if table.column_names != recorded.names:
+        raise ValueError("its columns are not those of the schema that it records")
     columns = [
-        _restore(column, field.type) for column, field in zip(table.columns, fields, strict=True)
+        _restore(column, field.type) for column, field in zip(table.columns, recorded, strict=True)
     ]
-    return pa.table(columns, schema=pa.schema(fields))
+    return pa.table(columns, schema=recorded)
 
 
 def _restore(column: Any, kind: pa.DataType) -> Any:
     """Return a stored column with its original type."""
-    if column.type == kind:
-        return column
     if _has_null_type(kind):  # Arrow casts nothing to the type null
         return pa.array(column.to_pylist(), kind)
     return column.cast(kind)
