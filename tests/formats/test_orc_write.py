@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 import hyperplane
-from hyperplane.errors import DataError, ReadError
+from hyperplane.errors import DataError, HyperplaneError, ReadError
 from hyperplane.formats.orc.write import decode_orc, encode_orc, restore_types
 
 #: Column -> what other programs see of it.
@@ -98,7 +98,28 @@ def test_a_file_that_was_cut_is_an_error_that_names_it(tmp_path, cut):
     assert caught.value.url.endswith("a.orc")
 
 
-def test_columns_that_do_not_match_the_recorded_schema_are_damage():
-    table = pa.table({"n": [1]})
-    with pytest.raises(ValueError, match="columns are not those"):
-        restore_types(table, pa.schema([("m", pa.int64())]))
+@pytest.mark.parametrize(("name", "value"), [("renamed", 2), ("n", "text"), ("n", [2])])
+def test_a_recorded_schema_of_other_columns_is_ignored(tmp_path, name, value):
+    encoded = encode_orc(pa.table({"n": pa.array([1], pa.uint8())})).data
+    metadata = orc.ORCFile(pa.BufferReader(encoded)).schema.field("n").metadata
+    values = pa.array([value])
+    field = pa.field(name, values.type, metadata=metadata)  # as pyarrow copies it
+    orc.write_table(pa.table([values], schema=pa.schema([field])), tmp_path / "a.orc")
+    read = hyperplane.dataframe.read(tmp_path / "a.orc").compute()
+    for frame in (hyperplane.load(tmp_path / "a.orc"), read):
+        assert list(frame.columns) == [name]
+        assert pa.array(frame[name]).to_pylist() == [value]
+
+
+@pytest.mark.parametrize("column", [column for column, _ in WIDER], ids=lambda one: str(one.type))
+def test_read_returns_the_types_that_parquet_has(tmp_path, column):
+    table = pa.table({"n": [1, 2], "x": column})
+    found = {}
+    for form in ("orc", "parquet"):
+        try:
+            hyperplane.save(table, tmp_path / f"a.{form}")
+            found[form] = hyperplane.dataframe.read(tmp_path / f"a.{form}").compute()["x"]
+        except HyperplaneError:
+            found[form] = None
+    if found["parquet"] is not None:
+        pd.testing.assert_series_equal(found["orc"], found["parquet"])

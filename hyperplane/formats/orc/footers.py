@@ -96,11 +96,7 @@ def read_schema(opened: orc.ORCFile) -> pa.Schema:
     """Return the schema that :func:`hyperplane.save` has recorded, or that of the file."""
     schema = opened.schema
     recorded = read_recorded_schema(schema)
-    if recorded is None:
-        return schema
-    if recorded.names != schema.names:
-        raise ValueError("its columns are not those of the schema that it records")
-    return recorded
+    return schema if recorded is None else recorded
 
 
 def read_stripe(opened: orc.ORCFile, number: int, names: Collection[str]) -> pa.Table:

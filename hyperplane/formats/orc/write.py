@@ -136,17 +136,40 @@ def decode_orc(data: Any) -> pa.Table:
 
 
 def read_recorded_schema(schema: pa.Schema) -> pa.Schema | None:
-    """Return the Arrow schema in the attribute of the first column; None if there is none."""
+    """Return the Arrow schema in the attribute of the first column; None if there is none.
+
+    None also if the columns are not as :func:`encode_orc` stores that schema: pyarrow copies the
+    attribute when a program reads the file and writes other columns.
+    """
     data = (schema.field(0).metadata or {}).get(ARROW_SCHEMA) if len(schema) else None
-    return None if data is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data)))
+    if data is None:
+        return None
+    recorded = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data)))
+    if recorded.names != schema.names:
+        return None
+    stored = [_type_in_file(_stored_type(kind)) for kind in recorded.types]
+    return recorded if stored == schema.types else None
+
+
+def _type_in_file(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which pyarrow reads a column that it wrote with a type of ORC."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind):
+        return pa.list_(_type_in_file(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _type_in_file(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_type_in_file(kind.key_type), _type_in_file(kind.item_type))
+    return kind
 
 
 def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
     """Return a table as it was before :func:`encode_orc` has stored it."""
     if recorded is None:
         return table
-    if table.column_names != recorded.names:
-        raise ValueError("its columns are not those of the schema that it records")
     columns = [
         _restore(column, field.type) for column, field in zip(table.columns, recorded, strict=True)
     ]
