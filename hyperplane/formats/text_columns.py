@@ -1,4 +1,4 @@
-"""Format columns as text for CSV and JSON lines, and parse them back to their types."""
+"""Columns of CSV and JSON lines: format them as text, and parse them back to their types."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hyperplane.core.errors import DataError
 
 #: Type of text columns, without a limit of 2 GiB.
 TEXT = pa.large_string()
+#: Above this float64 does not represent every integer.
+MAX_EXACT_FLOAT = 2.0**53
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 #: Bytes parsed at once, and the most that pyarrow allows, for longer rows.
 _BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 22, 2**31 - 1

@@ -18,6 +18,7 @@ from hyperplane.core.errors import DataError
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.pandas_frames.to_arrow import to_text_table
 from hyperplane.formats.text_columns import (
+    MAX_EXACT_FLOAT,
     TEXT,
     build_integer_column,
     file_column_names,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _INTEGER = r"[+-]?\d+"
-#: Above this float64 does not represent every integer.
-_EXACT = 2.0**53
 
 
 def encode_csv(table: Any, separator: str) -> EncodedFile:
@@ -171,4 +170,4 @@ def _may_be_integers(column: pd.Series) -> bool:
     present = column.dropna()
     if not len(present) or not (present % 1 == 0).all():
         return False
-    return len(present) < len(column) or bool((present.abs() >= _EXACT).any())
+    return len(present) < len(column) or bool((present.abs() >= MAX_EXACT_FLOAT).any())

@@ -19,6 +19,7 @@ from hyperplane.formats.json_values import to_json
 from hyperplane.formats.pandas_frames.to_arrow import to_text_table
 from hyperplane.formats.records import encode_lines
 from hyperplane.formats.text_columns import (
+    MAX_EXACT_FLOAT,
     build_integer_column,
     file_column_names,
     format_column,
@@ -30,9 +31,6 @@ from hyperplane.formats.text_columns import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Above this float64 does not represent every integer.
-_EXACT = 2.0**53
 
 
 def encode_json_lines(table: Any) -> EncodedFile:
@@ -226,4 +224,4 @@ def _infer_column(values: Sequence[Any]) -> Any:
 
 def _is_exact(value: Any) -> bool:
     """Return whether float64 represents a value exactly."""
-    return value is None or isinstance(value, float) or abs(value) <= _EXACT
+    return value is None or isinstance(value, float) or abs(value) <= MAX_EXACT_FLOAT
