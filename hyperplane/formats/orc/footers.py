@@ -67,17 +67,15 @@ def _try_read(file: File) -> OrcFooter | ReadError:
 def _read_footer(file: File) -> OrcFooter:
     with open_orc(file) as opened:
         schema = read_schema(opened)
-        _list_names(schema)
+        _check_names(schema)
         return OrcFooter(file, schema, opened.nrows, opened.nstripes)
 
 
-def _list_names(fields: Iterable[pa.Field]) -> list[str]:
-    """Return the names of fields and of those in them; raise UnicodeError if one is damaged."""
-    names: list[str] = []
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Raise UnicodeError if a name is damaged, also in structs: pyarrow decodes names late."""
     for field in fields:
-        inner = [field.type.field(place) for place in range(field.type.num_fields)]
-        names += [field.name, *_list_names(inner)]
-    return names
+        _ = field.name
+        _check_names(field.type.field(place) for place in range(field.type.num_fields))
 
 
 @contextmanager
