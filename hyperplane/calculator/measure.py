@@ -14,17 +14,14 @@ from typing import Any, cast
 from hyperplane.calculator import data_files
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import format_bytes, gb_to_bytes, parse_bytes
+from hyperplane.formats import registry
+from hyperplane.formats.base import SupportsSize
 from hyperplane.formats.parquet.pandas_index import check_index
 
 #: Number of partitions of a Dask dataframe that are computed to estimate its size.
 SAMPLED_PARTITIONS = 3
 #: Limit of sizes in GB: an exabyte.
 LARGEST_GB = 10**9
-
-_ALLOWED = (
-    "a size such as '100GB', a number of GB, (bytes, 'B'), a path, glob or URL of Parquet, CSV, "
-    "JSON or Zarr data or a list of these, or a Dask, pandas, NumPy or xarray collection"
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,13 @@ def measure(data: Any) -> DataSize:
 
 
 def _refuse(data: object) -> RequestError:
-    return RequestError([Fault("data", repr(data)[:80], _ALLOWED)])
+    *names, last = registry.list_formats(SupportsSize)[0]
+    allowed = (
+        "a size such as '100GB', a number of GB, (bytes, 'B'), a path, glob or URL of "
+        f"{', '.join(names)} or {last} data or a list of these, or a Dask, "
+        "pandas, NumPy or xarray collection"
+    )
+    return RequestError([Fault("data", repr(data)[:80], allowed)])
 
 
 def _as_size(size: int, text: str) -> DataSize:

@@ -86,3 +86,16 @@ def _group_evenly(items: Sequence[tuple[T, int]], aim: float) -> list[list[T]]:
         parts.setdefault(int(middle * count / max(1, total)), []).append(item)
         before += size
     return list(parts.values())
+
+
+def shard_bounds(index: int, count: int, total: int) -> tuple[int, int]:
+    """Return a shard's first item and the one after its last, as ``numpy.array_split`` does.
+
+    Examples
+    --------
+    >>> [shard_bounds(index, 3, 10) for index in range(3)]
+    [(0, 4), (4, 7), (7, 10)]
+    """
+    size, longer = divmod(total, count)
+    first = index * size + min(index, longer)
+    return first, first + size + (index < longer)

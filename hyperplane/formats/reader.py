@@ -58,7 +58,7 @@ class PartitionReader:
         """
         like = self.like if columns is None else self.like[list(columns)]
         with translate_read_errors(part):
-            frame = _collect(part, [str(name) for name in like.columns])
+            frame = collect_columns(part, [str(name) for name in like.columns])
         return to_pandas(frame, like)
 
     def __repr__(self) -> str:
@@ -68,7 +68,8 @@ class PartitionReader:
         return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
 
 
-def _collect(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
+def collect_columns(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
+    """Read some columns of the filtered rows of a partition."""
     # Partitions that Python code reads avoid the copy of a scan with a separate method.
     collected = getattr(part, "collect", None)
     frame: pl.DataFrame = (
@@ -87,6 +88,13 @@ def make_collection(
     # Otherwise Dask adds a conversion of text columns, which hides the reader from other helpers.
     with dask.config.set({"dataframe.convert-string": False}):
         return dd.from_map(PartitionReader(like), list(parts), meta=like, label=label)
+
+
+@dataclass(frozen=True)
+class FileUrls:
+    """The files of a read that is not of a partition, for :func:`translate_read_errors`."""
+
+    urls: tuple[str, ...]
 
 
 @contextmanager

@@ -1,55 +1,81 @@
-"""File formats of dataframes, by suffix."""
+"""The format of files by the suffixes of their names."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
-from hyperplane.core.errors import Fault, RequestError
-from hyperplane.core.flags import is_one_of
-from hyperplane.objectstore import file_names
+from hyperplane.core.errors import Fault, check
+from hyperplane.objectstore.file_names import COMPRESSIONS, file_name, suffix_of
 from hyperplane.objectstore.locations import File
 
-FORMATS = {
-    ".parquet": "parquet",
-    ".parq": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".json": "jsonl",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".avro": "avro",
-}
+#: Suffix of both tables and plain text.
+_TEXT = ".txt"
 
 
-def format_of(files: Sequence[File], asked: str | None, urls: Any = None) -> str:
-    """Return the common format of the files, or the ``format`` argument if it is given.
+def detect_common_format(
+    files: Sequence[File], formats: Mapping[str, str], advice: str = "", urls: Any = None
+) -> str:
+    """Return the one format that all files have, by their names.
 
     Parameters
     ----------
     files : sequence of File
-        At least one file.
-    asked : str, optional
-        The argument ``format``.
+        At least one.
+    formats : mapping of str to str
+        The format of each suffix.
+    advice : str
+        Advice for a file with an unknown suffix.
     urls : str, path or iterable of these, optional
-        The argument from which the files were listed, for messages.
+        What the caller gave to find the files. If given, ``.txt`` counts as data only if all
+        files have it, or if a URL names the file or is a glob such as ``*.txt``.
 
     Raises
     ------
     RequestError
-        When a suffix is unknown or the files have different formats.
+        With every unknown suffix, or if the files have several formats.
     """
-    known = sorted(set(FORMATS.values()))
-    if asked is None:
-        advice = "or set format= to 'parquet', 'csv', 'jsonl' or 'avro'"
-        return file_names.detect_format(files, FORMATS, advice, urls)
-    if not is_one_of(asked, known):
-        close = difflib.get_close_matches(str(asked), known, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else ""
-        raise RequestError(
-            [Fault("format", repr(asked)[:80], f"one of {', '.join(known)}", advice)]
-        )
-    return asked
+    by_suffix: dict[str, File] = {}
+    for file in files:
+        by_suffix.setdefault(suffix_of(file.path), file)
+    endings = (
+        f"a name that ends in one of {', '.join(formats)}, also with {', '.join(COMPRESSIONS)}"
+    )
+    unknown = [
+        Fault("urls", repr(file.url), endings, advice)
+        for suffix, file in by_suffix.items()
+        if suffix not in formats
+    ]
+    check(unknown + _text_file_faults(files, urls, formats))
+    by_format: dict[str, File] = {}
+    for suffix, file in by_suffix.items():
+        by_format.setdefault(formats[suffix], file)
+    if len(by_format) > 1:
+        given = " and ".join(f"{name} ({file.url})" for name, file in sorted(by_format.items()))
+        glob = f"use a glob such as '*{next(iter(by_suffix))}'"
+        check([Fault("urls", given, "files of one format", glob)])
+    return next(iter(by_format))
+
+
+def _text_file_faults(files: Sequence[File], urls: Any, formats: Collection[str]) -> list[Fault]:
+    """Return a fault for the first ``.txt`` file not named by a URL, such as a README."""
+    # An iterator is already consumed.
+    if urls is None or isinstance(urls, Iterator):
+        return []
+    data = next((file for file in files if suffix_of(file.path) in {*formats} - {_TEXT}), None)
+    if data is None:
+        return []
+    given: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
+    links = [link for url in given for link in os.fspath(url).split("::")]
+    patterns = [name for name in map(file_name, links) if _TEXT in name]
+    for file in files:
+        name = file_name(file.path)
+        if suffix_of(name) == _TEXT and not any(
+            name == pattern or fnmatchcase(name, pattern) for pattern in patterns
+        ):
+            allowed = f"files such as {data.url}, and {_TEXT} only where a URL names it"
+            advice = f"name the data with a glob such as '*{suffix_of(data.path)}'"
+            return [Fault("urls", repr(file.url), allowed, advice)]
+    return []

@@ -69,6 +69,39 @@ class TextOptions:
     multiline: bool = False
     na_values: Any = ()
 
+    @classmethod
+    def check(cls, given: Mapping[str, Any]) -> TextOptions:
+        """Return the given options; raise a RequestError with every wrong value."""
+        checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+            "separator": (_is_one_ascii, "one ASCII character"),
+            "encoding": (_is_like_ascii, "an encoding that includes ASCII, such as 'latin-1'"),
+            "names": (_are_unique_names, "a list of unique names"),
+            "multiline": (lambda v: isinstance(v, bool), "True or False"),
+        }
+        faults = [
+            Fault(name, repr(given[name])[:80], allowed)
+            for name, (holds, allowed) in checks.items()
+            if name in given and not holds(given[name])
+        ]
+        check(faults)
+        return cls(**given)
+
+
+def _is_one_ascii(separator: Any) -> bool:
+    return isinstance(separator, str) and len(separator) == 1 and separator.isascii()
+
+
+def _is_like_ascii(encoding: Any) -> bool:
+    try:
+        return "\n,".encode(encoding) == b"\n,"
+    except (LookupError, TypeError, ValueError):
+        return False
+
+
+def _are_unique_names(names: Any) -> bool:
+    listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+    return listed and 0 < len(set(names)) == len(names)
+
 
 def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
     """Parse ``dtypes`` into types by column, the nullable columns among them, and faults."""

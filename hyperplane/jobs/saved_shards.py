@@ -62,7 +62,7 @@ def _read_output_state(url: str) -> tuple[Manifest | None, set[int]]:
 
     target = resolve_target(url, {})
     commits = commit_protocol_for(target)
-    matches = map(_SHARD_RECORD.fullmatch, commits.object_store.list_files(target.beside))
+    matches = map(_SHARD_RECORD.fullmatch, commits.store_files.list_files(target.metadata_folder))
     return commits.read_state().manifest, {int(match[1]) for match in matches if match}
 
 

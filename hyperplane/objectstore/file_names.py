@@ -1,23 +1,16 @@
-"""Format and compression of a file, by its name."""
+"""Suffix and compression of a file, by its name, and readers of compressed files."""
 
 from __future__ import annotations
 
 import lzma
-import os
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsspec
 
-from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import plural
-
-if TYPE_CHECKING:
-    from hyperplane.objectstore.locations import File
 
 #: Compression by file name extension.
 COMPRESSIONS = {
@@ -29,8 +22,6 @@ COMPRESSIONS = {
     ".zst": "zstd",
     ".lz4": "lz4",
 }
-#: Extension of both tables and plain text.
-_TEXT = ".txt"
 #: Exceptions that reading a damaged file can raise, compressed or not.
 DAMAGE_ERRORS: tuple[type[Exception], ...] = (
     OSError,
@@ -50,7 +41,7 @@ def detect_compression(path: str) -> str:
     >>> [detect_compression(name) for name in ("a.csv.gz", "A.JSONL.ZST", "a.csv")]
     ['gzip', 'zstd', '']
     """
-    return COMPRESSIONS.get(_extension(_name(path)), "")
+    return COMPRESSIONS.get(_extension(file_name(path)), "")
 
 
 def suffix_of(path: str) -> str:
@@ -61,12 +52,12 @@ def suffix_of(path: str) -> str:
     >>> suffix_of("a.CSV.gz"), suffix_of("https://host/a.json?signature=b.c"), suffix_of("README")
     ('.csv', '.json', '')
     """
-    name = _name(path)
+    name = file_name(path)
     ending = _extension(name)
     return _extension(name.removesuffix(ending)) if ending in COMPRESSIONS else ending
 
 
-def _name(path: str) -> str:
+def file_name(path: str) -> str:
     """Return the last part of a path, or of a URL without its query, in lower case."""
     return (path.partition("?")[0] if "://" in path else path).lower().rpartition("/")[2]
 
@@ -113,69 +104,3 @@ def _open_zip(raw: Any) -> AbstractContextManager[Any]:
         holds = f"the archive holds {plural(len(files), 'file')}{f' ({names})' * bool(files)}"
         raise zipfile.BadZipFile(f"{holds}, expected exactly one; compress each file separately")
     return archive.open(files[0])
-
-
-def detect_format(
-    files: Sequence[File], formats: Mapping[str, str], advice: str = "", urls: Any = None
-) -> str:
-    """Return the one format that all files have, by their names.
-
-    Parameters
-    ----------
-    files : sequence of File
-        At least one.
-    formats : mapping of str to str
-        The format of each suffix.
-    advice : str
-        Advice for a file with an unknown suffix.
-    urls : str, path or iterable of these, optional
-        What the caller gave to find the files. If given, ``.txt`` counts as data only if all
-        files have it, or if a URL names the file or is a glob such as ``*.txt``.
-
-    Raises
-    ------
-    RequestError
-        With every unknown suffix, or if the files have several formats.
-    """
-    by_suffix: dict[str, File] = {}
-    for file in files:
-        by_suffix.setdefault(suffix_of(file.path), file)
-    endings = (
-        f"a name that ends in one of {', '.join(formats)}, also with {', '.join(COMPRESSIONS)}"
-    )
-    unknown = [
-        Fault("urls", repr(file.url), endings, advice)
-        for suffix, file in by_suffix.items()
-        if suffix not in formats
-    ]
-    check(unknown + _text_file_faults(files, urls, formats))
-    by_format: dict[str, File] = {}
-    for suffix, file in by_suffix.items():
-        by_format.setdefault(formats[suffix], file)
-    if len(by_format) > 1:
-        given = " and ".join(f"{name} ({file.url})" for name, file in sorted(by_format.items()))
-        glob = f"use a glob such as '*{next(iter(by_suffix))}'"
-        check([Fault("urls", given, "files of one format", glob)])
-    return next(iter(by_format))
-
-
-def _text_file_faults(files: Sequence[File], urls: Any, formats: Collection[str]) -> list[Fault]:
-    """Return a fault for the first ``.txt`` file not named by a URL, such as a README."""
-    # An iterator is already consumed.
-    if urls is None or isinstance(urls, Iterator):
-        return []
-    data = next((file for file in files if suffix_of(file.path) in {*formats} - {_TEXT}), None)
-    if data is None:
-        return []
-    given: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
-    links = [link for url in given for link in os.fspath(url).split("::")]
-    patterns = [name for name in map(_name, links) if _TEXT in name]
-    for file in files:
-        name = _name(file.path)
-        if suffix_of(name) == _TEXT and not any(
-            name == pattern or fnmatchcase(name, pattern) for pattern in patterns
-        ):
-            allowed = f"files such as {data.url}, and {_TEXT} only where a URL names it"
-            advice = f"name the data with a glob such as '*{suffix_of(data.path)}'"
-            return [Fault("urls", repr(file.url), allowed, advice)]
-    return []

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from hyperplane.core.errors import StorageError
 from hyperplane.objectstore.retrying import call_with_retries, translate_errors
-from hyperplane.objectstore.store_files import ObjectStore, content_type_options
+from hyperplane.objectstore.store_files import StoreFiles, content_type_options
 from hyperplane.objectstore.target import Target
 
 T = TypeVar("T")
@@ -33,36 +33,36 @@ class MultipartUpload:
         self.source = source
         self.size = source.stat().st_size
 
-    def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
+    def compare(self, store_files: StoreFiles, path: str) -> tuple[bool, int | None]:
         """Return whether a file of the store is equal, and its size; None if it does not exist."""
         try:
-            info = _call_store(object_store, path, partial(object_store.store.system.info, path))
+            info = _call_store(store_files, path, partial(store_files.store.system.info, path))
             size = int(info["size"] or 0)
             same = size == self.size and _call_store(
-                object_store, path, partial(self._has_same_bytes, object_store, path)
+                store_files, path, partial(self._has_same_bytes, store_files, path)
             )
         except (FileNotFoundError, StorageError) as error:
-            if object_store.is_missing(error):
+            if store_files.is_missing(error):
                 return False, None
             raise
         return same, size
 
-    def _has_same_bytes(self, object_store: ObjectStore, path: str) -> bool:
+    def _has_same_bytes(self, store_files: StoreFiles, path: str) -> bool:
         """Return whether a file of the store begins with the bytes of the local one."""
-        with self.source.open("rb") as local, object_store.store.system.open(path, "rb") as remote:
+        with self.source.open("rb") as local, store_files.store.system.open(path, "rb") as remote:
             while block := local.read(BLOCK_BYTES):
                 if remote.read(len(block)) != block:
                     return False
         return True
 
-    def put(self, object_store: ObjectStore, path: str) -> None:
+    def put(self, store_files: StoreFiles, path: str) -> None:
         """Upload the file atomically, replacing an existing one."""
-        if object_store.store.local:
-            _call_store(object_store, path, partial(_copy_locally, self.source, path, Path.replace))
+        if store_files.store.local:
+            _call_store(store_files, path, partial(_copy_locally, self.source, path, Path.replace))
         else:
-            _call_store(object_store, path, partial(self._send, object_store, path))
+            _call_store(store_files, path, partial(self._send, store_files, path))
 
-    def put_new(self, object_store: ObjectStore, path: str) -> None:
+    def put_new(self, store_files: StoreFiles, path: str) -> None:
         """Upload the file atomically, unless it exists.
 
         Raises
@@ -71,18 +71,18 @@ class MultipartUpload:
             If it exists with other content.
         """
         try:
-            if object_store.store.local:
-                _call_store(object_store, path, partial(_copy_locally, self.source, path, os.link))
+            if store_files.store.local:
+                _call_store(store_files, path, partial(_copy_locally, self.source, path, os.link))
             else:
                 _call_store(
-                    object_store, path, partial(self._send, object_store, path, mode="create")
+                    store_files, path, partial(self._send, store_files, path, mode="create")
                 )
         except FileExistsError:
             # If an answer was lost, this process may have uploaded the file itself.
-            if not self.compare(object_store, path)[0]:
+            if not self.compare(store_files, path)[0]:
                 raise
 
-    def verify(self, object_store: ObjectStore, path: str) -> None:
+    def verify(self, store_files: StoreFiles, path: str) -> None:
         """Compare the store's size of the file with the local one.
 
         Raises
@@ -90,20 +90,18 @@ class MultipartUpload:
         StorageError
             If the size differs.
         """
-        object_store.store.system.invalidate_cache()
-        size = _call_store(object_store, path, partial(object_store.store.system.info, path))[
-            "size"
-        ]
+        store_files.store.system.invalidate_cache()
+        size = _call_store(store_files, path, partial(store_files.store.system.info, path))["size"]
         if int(size or 0) != self.size:
             raise StorageError(
-                Target(object_store.store, path).url,
+                Target(store_files.store, path).url,
                 f"has {size} bytes in the store, but {self.source} had {self.size} bytes; save it "
                 "again while no process changes it",
             )
 
-    def _send(self, object_store: ObjectStore, path: str, **options: Any) -> None:
+    def _send(self, store_files: StoreFiles, path: str, **options: Any) -> None:
         # Object stores publish a multipart upload when it is complete.
-        system = object_store.store.system
+        system = store_files.store.system
         system.put_file(str(self.source), path, **content_type_options(system, path), **options)
 
 
@@ -119,16 +117,16 @@ def _copy_locally(source: Path, path: str, publish: Callable[[Path, str], Any]) 
         draft.unlink(missing_ok=True)
 
 
-def _call_store(object_store: ObjectStore, path: str, work: Callable[[], T]) -> T:
+def _call_store(store_files: StoreFiles, path: str, work: Callable[[], T]) -> T:
     """Call a function under the store's concurrency limit, with retries."""
 
     def throttled() -> T:
-        with object_store.throttle.acquire():
+        with store_files.throttle.acquire():
             return work()
 
-    url = Target(object_store.store, path).url
+    url = Target(store_files.store, path).url
     return call_with_retries(
-        throttled, url, store=object_store.store, throttled=object_store.throttle.reduce
+        throttled, url, store=store_files.store, throttled=store_files.throttle.reduce
     )
 
 

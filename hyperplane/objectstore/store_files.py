@@ -10,8 +10,10 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +23,6 @@ from fsspec.spec import AbstractFileSystem
 from hyperplane.core.errors import StorageError
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.retrying import call_with_retries
-from hyperplane.objectstore.throttle import MAX_LIMIT, Throttle
 
 T = TypeVar("T")
 
@@ -32,6 +33,49 @@ _CONTENT_TYPES = {
     ".avro": "application/avro",
     ".npy": "application/octet-stream",
 }
+#: Initial and maximum number of concurrent requests.
+INITIAL_LIMIT, MAX_LIMIT = 4, 64
+
+
+class Throttle:
+    """Adaptive concurrency limit (additive increase, multiplicative decrease).
+
+    Examples
+    --------
+    >>> limit = Throttle()
+    >>> with limit.acquire():
+    ...     limit.limit
+    4
+    """
+
+    def __init__(self) -> None:
+        self.limit = INITIAL_LIMIT
+        self._busy = 0
+        self._successes = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def acquire(self) -> Iterator[None]:
+        """Wait until a request may start, and count it as running in this block."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._busy < self.limit)
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._successes += 1
+                if self._successes >= self.limit:
+                    self.limit, self._successes = min(MAX_LIMIT, self.limit + 1), 0
+                self._changed.notify_all()
+
+    def reduce(self) -> None:
+        """Halve the limit, as the store has refused a request."""
+        with self._changed:
+            self.limit, self._successes = max(1, self.limit // 2), 0
+
+
 #: One per protocol.
 _throttles: dict[str, Throttle] = {}
 
@@ -56,7 +100,7 @@ def content_type_options(system: Any, path: str) -> dict[str, Any]:
     return {}
 
 
-class ObjectStore:
+class StoreFiles:
     """Operations on whole files of one store.
 
     Parameters

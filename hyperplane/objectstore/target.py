@@ -1,4 +1,4 @@
-"""The target of a save: a location, and the folder beside it for staging and manifests."""
+"""Targets of ``save`` and ``load``: their URLs, options, and folders of metadata."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Target:
         return str(PurePosixPath(self.path).parent)
 
     @property
-    def beside(self) -> str:
+    def metadata_folder(self) -> str:
         """Folder for manifests and unpublished parts.
 
         It is beside the target and not in it, because a file that is not a part, even a hidden one,

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.shards.identity import Shard, resolve_shard, row_range
+from hyperplane.formats.partition_sizes import shard_bounds
+from hyperplane.shards.identity import Shard, resolve_shard
 from hyperplane.shards.listing_snapshot import list_files, read_or_create_snapshot
 
 
@@ -75,7 +76,9 @@ def shard_files(
     else:
         files = read_or_create_snapshot(urls, frozen, storage_options)
     sizes = [size for _, size in files]
-    first, last = _range_by_bytes(sizes, share) if by == "bytes" else row_range(share, len(files))
+    first, last = (
+        _range_by_bytes(sizes, share) if by == "bytes" else shard_bounds(*share, len(files))
+    )
     return [address for address, _ in files[first:last]]
 
 
@@ -83,7 +86,7 @@ def _range_by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
     """Return the first file of a share and the one after its last, by stored bytes."""
     total = sum(sizes)
     if not total:
-        return row_range(share, len(sizes))
+        return shard_bounds(*share, len(sizes))
     owners, before = [], 0
     for size in sizes:
         middle = 2 * before + size  # doubled, to stay an integer

@@ -147,16 +147,3 @@ def _parse_argument(
         faults.append(Fault(name, repr(value)[:80], f"a whole number, at least {least}"))
         return None
     return EnvironmentValue(number, name)
-
-
-def row_range(shard: Shard, total: int) -> tuple[int, int]:
-    """Return a shard's first item and the one after its last, as ``numpy.array_split`` does.
-
-    Examples
-    --------
-    >>> [row_range(Shard(idx, 3), 10) for idx in range(3)]
-    [(0, 4), (4, 7), (7, 10)]
-    """
-    size, longer = divmod(total, shard.n)
-    first = shard.idx * size + min(shard.idx, longer)
-    return first, first + size + (shard.idx < longer)

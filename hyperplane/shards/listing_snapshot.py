@@ -9,7 +9,7 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.objectstore import listing
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import resolve_target
 
 #: A file's address and its size in bytes.
@@ -35,16 +35,16 @@ def read_or_create_snapshot(
         If the snapshot lists other URLs, or the file is not a snapshot.
     """
     target = resolve_target(frozen, options)
-    object_store = ObjectStore(target.store)
-    data = object_store.get(target.path)
+    store_files = StoreFiles(target.store)
+    data = store_files.get(target.path)
     if data is None:
         files = list_files(urls, options, sized=True)
         snapshot = json.dumps({"asked": _url_texts(urls), "files": files}, indent=1).encode()
         try:
-            object_store.put_new(target.path, snapshot)
+            store_files.put_new(target.path, snapshot)
             data = snapshot
         except FileExistsError:  # another shard wrote it first
-            data = object_store.get(target.path) or b""
+            data = store_files.get(target.path) or b""
     return _parse_snapshot(data, urls, target.url)
 
 

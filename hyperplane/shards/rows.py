@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.read import plan_table
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats import suffixes
-from hyperplane.formats.byte_ranges import ByteRangePartition
+from hyperplane.formats import registry
+from hyperplane.formats.base import SupportsRead, SupportsRowShards
 from hyperplane.formats.pandas_frames.convert import column_to_pandas
-from hyperplane.formats.parquet.partition import ParquetPartition
-from hyperplane.formats.partition_sizes import WHOLE_FILES
-from hyperplane.formats.reader import translate_read_errors
+from hyperplane.formats.partitions import ScannablePartition
+from hyperplane.formats.reader import collect_columns, translate_read_errors
 from hyperplane.formats.request import ReadRequest
 from hyperplane.objectstore import listing
-from hyperplane.shards import parquet_rows, text_rows
 from hyperplane.shards.identity import resolve_shard
 
 
@@ -31,7 +28,7 @@ def shard_rows(
     idx: int | None = None,
     *,
     columns: Sequence[str] | None = None,
-    format: Literal["parquet", "csv", "jsonl"] | None = None,  # noqa: A002
+    format: str | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
     dtypes: Mapping[str, Any] | None = None,
     parse_dates: Sequence[str] | Mapping[str, str] | None = None,
@@ -41,7 +38,7 @@ def shard_rows(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> pd.DataFrame:
-    r"""Return a shard's share of the rows of Parquet, CSV or JSON lines.
+    r"""Return a shard's share of the rows of Parquet, ORC, CSV or JSON lines.
 
     Concatenated by index, the shares are the whole table. All shares, also empty ones, have the
     columns and types of :func:`hyperplane.dataframe.read`. Only the bytes of the share are read,
@@ -49,6 +46,8 @@ def shard_rows(
 
     - Parquet: shares as ``numpy.array_split`` divides rows, so that the first ones may have one
       more row. The footers and the row groups that hold rows of the share are read.
+    - ORC: the same shares. To count the rows of stripes before the share, one of their columns is
+      read.
     - CSV and JSON lines: shares of equal bytes, moved to the next beginning of a record, so that
       the numbers of rows differ. Also read are the samples from which all shards infer the types,
       and the bytes up to the next record at both ends of the share. A compressed file, such as
@@ -63,8 +62,9 @@ def shard_rows(
         omitted.
     columns : list of str, optional
         The columns, in this order; all if omitted.
-    format : {"parquet", "csv", "jsonl"}, optional
-        By the suffix of the files if omitted.
+    format : str, optional
+        Such as ``"parquet"``, ``"orc"``, ``"csv"``, ``"jsonl"`` or that of another package; by the
+        suffix of the files if omitted.
     storage_options : dict, optional
         Options of the fsspec file system. Messages never show them.
     dtypes, parse_dates : optional
@@ -101,16 +101,14 @@ def shard_rows(
     share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
     files = listing.find_files(url, storage_options)
-    kind = suffixes.format_of(files, format, url)
-    if kind == "avro":
+    asked = registry.format_of(files, SupportsRead, format, url)
+    if not isinstance(asked, SupportsRowShards):
+        known = [repr(name) for name in registry.list_formats(SupportsRowShards)[0]]
+        allowed = f"{', '.join(known[:-1])} or {known[-1]}"
         advice = "divide whole files with shard_files"
-        check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])
-    # Plan Parquet as single row groups and text as whole files; both are divided below.
-    request = ReadRequest(columns, partition_size=1 if kind == "parquet" else WHOLE_FILES)
-    table = plan_table(
-        files,
-        kind,
-        request,
+        raise RequestError([Fault("format", repr(asked.name), allowed, advice)])
+    options = registry.check_read_options(
+        asked,
         dtypes=dtypes,
         parse_dates=parse_dates,
         separator=separator,
@@ -119,18 +117,14 @@ def shard_rows(
         multiline=multiline,
         na_values=na_values,
     )
-    part: ParquetPartition | ByteRangePartition | None
-    if kind == "parquet":
-        part = parquet_rows.select_rows(cast("Sequence[ParquetPartition]", table.parts), share)
-    else:
-        part = text_rows.select_spans(cast(ByteRangePartition, table.parts[0]), share, multiline)
-    return table.like if part is None else _to_pandas(part, table.like)
+    plan = asked.plan_shard(files, ReadRequest(columns), options, share.idx, share.n)
+    return _to_pandas(plan.parts[0], plan.like) if plan.parts else plan.like
 
 
-def _to_pandas(part: ParquetPartition | ByteRangePartition, like: pd.DataFrame) -> pd.DataFrame:
+def _to_pandas(part: ScannablePartition, like: pd.DataFrame) -> pd.DataFrame:
     """Convert the rows to pandas, releasing each column once it is converted to save memory."""
     with translate_read_errors(part):
-        frame = part.collect([str(name) for name in like.columns])
+        frame = collect_columns(part, [str(name) for name in like.columns])
     index, columns = pd.RangeIndex(frame.height), {}
     for name, dtype in like.dtypes.items():
         columns[name] = column_to_pandas(frame.drop_in_place(str(name)), dtype)

@@ -57,7 +57,7 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
             return SaveResult(target.url, len(parts), None, manifest.size)
         if refuses:
             raise exists_error(request)
-        verify_listing(commits.object_store, staged, new)
+        verify_listing(commits.store_files, staged, new)
         if len(new) < len(parts):
             _check_unchanged(commits, base)
         commits.publish(manifest, staged, base)
@@ -79,7 +79,7 @@ def _find_reusable_parts(
     """Return published files that need not be written again, by name: those of unchanged size."""
     if old is None or all_of_it:
         return {part.name: part for part in old.parts} if old else {}
-    listing = commits.object_store.list_files(commits.target.path)
+    listing = commits.store_files.list_files(commits.target.path)
     sizes = {name: int(info["size"] or 0) for name, info in listing.items()}
     return {part.name: part for part in old.parts if sizes.get(part.name) == part.size}
 
@@ -101,7 +101,7 @@ def _write_files(
     writer = zarr_chunks.ChunkWriter(target.store, staged, template.documents, existing, refuse)
     for name, data in template.documents.items():
         writer.make_entry(name, data)  # raises before anything is computed
-    put_all = partial(commits.object_store.map_concurrently, lambda item: writer.put(*item))
+    put_all = partial(commits.store_files.map_concurrently, lambda item: writer.put(*item))
     parts = put_all(list(template.chunks.items()))
     for written in compute_with_progress(
         zarr_chunks.build_tasks(template, writer), f"saving {target.url}"

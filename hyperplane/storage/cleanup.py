@@ -15,7 +15,7 @@ from typing import Any
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, parse_seconds, plural
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target, check_options, read_only_faults, resolve_target
 from hyperplane.storage.attempts import is_attempt, is_local_attempt, is_running
 from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState
@@ -110,9 +110,9 @@ def clean(
     state = commits.read_state()
     if not dry_run:
         commits.finish_interrupted(state)
-    object_store = commits.object_store
+    store_files = commits.store_files
     groups: dict[str, dict[str, int]] = {}
-    for name, info in object_store.list_files(target.beside).items():
+    for name, info in store_files.list_files(target.metadata_folder).items():
         group = name.partition("/")[0]
         groups.setdefault(group, {})[name] = int(info["size"] or 0)
     leftovers = [name for name in groups if _is_leftover(name, state, commits, groups[name], age)]
@@ -121,11 +121,11 @@ def clean(
     sizes = [size for name in leftovers for size in groups[name].values()]
     sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
     if not dry_run:
-        object_store.remove(
-            f"{target.beside}/{file}" for name in leftovers for file in groups[name]
+        store_files.remove(
+            f"{target.metadata_folder}/{file}" for name in leftovers for file in groups[name]
         )
         for name in leftovers:
-            object_store.remove_folder(f"{target.beside}/{name}")
+            store_files.remove_folder(f"{target.metadata_folder}/{name}")
         for draft in drafts:
             draft.unlink(missing_ok=True)
     return CleanupReport(
@@ -159,18 +159,20 @@ def _is_leftover(
     name: str, state: PublishedState, commits: CommitProtocol, files: Mapping[str, int], age: float
 ) -> bool:
     """Return whether no process needs an entry of the folder beside the output any longer."""
-    target, object_store = commits.target, commits.object_store
+    target, store_files = commits.target, commits.store_files
     if is_local_attempt(name):
         # In this order: an attempt that has stopped running is never published later.
-        return not is_running(name) and not commits.is_needed(f"{target.beside}/{name}")
+        return not is_running(name) and not commits.is_needed(f"{target.metadata_folder}/{name}")
     if is_attempt(name):
-        return all(_is_older(object_store, f"{target.beside}/{file}", age) for file in files)
+        return all(
+            _is_older(store_files, f"{target.metadata_folder}/{file}", age) for file in files
+        )
     shards = _SHARDS.fullmatch(name)
     if shards:
         run = "" if shards[1] == UNNAMED_RUN else shards[1]
         ended = state.manifest is not None and state.manifest.details.get("run") == run
         return ended or all(
-            _is_older(object_store, f"{target.beside}/{file}", age) for file in files
+            _is_older(store_files, f"{target.metadata_folder}/{file}", age) for file in files
         )
     commit = _COMMIT.fullmatch(name)
     if commit:
@@ -178,13 +180,13 @@ def _is_leftover(
     # A manifest is written just before its parts are published, so a recent one may be in use.
     is_current = name == f"{state.version}.json"
     stale = name.endswith(".part") or (name.endswith(".json") and not is_current)
-    return stale and _is_older(object_store, f"{target.beside}/{name}", age)
+    return stale and _is_older(store_files, f"{target.metadata_folder}/{name}", age)
 
 
-def _is_older(object_store: ObjectStore, path: str, age: float) -> bool:
+def _is_older(store_files: StoreFiles, path: str, age: float) -> bool:
     """Return whether a file is at least ``age`` seconds old; False if its age is unknown."""
     with contextlib.suppress(OSError, NotImplementedError, KeyError):
-        written: dt.datetime = object_store.store.system.modified(path)
+        written: dt.datetime = store_files.store.system.modified(path)
         now = dt.datetime.now(tz=written.tzinfo or dt.UTC)
         return (now - written.replace(tzinfo=now.tzinfo)).total_seconds() >= age
     return False

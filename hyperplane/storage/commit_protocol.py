@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hyperplane.core.errors import OutputConflict
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 
@@ -40,7 +40,7 @@ class CommitProtocol(Protocol):
     """How the parts of an output are published on one kind of store."""
 
     target: Target
-    object_store: ObjectStore
+    store_files: StoreFiles
 
     def read_state(self) -> PublishedState:
         """Return what readers see now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target
 from hyperplane.storage.commit_protocol import CommitProtocol
 from hyperplane.storage.manifest_commit import ManifestCommit
@@ -11,9 +11,9 @@ from hyperplane.storage.rename_commit import RenameCommit
 
 def commit_protocol_for(target: Target) -> CommitProtocol:
     """Return the commit protocol for an output: renames on local disk, manifests elsewhere."""
-    object_store = ObjectStore(target.store)
+    store_files = StoreFiles(target.store)
     return (
-        RenameCommit(target, object_store)
+        RenameCommit(target, store_files)
         if target.store.local
-        else ManifestCommit(target, object_store)
+        else ManifestCommit(target, store_files)
     )

@@ -1,48 +1,109 @@
-"""File formats, and the formats that each kind of object can be saved in."""
+"""Kinds of objects that can be saved, and the formats of each kind.
+
+The formats of tables and of items of bags are those of :mod:`hyperplane.formats.registry`. The
+formats of other objects are listed here.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.formats import registry
+from hyperplane.formats.base import FileFormat, SupportsSave, SupportsSaveRecords
 
-#: Format by suffix.
-SUFFIXES = {
-    ".parquet": "parquet", ".parq": "parquet", ".pq": "parquet",
-    ".csv": "csv", ".tsv": "tsv",
-    ".avro": "avro",
-    ".jsonl": "jsonl", ".ndjson": "jsonl",
+#: Default formats of folders of parts by kind of object.
+DEFAULT_FORMATS = {"dataframe": "parquet", "bag": "jsonl"}
+#: Formats of objects that are neither tables nor items of bags, by suffix.
+_OBJECT_SUFFIXES = {
     ".json": "json",
     ".npy": "npy",
     ".zarr": "zarr",
-    ".txt": "text", ".md": "text", ".html": "text", ".yaml": "text", ".yml": "text",
     ".png": "figure", ".svg": "figure", ".pdf": "figure", ".jpg": "figure", ".jpeg": "figure",
     ".joblib": "joblib", ".pkl": "joblib",
     ".skops": "skops",
     ".bin": "bytes",
 }  # fmt: skip
-#: Formats of folders of parts by kind of object; the first is the default.
-PART_FORMATS = {
-    "dataframe": ("parquet", "csv", "tsv", "jsonl", "avro"),
-    "bag": ("jsonl", "text", "parquet", "avro"),
-}
-#: Formats of single files by kind of object.
-FILE_FORMATS = {
-    "table": ("parquet", "csv", "tsv", "jsonl", "avro"),
+#: Formats by kind of these objects; bytes may be a file of any format.
+_OBJECT_FORMATS = {
     "numpy": ("npy",),
     "json": ("json",),
-    "bytes": (
-        "bytes", "text", "json", "csv", "parquet", "jsonl", "tsv", "avro", "npy", "figure", "zarr",
-    ),
-    "text": ("text", "json", "csv", "jsonl", "tsv"),
+    "text": ("text",),
     "figure": ("figure",),
     "model": ("skops", "joblib"),
+    "bytes": ("bytes", "json", "npy", "figure", "zarr"),
+}
+#: Kind of object that a file of these formats is loaded as.
+_LOADED_KINDS = {
+    "json": "json", "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
 }  # fmt: skip
-#: Suffix of part files.
-PART_SUFFIXES = {
-    "parquet": ".parquet", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "text": ".txt",
-    "avro": ".avro",
-}  # fmt: skip
+#: Interface of the formats by kind of object.
+_INTERFACES: dict[str, Any] = {
+    "dataframe": SupportsSave,
+    "table": SupportsSave,
+    "bag": SupportsSaveRecords,
+    "bytes": FileFormat,
+}
+
+
+def find_format(suffix: str) -> str:
+    """Return the name of the format for a suffix in lower case; empty if there is none."""
+    if suffix in _OBJECT_SUFFIXES or not suffix:
+        return _OBJECT_SUFFIXES.get(suffix, "")
+    interface: Any = FileFormat
+    for built_in in (True, False):  # it takes 20 ms to find those of other packages
+        formats, _ = registry.list_formats(interface, built_in=built_in)
+        for name, form in formats.items():
+            if suffix in _saved_suffixes(form):
+                return name
+    return ""
+
+
+def is_format_of(kind: str, name: str) -> bool:
+    """Return whether a kind of object can be saved in a format.
+
+    Raises
+    ------
+    RequestError
+        If the format is of another package and cannot be imported.
+    """
+    if name in _OBJECT_FORMATS.get(kind, ()):
+        return True
+    if kind not in _INTERFACES or not name:
+        return False
+    if name not in registry.FORMATS.built_in and name not in registry.FORMATS.names():
+        return False
+    return isinstance(registry.load(name), _INTERFACES[kind])
+
+
+def list_formats(kind: str) -> dict[str, list[str]]:
+    """Return the suffixes of each format of a kind of object, the default format first."""
+    formats: dict[str, list[str]] = {}
+    if kind in _INTERFACES:
+        known, _ = registry.list_formats(_INTERFACES[kind])
+        names = sorted(known, key=lambda name: name != DEFAULT_FORMATS.get(kind))
+        formats = {name: list(_saved_suffixes(known[name])) for name in names}
+    for name in _OBJECT_FORMATS.get(kind, ()):
+        endings = [end for end, one in _OBJECT_SUFFIXES.items() if one == name]
+        formats[name] = endings
+    return formats
+
+
+def part_suffix(name: str) -> str:
+    """Return the suffix of part files of a format."""
+    return _saved_suffixes(registry.load(name))[0]
+
+
+def loaded_kind(name: str) -> str:
+    """Return the kind of object that a single file of a format is loaded as."""
+    if name in _LOADED_KINDS:
+        return _LOADED_KINDS[name]
+    return "table" if is_format_of("table", name) else "bytes"
+
+
+def _saved_suffixes(form: FileFormat) -> tuple[str, ...]:
+    """Return the suffixes for which a format is saved; none if it is only read."""
+    return getattr(form, "saved_suffixes", ())
 
 
 def detect_kind(obj: Any) -> str:

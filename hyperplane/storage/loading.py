@@ -28,28 +28,26 @@ from hyperplane.core.errors import (
 )
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats import hive_partitions
+from hyperplane.formats.base import SupportsColumnLoad
+from hyperplane.formats.pandas_frames.from_arrow import to_frame
 from hyperplane.formats.parquet.footers import READER_THREADS
+from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.redaction import describe_error
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target, check_options, resolve_target
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commit_protocol import FOREIGN
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.decoding import decode
-from hyperplane.storage.formats import PART_FORMATS, SUFFIXES
+from hyperplane.storage.formats import find_format, is_format_of, loaded_kind
 from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.object_files import decode_object
 from hyperplane.storage.part_files import FrameReader, PartFile, read_records
-from hyperplane.storage.part_schemas import deserialize_schema, unify_schemas
+from hyperplane.storage.part_schemas import unify_schemas
 from hyperplane.storage.request import target_suffix
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 #: Reads of the published state before the output counts as missing or incomplete.
 _STATE_READS = 5
-#: Kind of object that a file of each format holds.
-_KINDS = {
-    "parquet": "table", "csv": "table", "tsv": "table", "jsonl": "table", "avro": "table",
-    "json": "json", "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
-}  # fmt: skip
 
 
 @check_call
@@ -99,9 +97,9 @@ def load(
     """
     check_options(url, options, load)
     target = resolve_target(url, storage_options, options)
-    object_store = ObjectStore(target.store)
-    if object_store.is_file(target.path):
-        return _load_file(target, object_store, trusted)
+    store_files = StoreFiles(target.store)
+    if store_files.is_file(target.path):
+        return _load_file(target, store_files, trusted)
     if target.store.protocol in ("http", "https"):  # HTTP has no folders
         wrong = "the file does not exist, or its server does not answer; check the URL"
         raise StorageError(target.url, wrong)
@@ -126,6 +124,7 @@ def load(
         raise StorageError(target.url, "is a folder of files; load each file by its URL")
     if manifest.format == "zarr":
         return load_array(commits, manifest)
+    _check_format(target, manifest)
     paths = commits.part_paths(manifest)
     files = [
         PartFile(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
@@ -136,17 +135,26 @@ def load(
     return _load_frame(target, manifest, files)
 
 
+def _check_format(target: Target, manifest: Manifest) -> None:
+    """Raise if the parts have a format of a package that cannot be imported here."""
+    try:
+        load_format(manifest.format)
+    except RequestError as error:
+        wrong = f"its parts have the format {manifest.format!r}, which is not installed here"
+        advice = "install the package that it was saved with"
+        raise StorageError(target.url, f"{wrong}; {advice}") from error
+
+
 def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
     """Return a Dask dataframe of the parts, with types that hold the values of all parts."""
-    if manifest.format != "parquet" and not all(file.part.schema for file in files):
+    form: Any = load_format(manifest.format)
+    if not isinstance(form, SupportsColumnLoad) and not all(file.part.schema for file in files):
         # Another program wrote some parts, so their types are not recorded.
         urls = [target.address(file.path) for file in files]
-        form: Any = "csv" if manifest.format == "tsv" else manifest.format
-        separator = "\t" if manifest.format == "tsv" else None
         options = dict(target.store.options)
-        return read(urls, format=form, schema="union", separator=separator, storage_options=options)
+        return read(urls, schema="union", storage_options=options, **form.read_arguments)
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
-        part_schemas = list(pool.map(_part_schema, files))
+        part_schemas = list(pool.map(PartFile.read_schema, files))
     files, schemas = _add_partition_keys(files, part_schemas)
     urls = [file.url for file in files]
     like = unify_schemas(schemas, [file.part.rows for file in files], urls)
@@ -173,22 +181,18 @@ def _add_partition_keys(
     )
 
 
-def _part_schema(file: PartFile) -> pa.Schema:
-    """Return the recorded schema of a part, or that of its Parquet footer."""
-    return deserialize_schema(file.part.schema) if file.part.schema else file.read_schema()
-
-
-def _load_file(target: Target, object_store: ObjectStore, trusted: bool) -> Any:
+def _load_file(target: Target, store_files: StoreFiles, trusted: bool) -> Any:
     """Return the object in a single file."""
-    form = SUFFIXES.get(target_suffix(target), "bytes")
+    form = find_format(target_suffix(target)) or "bytes"
     if form == "joblib" and not trusted:
         allowed = "True if you trust the author of the file, as loading it runs code in it"
         raise RequestError([Fault("trusted", "False", allowed, "or save the model as .skops")])
-    data = object_store.get(target.path)
+    data = store_files.get(target.path)
     if data is None:
         raise StorageError(target.url, "was removed while it was loaded")
     try:
-        return decode(data, _KINDS.get(form, "bytes"), form)
+        kind = loaded_kind(form)
+        return _decode_table(data, form) if kind == "table" else decode_object(data, kind, form)
     except DataError as error:
         raise ReadError(target.url, str(error)) from error
     except (HyperplaneError, MemoryError):
@@ -198,6 +202,13 @@ def _load_file(target: Target, object_store: ObjectStore, trusted: bool) -> Any:
             target.url,
             f"is damaged, or its content does not match its suffix ({describe_error(error)})",
         ) from (error)
+
+
+def _decode_table(data: bytes, form: str) -> Any:
+    """Return the dataframe in a file."""
+    file_format: Any = load_format(form)
+    table = file_format.decode_table(data, None)
+    return to_frame(table) if isinstance(table, pa.Table) else table
 
 
 def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
@@ -216,8 +227,8 @@ def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
         )
     if any(part.name.rpartition("/")[2] in _ZARR_MARKS for part in manifest.parts):
         return Manifest("zarr", "dataset", manifest.parts)
-    forms = {SUFFIXES.get(_suffix(part.name), "") for part in manifest.parts}
-    if len(forms) != 1 or not forms <= set(PART_FORMATS["dataframe"]):
+    forms = {find_format(suffix) for suffix in {_suffix(part.name) for part in manifest.parts}}
+    if len(forms) != 1 or not is_format_of("dataframe", min(forms)):
         raise StorageError(
             target.url,
             "is a folder that hyperplane did not save, with files of several formats; read them "

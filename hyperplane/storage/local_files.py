@@ -62,11 +62,11 @@ def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveRes
         def send(part: ManifestEntry) -> None:
             with translate_errors(str(path / part.name)):
                 content = _open_content(path / part.name, target.store)
-            content.put(commits.object_store, f"{staged}/{part.name}")
+            content.put(commits.store_files, f"{staged}/{part.name}")
             advance()
 
-        commits.object_store.map_concurrently(send, parts)
-        verify_listing(commits.object_store, staged, parts)
+        commits.store_files.map_concurrently(send, parts)
+        verify_listing(commits.store_files, staged, parts)
         commits.publish(manifest, staged, base)
     return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
 
@@ -75,8 +75,8 @@ def _open_content(file: Path, store: Store) -> FileContent:
     """Return a file's content: its bytes if it is small or cannot be uploaded in blocks."""
     large = MultipartUpload(file)
     # With other file systems an interrupted upload would leave a truncated file.
-    in_pieces = store.local or isinstance(store.system, AsyncFileSystem)
-    return large if large.size > BLOCK_BYTES and in_pieces else BytesContent(file.read_bytes())
+    in_blocks = store.local or isinstance(store.system, AsyncFileSystem)
+    return large if large.size > BLOCK_BYTES and in_blocks else BytesContent(file.read_bytes())
 
 
 def _hash_entry(folder: Path, file: Path) -> ManifestEntry:

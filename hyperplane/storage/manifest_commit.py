@@ -12,7 +12,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from hyperplane.core.errors import StorageError
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target
 from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest
@@ -23,14 +23,14 @@ _COMMIT = re.compile(r"commit-([0-9]{8})\.json")
 class ManifestCommit:
     """Commit protocol of object stores: only one process can create the next manifest."""
 
-    def __init__(self, target: Target, object_store: ObjectStore) -> None:
-        self.target, self.object_store = target, object_store
+    def __init__(self, target: Target, store_files: StoreFiles) -> None:
+        self.target, self.store_files = target, store_files
 
     def read_state(self) -> PublishedState:
         """Return the state of the manifest with the highest number."""
         while True:
             if numbers := self._list_numbers():
-                data = self.object_store.get(f"{self.target.beside}/{_commit_name(numbers[-1])}")
+                data = self.store_files.get(self._commit_path(numbers[-1]))
                 if data is not None:
                     return PublishedState(str(numbers[-1]), Manifest.from_json(data))
                 # The manifest was removed after the listing, so a newer one exists.
@@ -41,22 +41,22 @@ class ManifestCommit:
 
     def _list_target_sizes(self) -> dict[str, int]:
         """Return the size of each file in the output's folder."""
-        files = self.object_store.list_files(self.target.path)
-        if not files and self.object_store.is_file(self.target.path):
-            files = {"": self.object_store.store.system.info(self.target.path)}
+        files = self.store_files.list_files(self.target.path)
+        if not files and self.store_files.is_file(self.target.path):
+            files = {"": self.store_files.store.system.info(self.target.path)}
         return {name: int(info["size"] or 0) for name, info in files.items()}
 
     def finish_interrupted(self, state: PublishedState) -> None:
         """Copy the parts of the manifest if its commit has not finished that."""
         manifest = state.manifest
         number = manifest.details.get("commit") if manifest else None
-        if manifest and number and not self.object_store.is_file(self._done_path(number)):
+        if manifest and number and not self.store_files.is_file(self._done_path(number)):
             self.finish_commit(manifest)
 
     def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
         """Create the next manifest, then copy the parts; see :class:`CommitProtocol`."""
         number = int(base.version or 0) + 1
-        folder = staged.removeprefix(f"{self.target.beside}/")
+        folder = staged.removeprefix(f"{self.target.metadata_folder}/")
         manifest = replace(
             manifest, details={**manifest.details, "staged": folder, "commit": number}
         )
@@ -65,12 +65,12 @@ class ManifestCommit:
             manifest = replace(manifest, details={**manifest.details, "replaced": names})
         body = manifest.to_json().encode()
         try:
-            self.object_store.put_new(f"{self.target.beside}/{_commit_name(number)}", body)
+            self.store_files.put_new(self._commit_path(number), body)
         except FileExistsError as error:
             raise conflict_error(self.target) from error
         if self._is_superseded(number):
             # Later commits were published and have removed the manifest of this number.
-            self.object_store.remove([f"{self.target.beside}/{_commit_name(number)}"])
+            self.store_files.remove([self._commit_path(number)])
             raise conflict_error(self.target)
         self.finish_commit(manifest)
         return manifest
@@ -80,43 +80,43 @@ class ManifestCommit:
         manifest = self.read_state().manifest
         if manifest is None or not self._staged_folder(manifest).startswith(f"{attempt}/"):
             return False
-        return not self.object_store.is_file(self._done_path(manifest.details["commit"]))
+        return not self.store_files.is_file(self._done_path(manifest.details["commit"]))
 
     def discard_attempt(self, attempt: str) -> None:
         """Remove the folder of an attempt, unless it is needed."""
         if not self.is_needed(attempt):
-            self.object_store.remove_folder(attempt)
+            self.store_files.remove_folder(attempt)
 
     def finish_commit(self, manifest: Manifest) -> None:
         """Copy the parts to the output's folder and remove older commits; can be repeated."""
         path, number = self.target.path, int(manifest.details["commit"])
         staged, done_path = self._staged_folder(manifest), self._done_path(number)
-        if not self.object_store.is_file(done_path):
+        if not self.store_files.is_file(done_path):
             wanted = {part.name for part in manifest.parts}
-            to_copy = [name for name in self.object_store.list_files(staged) if name in wanted]
+            to_copy = [name for name in self.store_files.list_files(staged) if name in wanted]
             try:
-                self.object_store.map_concurrently(
-                    lambda name: self.object_store.copy(f"{staged}/{name}", f"{path}/{name}"),
+                self.store_files.map_concurrently(
+                    lambda name: self.store_files.copy(f"{staged}/{name}", f"{path}/{name}"),
                     to_copy,
                 )
             except (FileNotFoundError, StorageError) as error:
                 # Another process has finished this commit meanwhile.
-                if self.object_store.is_missing(error) and self._is_finished(number):
+                if self.store_files.is_missing(error) and self._is_finished(number):
                     return
                 raise
             if self._is_superseded(number):
                 return
             replaced = self._replaced_names(manifest, number) - wanted
-            self.object_store.remove(f"{path}/{name}".rstrip("/") for name in replaced)
-            self.object_store.put(done_path, b"")
-        self.object_store.remove_folder(staged)
+            self.store_files.remove(f"{path}/{name}".rstrip("/") for name in replaced)
+            self.store_files.put(done_path, b"")
+        self.store_files.remove_folder(staged)
         older = [before for before in self._list_numbers() if before < number]
-        self.object_store.remove(f"{self.target.beside}/{_commit_name(before)}" for before in older)
-        self.object_store.remove(map(self._done_path, older))
+        self.store_files.remove(self._commit_path(before) for before in older)
+        self.store_files.remove(map(self._done_path, older))
 
     def _replaced_names(self, manifest: Manifest, number: int) -> set[str]:
         """Return the names of the parts that this commit replaces; no other files are removed."""
-        before = self.object_store.get(f"{self.target.beside}/{_commit_name(number - 1)}")
+        before = self.store_files.get(self._commit_path(number - 1))
         if before is not None:
             return {part.name for part in Manifest.from_json(before).parts}
         return set(manifest.details.get("replaced", ()))
@@ -127,7 +127,7 @@ class ManifestCommit:
 
     def _is_finished(self, number: int) -> bool:
         """Return whether the parts of a commit are copied, or a later commit exists."""
-        return self.object_store.is_file(self._done_path(number)) or self._is_superseded(number)
+        return self.store_files.is_file(self._done_path(number)) or self._is_superseded(number)
 
     def part_paths(self, manifest: Manifest) -> list[str]:
         """Return the paths of the parts, copied or in the staging folder."""
@@ -145,24 +145,23 @@ class ManifestCommit:
     def _uncopied_names(self, manifest: Manifest) -> Set[str]:
         """Return the names of parts that are still in the staging folder."""
         number = manifest.details.get("commit")
-        if number is None or self.object_store.is_file(self._done_path(number)):
+        if number is None or self.store_files.is_file(self._done_path(number)):
             return frozenset()
-        return self.object_store.list_files(self._staged_folder(manifest)).keys()
+        return self.store_files.list_files(self._staged_folder(manifest)).keys()
+
+    def _commit_path(self, number: int) -> str:
+        """Return the path of a commit's manifest."""
+        return f"{self.target.metadata_folder}/commit-{number:08d}.json"
 
     def _done_path(self, number: int) -> str:
         """Return the path of the empty file which marks that all parts of a commit are copied."""
-        return f"{self.target.beside}/commit-{number:08d}.done"
+        return f"{self.target.metadata_folder}/commit-{number:08d}.done"
 
     def _staged_folder(self, manifest: Manifest) -> str:
         """Return the staging folder of a manifest."""
-        return f"{self.target.beside}/{manifest.details.get('staged', '')}"
+        return f"{self.target.metadata_folder}/{manifest.details.get('staged', '')}"
 
     def _list_numbers(self) -> list[int]:
         """Return the numbers of all manifests in order."""
-        matches = map(_COMMIT.fullmatch, self.object_store.list_files(self.target.beside))
+        matches = map(_COMMIT.fullmatch, self.store_files.list_files(self.target.metadata_folder))
         return sorted(int(match[1]) for match in matches if match)
-
-
-def _commit_name(number: int) -> str:
-    """Return the file name of a manifest."""
-    return f"commit-{number:08d}.json"

@@ -8,28 +8,39 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from dask.tokenize import tokenize
 
-from hyperplane.core.errors import OutputExists, StorageError
+from hyperplane.core.errors import (
+    DataError,
+    Fault,
+    OutputConflict,
+    OutputExists,
+    StorageError,
+    WrongType,
+    check,
+)
+from hyperplane.formats.base import EncodedFile
+from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
-from hyperplane.objectstore.store_files import ObjectStore
-from hyperplane.storage.append import find_appended_parts, record_append
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.attempts import running_attempt
-from hyperplane.storage.commit_protocol import CommitProtocol
+from hyperplane.storage.commit_protocol import FOREIGN, CommitProtocol
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.encoding import ENCODERS, EncodedFile, encode_records
-from hyperplane.storage.formats import PART_SUFFIXES
+from hyperplane.storage.formats import part_suffix
 from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
-from hyperplane.storage.text_formats import name_part_in_errors
 
 #: Seconds until a listing must show written files; some stores are eventually consistent.
 LISTING_TIMEOUT = 60.0
+#: Key of the manifest details that map each run to the parts it appended.
+_APPENDED_KEY = "appended"
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
         return _save_result(request, base.manifest, written=0)
     old = base.manifest.parts if base.manifest else ()
     appends = request.mode == "append"
-    added = find_appended_parts(request, base.manifest) if appends else ()
+    added = _find_appended_parts(request, base.manifest) if appends else ()
     with staging_folder(commits) as staged:
         manifest = write_parts(
             obj,
@@ -79,12 +90,63 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
         if base.manifest is not None and manifest.parts == (*old, *added):
             return _save_result(request, base.manifest, written=0)
         if appends:
-            manifest = record_append(manifest, request, base.manifest)
+            manifest = _record_append(manifest, request, base.manifest)
         existing_names = {part.name for part in old}
         new = [part for part in manifest.parts if part.name not in existing_names]
-        verify_listing(commits.object_store, staged, new)
+        verify_listing(commits.store_files, staged, new)
         published = commits.publish(manifest, staged, base)
         return replace(_save_result(request, published, written=len(new)), published=True)
+
+
+def _find_appended_parts(request: SaveRequest, saved: Manifest | None) -> tuple[ManifestEntry, ...]:
+    """Return the parts that the same run appended before.
+
+    Raises
+    ------
+    RequestError
+        If parts of this kind cannot be appended to the saved ones.
+    """
+    if saved is None:
+        return ()
+    check(_incompatibility_faults(request, saved))
+    names = _appended_runs(saved).get(request.run, [])
+    return tuple(part for part in saved.parts if part.name in names)
+
+
+def _record_append(manifest: Manifest, request: SaveRequest, saved: Manifest | None) -> Manifest:
+    """Return the manifest with the appended parts recorded under the request's run.
+
+    Raises
+    ------
+    OutputConflict
+        If the same run appended other rows before.
+    """
+    existing = {part.name for part in saved.parts} if saved else set()
+    runs = _appended_runs(saved) if saved else {}
+    if request.run in runs:
+        raise OutputConflict(
+            request.target.url,
+            f"run {request.run!r} has already appended other rows, which remain; to append these "
+            "rows as well, pass another run=",
+        )
+    if request.run:
+        runs[request.run] = [part.name for part in manifest.parts if part.name not in existing]
+    return replace(manifest, details={**manifest.details, _APPENDED_KEY: runs})
+
+
+def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:
+    return dict(manifest.details.get(_APPENDED_KEY, {}))
+
+
+def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault]:
+    """Return a fault if the request's kind or format differs from that of the saved parts."""
+    endings = {PurePosixPath(part.name).suffix for part in saved.parts}
+    same_format = endings == {part_suffix(request.format)}
+    if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
+        return []
+    given = f"'append' of {request.kind} as {request.format}"
+    allowed = f"the kind and format of the saved parts: {saved.kind} as {saved.format}"
+    return [Fault("mode", given, allowed, "save to another URL, or pass mode='overwrite'")]
 
 
 def write_parts(
@@ -109,8 +171,8 @@ def write_parts(
     refuses : bool
         Whether a part that differs from the existing one is an error.
     """
-    pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
-    if refuses and len(pieces) != len(existing):
+    partitions = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
+    if refuses and len(partitions) != len(existing):
         raise exists_error(request)
     write_options = PartWriteOptions(
         request.target.store,
@@ -121,12 +183,12 @@ def write_parts(
     )
     task_arguments = [
         [
-            piece,
+            partition,
             number + len(preceding),
             write_options,
             existing[number] if number < len(existing) else None,
         ]
-        for number, piece in enumerate(pieces)
+        for number, partition in enumerate(partitions)
     ]
     if hasattr(obj, "to_delayed"):
         # Imports dask.dataframe and Polars, which take a second, so only for collections.
@@ -143,18 +205,16 @@ def write_parts(
 
 
 def write_part(
-    piece: Any, number: int, write_options: PartWriteOptions, existing: ManifestEntry | None
+    partition: Any, number: int, write_options: PartWriteOptions, existing: ManifestEntry | None
 ) -> ManifestEntry:
     """Write one part in a task, unless an equal one exists."""
     with name_part_in_errors(number):
-        encoded = _encode_part(piece, write_options.format)
+        encoded, schema = _encode_part(partition, write_options.format)
     sha = hashlib.sha256(encoded.data).hexdigest()
     prefix = "part-" if write_options.shard is None else f"part-{write_options.shard:05d}-"
     # A task may run twice; only the part named by its result is published.
-    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[write_options.format]}"
-    part = ManifestEntry(
-        name, len(encoded.data), sha, encoded.rows, write_options.shard, encoded.schema
-    )
+    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{part_suffix(write_options.format)}"
+    part = ManifestEntry(name, len(encoded.data), sha, encoded.rows, write_options.shard, schema)
     if existing is not None and existing.content == part.content:
         return replace(existing, shard=write_options.shard)
     if write_options.refuse:
@@ -163,22 +223,43 @@ def write_part(
             f"part {number} differs from the saved one; pass mode='overwrite' to replace what is "
             "saved, or mode='skip' to keep it",
         )
-    ObjectStore(write_options.store).put(f"{write_options.folder}/{name}", encoded.data)
+    StoreFiles(write_options.store).put(f"{write_options.folder}/{name}", encoded.data)
     return part
 
 
-def _encode_part(piece: Any, format: str) -> EncodedFile:  # noqa: A002
-    """Return the file of a dataframe or bag partition."""
-    if hasattr(piece, "columns"):
-        return ENCODERS[format](piece)
-    return encode_records(piece, format)
+def _encode_part(partition: Any, form: str) -> tuple[EncodedFile, str]:
+    """Return the file of a dataframe or bag partition, and the schema for the manifest."""
+    file_format: Any = load_format(form)
+    if hasattr(partition, "columns"):
+        encoded = file_format.encode_table(partition)
+        return encoded, serialize_schema(encoded.table)
+    return file_format.encode_records(list(partition)), ""
+
+
+@contextmanager
+def name_part_in_errors(number: int) -> Iterator[None]:
+    """Prefix data errors raised in this block with the number of the part.
+
+    Examples
+    --------
+    >>> from hyperplane.formats.jsonl.write import encode_json_records
+    >>> with name_part_in_errors(7):
+    ...     encode_json_records([{1, 2}])
+    Traceback (most recent call last):
+    hyperplane.errors.WrongType: part 7, item 0 (counted from 0): item is a set, {1, 2}; ...
+    """
+    try:
+        yield
+    except (WrongType, DataError) as error:
+        error.args = (f"part {number}, {error}",)
+        raise
 
 
 @contextmanager
 def staging_folder(commits: CommitProtocol) -> Iterator[str]:
     """Provide a staging folder for one attempt; remove it after the block."""
     with running_attempt() as name:
-        folder = f"{commits.target.beside}/{name}"
+        folder = f"{commits.target.metadata_folder}/{name}"
         check_writable(commits, folder)
         try:
             yield f"{folder}/data"
@@ -191,11 +272,11 @@ def staging_folder(commits: CommitProtocol) -> Iterator[str]:
 def check_writable(commits: CommitProtocol, attempt: str) -> None:
     """Write and remove an empty file, to report missing permissions before any computation."""
     probe = f"{attempt}/probe"
-    commits.object_store.put(probe, b"")
-    commits.object_store.remove([probe])
+    commits.store_files.put(probe, b"")
+    commits.store_files.remove([probe])
 
 
-def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[ManifestEntry]) -> None:
+def verify_listing(store_files: StoreFiles, folder: str, parts: Sequence[ManifestEntry]) -> None:
     """Compare the written parts with the store's listing.
 
     Raises
@@ -205,7 +286,7 @@ def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[Manif
     """
     deadline = time.monotonic() + LISTING_TIMEOUT
     while True:
-        listing = object_store.list_files(folder)
+        listing = store_files.list_files(folder)
         missing = [part for part in parts if part.name not in listing]
         if not missing or time.monotonic() > deadline:
             break
@@ -220,8 +301,8 @@ def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[Manif
         examples = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
         raise StorageError(
             folder
-            if object_store.store.local
-            else object_store.store.system.unstrip_protocol(folder),
+            if store_files.store.local
+            else store_files.store.system.unstrip_protocol(folder),
             f"{len(wrong)} of {len(parts)} parts are missing or incomplete in the store's listing "
             f"({examples}); nothing was published, save again",
         )

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import ReadError
-from hyperplane.storage.part_frames import empty_frame
-from hyperplane.storage.text_columns import value_type
-from hyperplane.storage.text_formats import shorten
+from hyperplane.formats.json_values import shorten
+from hyperplane.formats.pandas_frames.from_arrow import empty_frame
+from hyperplane.formats.text_columns import value_type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,8 +174,8 @@ def _common_dtype(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
         dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
         for dtype, _ in typed
     ]
-    truth = {pd.api.types.is_bool_dtype(kind) for kind in kinds}
-    if len(truth) > 1:
+    are_booleans = {pd.api.types.is_bool_dtype(kind) for kind in kinds}
+    if len(are_booleans) > 1:
         return np.dtype(object)  # pandas makes 1 of True beside Int64
     common = pd.concat([pd.Series([], dtype=kind) for kind in kinds]).dtype
     if has_nulls_only and isinstance(common, pd.IntervalDtype):

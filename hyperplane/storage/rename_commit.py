@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.core.folder_entries import find_in
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target
 from hyperplane.storage.attempts import running_attempt
 from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
@@ -25,8 +25,8 @@ _AT_FDCWD = -100
 class RenameCommit:
     """Commit protocol of local disks: a rename is atomic for every reader."""
 
-    def __init__(self, target: Target, object_store: ObjectStore) -> None:
-        self.target, self.object_store = target, object_store
+    def __init__(self, target: Target, store_files: StoreFiles) -> None:
+        self.target, self.store_files = target, store_files
 
     def read_state(self) -> PublishedState:
         """Return the published state; the names in the folder identify its manifest."""
@@ -48,7 +48,7 @@ class RenameCommit:
         if path.is_dir():
             sizes = {
                 name: int(info["size"])
-                for name, info in self.object_store.list_files(str(path)).items()
+                for name, info in self.store_files.list_files(str(path)).items()
             }
             if not sizes:
                 return PublishedState()
@@ -57,7 +57,7 @@ class RenameCommit:
         else:
             return PublishedState()
         version = _version(hash_names(sizes), path)
-        data = self.object_store.get(f"{self.target.beside}/{version}.json")
+        data = self.store_files.get(f"{self.target.metadata_folder}/{version}.json")
         if data is None:  # a restored copy of the folder has another inode
             data = self._find_only_manifest(hash_names(sizes))
         if data is not None:
@@ -75,16 +75,16 @@ class RenameCommit:
 
     def _moved_folders(self) -> list[Path]:
         """Return folders that were renamed and not yet replaced, on systems without exchange."""
-        return find_in(Path(self.target.beside), "attempt-*.old")
+        return find_in(Path(self.target.metadata_folder), "attempt-*.old")
 
     def _find_only_manifest(self, key: str) -> bytes | None:
         """Return the manifest of parts with these names, if there is exactly one."""
-        files = find_in(Path(self.target.beside), f"{key}-*.json")
-        return self.object_store.get(str(files[0])) if len(files) == 1 else None
+        files = find_in(Path(self.target.metadata_folder), f"{key}-*.json")
+        return self.store_files.get(str(files[0])) if len(files) == 1 else None
 
     def _find_saved_manifest(self) -> Manifest | None:
         """Return the manifest of what was saved before another program changed the folder."""
-        for file in find_in(Path(self.target.beside), "*.json"):
+        for file in find_in(Path(self.target.metadata_folder), "*.json"):
             with contextlib.suppress(ValueError, TypeError, OSError):
                 return Manifest.from_json(file.read_bytes())
         return None
@@ -96,12 +96,12 @@ class RenameCommit:
         """Rename the folder; see :class:`CommitProtocol`."""
         # A new folder, into which a task that runs twice cannot write.
         with running_attempt() as name:
-            folder = f"{self.target.beside}/{name}"
+            folder = f"{self.target.metadata_folder}/{name}"
             try:
                 for part in manifest.parts:
                     fresh = Path(staged, part.name)
                     source = fresh if fresh.exists() else Path(self.target.path, part.name)
-                    self.object_store.copy(str(source), f"{folder}/{part.name}")
+                    self.store_files.copy(str(source), f"{folder}/{part.name}")
                 version = _version(manifest.key, Path(folder))
                 self._replace_target(folder, manifest, version, base)
             finally:
@@ -112,15 +112,15 @@ class RenameCommit:
         self, folder: str, manifest: Manifest, version: str, base: PublishedState
     ) -> None:
         """Replace the published folder under the lock, if its state is still ``base``."""
-        manifest_path = f"{self.target.beside}/{version}.json"
-        self.object_store.put(manifest_path, manifest.to_json().encode())
+        manifest_path = f"{self.target.metadata_folder}/{version}.json"
+        self.store_files.put(manifest_path, manifest.to_json().encode())
         with self._publish_lock():
             if self._read_stable_state().version != base.version:
                 Path(manifest_path).unlink(missing_ok=True)
                 raise conflict_error(self.target)
             _exchange(folder, self.target.path)
             if base.version:
-                Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
+                Path(self.target.metadata_folder, f"{base.version}.json").unlink(missing_ok=True)
 
     def is_needed(self, attempt: str) -> bool:
         """Return False: published files are hard links."""
@@ -142,7 +142,7 @@ class RenameCommit:
     @contextlib.contextmanager
     def _publish_lock(self) -> Iterator[None]:
         """Lock out other processes that publish here; the lock ends with the process."""
-        with Path(self.target.beside, "lock").open("w") as lock:
+        with Path(self.target.metadata_folder, "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

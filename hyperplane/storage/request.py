@@ -10,7 +10,13 @@ from typing import Any, Literal, TypeGuard, get_args
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.objectstore.target import Target, location_faults
-from hyperplane.storage.formats import FILE_FORMATS, PART_FORMATS, SUFFIXES, detect_kind
+from hyperplane.storage.formats import (
+    DEFAULT_FORMATS,
+    detect_kind,
+    find_format,
+    is_format_of,
+    list_formats,
+)
 from hyperplane.storage.object_checks import object_faults
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -50,7 +56,7 @@ class SaveRequest:
     @property
     def in_parts(self) -> bool:
         """Whether the object is saved as a folder of parts instead of one file."""
-        return self.kind in PART_FORMATS or self.shard is not None
+        return self.kind in DEFAULT_FORMATS or self.shard is not None
 
 
 def target_suffix(target: Target) -> str:
@@ -106,12 +112,8 @@ def parse_request(
     if kind == "text" and len(obj) < 4096 and "\n" not in obj and _is_file_name(obj):
         advice = f"to save the file, pass pathlib.Path({obj!r}); for the text itself, obj.encode()"
         faults.append(Fault("obj", repr(obj), "text that is not the name of a local file", advice))
-    many = kind in PART_FORMATS or (shard is not None and kind == "table")
-    known = (
-        PART_FORMATS["dataframe" if kind == "table" else kind]
-        if many
-        else FILE_FORMATS.get(kind, ())
-    )
+    many = kind in DEFAULT_FORMATS or (shard is not None and kind == "table")
+    saved_kind = "dataframe" if many and kind == "table" else kind
     if shard is not None and not many and kind not in ("series",):
         allowed = "a dataframe, table or bag"
         faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "omit shard="))
@@ -120,19 +122,21 @@ def parse_request(
         faults.append(
             Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for a single file", advice)
         )
-    wanted = format or SUFFIXES.get(target_suffix(target), known[0] if many and known else "")
+    default = DEFAULT_FORMATS[saved_kind] if many else ""
+    wanted = format or find_format(target_suffix(target)) or default
     if kind == "bytes" and format is None:
         wanted = "bytes"
-    if kind == "text" and wanted not in known:
+    if kind == "text":
         wanted = "text"
-    if kind not in ("path", "array", "series") and wanted not in known:
+    if kind not in ("path", "array", "series") and not is_format_of(saved_kind, wanted):
         given = (
             repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
         )
+        known = list_formats(saved_kind)
         near = difflib.get_close_matches(str(format or ""), known, 1)
         advice = f"did you mean {near[0]!r}?" if near else "pass format="
-        endings = [end for end, name in SUFFIXES.items() if name in known]
-        allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({', '.join(endings)})"
+        endings = ", ".join(end for endings in known.values() for end in endings)
+        allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({endings})"
         faults.append(Fault("format" if format else "url", given, allowed, advice))
     check(faults)
     of = None if shard is None else (shard[0], shard[1])

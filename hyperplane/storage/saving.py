@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from hyperplane.core.errors import check
-from hyperplane.core.public_calls import check_call
+from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.parquet.pandas_index import check_index
 from hyperplane.objectstore.target import (
     check_options,
@@ -19,7 +19,6 @@ from hyperplane.objectstore.target import (
 )
 from hyperplane.objectstore.templates import fill_template
 from hyperplane.storage.arrays import save_array
-from hyperplane.storage.column_levels import flatten_columns
 from hyperplane.storage.local_files import save_path
 from hyperplane.storage.part_saving import save_parts
 from hyperplane.storage.request import Mode, is_shard, parse_request
@@ -56,8 +55,9 @@ def save(
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
-        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"json"``, ``"npy"``,
-        ``"text"``, ``"skops"``, ``"joblib"``; by the suffix of the URL if omitted.
+        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"orc"``, ``"json"``,
+        ``"npy"``, ``"text"``, ``"skops"``, ``"joblib"``, or a format of another package; by the
+        suffix of the URL if omitted.
     mode : {"error", "overwrite", "append", "skip"}
         If something else is saved there: raise an error, replace it, add parts to it (folders
         only), or keep it and write nothing.
@@ -124,3 +124,37 @@ def save(
     else:
         result = save_file(obj, request)
     return replace(result, seconds=time.monotonic() - began)
+
+
+def flatten_columns(obj: Any) -> Any:
+    """Return a dataframe with its column levels joined by ``_``; any other object unchanged.
+
+    Empty levels are left out. Of the formats only Parquet could hold several levels, and Dask,
+    Polars, and Arrow would read other names.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import pandas as pd
+    >>> columns = pd.MultiIndex.from_tuples([("t", ""), ("v", "sum"), ("v", "mean")])
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     list(flatten_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
+    ['t', 'v_sum', 'v_mean']
+    """
+    columns: Any = getattr(obj, "columns", None)
+    if getattr(columns, "nlevels", 1) < 2:
+        return obj
+    names = [_flatten_name(name) for name in columns]
+    changed = [(old, new) for old, new in zip(columns, names, strict=True) if "" not in old]
+    if changed:
+        examples = ", ".join(f"{old!r} as {new!r}" for old, new in changed[:2])
+        more = f" and {len(changed) - 2} more" if len(changed) > 2 else ""
+        warn_caller(f"columns of several levels are saved with joined names: {examples}{more}")
+    result = obj.copy(deep=False) if type(obj).__module__.startswith("pandas") else obj.copy()
+    result.columns = names
+    return result
+
+
+def _flatten_name(name: Sequence[Hashable]) -> str:
+    """Return the levels of a column's name as one string."""
+    return "_".join(text for text in map(str, name) if text)

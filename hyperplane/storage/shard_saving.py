@@ -60,9 +60,9 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
             return _save_result(request, manifest, 0, complete=True)
         raise _other_rows_error(request) if ended and request.run else exists_error(request)
     run.adopt_parts([part for part in manifest.parts if part.name in known])
-    verify_listing(commits.object_store, f"{run.folder}/data", manifest.parts)
+    verify_listing(commits.store_files, f"{run.folder}/data", manifest.parts)
     try:
-        commits.object_store.put_new(run.record_path(index), manifest.to_json().encode())
+        commits.store_files.put_new(run.record_path(index), manifest.to_json().encode())
     except FileExistsError:
         return _finish_repeated(request, run, manifest, run.read_record(index), new)
     return _save_result(
@@ -75,7 +75,7 @@ class _ShardRun:
 
     def __init__(self, commits: CommitProtocol, count: int, name: str) -> None:
         self.commits, self.count, self.name = commits, count, name
-        self.folder = f"{commits.target.beside}/shards-{count}-{name or UNNAMED_RUN}"
+        self.folder = f"{commits.target.metadata_folder}/shards-{count}-{name or UNNAMED_RUN}"
 
     def has_published(self, manifest: Manifest) -> bool:
         """Return whether this run has published a manifest."""
@@ -87,13 +87,13 @@ class _ShardRun:
 
     def read_record(self, index: int) -> Manifest | None:
         """Return the manifest of a shard; None if it has not committed."""
-        data = self.commits.object_store.get(self.record_path(index))
+        data = self.commits.store_files.get(self.record_path(index))
         return None if data is None else Manifest.from_json(data)
 
     def discard_parts(self, parts: list[ManifestEntry]) -> None:
         """Remove parts that will not be published."""
-        self.commits.object_store.remove(f"{self.folder}/data/{part.name}" for part in parts)
-        if not self.commits.object_store.list_files(f"{self.folder}/records"):
+        self.commits.store_files.remove(f"{self.folder}/data/{part.name}" for part in parts)
+        if not self.commits.store_files.list_files(f"{self.folder}/records"):
             self.commits.discard_attempt(self.folder)
 
     def adopt_parts(self, parts: list[ManifestEntry]) -> None:
@@ -104,16 +104,16 @@ class _ShardRun:
         OutputConflict
             If another process has replaced them since they were compared.
         """
-        object_store, path = self.commits.object_store, self.commits.target.path
+        store_files, path = self.commits.store_files, self.commits.target.path
         try:
-            object_store.map_concurrently(
-                lambda part: object_store.copy(
+            store_files.map_concurrently(
+                lambda part: store_files.copy(
                     f"{path}/{part.name}", f"{self.folder}/data/{part.name}"
                 ),
                 parts,
             )
         except (FileNotFoundError, StorageError) as error:
-            if object_store.is_missing(error):
+            if store_files.is_missing(error):
                 raise conflict_error(self.commits.target) from error
             raise
 
@@ -267,7 +267,7 @@ def missing_shards(
     commits = commit_protocol_for(target)
     base = commits.read_state().manifest
     committed: dict[tuple[int, str], set[int]] = {}
-    for match in map(_RECORD.fullmatch, commits.object_store.list_files(target.beside)):
+    for match in map(_RECORD.fullmatch, commits.store_files.list_files(target.metadata_folder)):
         if match and run in (None, match[2]):
             committed.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
     under_way = {

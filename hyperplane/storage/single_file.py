@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from hyperplane.core.errors import OutputExists
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.formats.registry import load as load_format
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.encoding import encode
+from hyperplane.storage.object_files import encode_object
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 
@@ -17,19 +18,19 @@ class FileContent(Protocol):
 
     size: int
 
-    def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
+    def compare(self, store_files: StoreFiles, path: str) -> tuple[bool, int | None]:
         """Return whether a file of the store is equal, and its size; None if it does not exist."""
         ...
 
-    def put(self, object_store: ObjectStore, path: str) -> None:
+    def put(self, store_files: StoreFiles, path: str) -> None:
         """Write the file, replacing an existing one."""
         ...
 
-    def put_new(self, object_store: ObjectStore, path: str) -> None:
+    def put_new(self, store_files: StoreFiles, path: str) -> None:
         """Write the file, or raise FileExistsError if it exists with other content."""
         ...
 
-    def verify(self, object_store: ObjectStore, path: str) -> None:
+    def verify(self, store_files: StoreFiles, path: str) -> None:
         """Compare the store's metadata of the file with what was written."""
         ...
 
@@ -40,53 +41,58 @@ class BytesContent:
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
 
-    def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
+    def compare(self, store_files: StoreFiles, path: str) -> tuple[bool, int | None]:
         """See :class:`FileContent`."""
-        data = object_store.get(path)
+        data = store_files.get(path)
         return data == self.data, None if data is None else len(data)
 
-    def put(self, object_store: ObjectStore, path: str) -> None:
+    def put(self, store_files: StoreFiles, path: str) -> None:
         """See :class:`FileContent`."""
-        object_store.put(path, self.data)
+        store_files.put(path, self.data)
 
-    def put_new(self, object_store: ObjectStore, path: str) -> None:
+    def put_new(self, store_files: StoreFiles, path: str) -> None:
         """See :class:`FileContent`."""
-        object_store.put_new(path, self.data)
+        store_files.put_new(path, self.data)
 
-    def verify(self, object_store: ObjectStore, path: str) -> None:
+    def verify(self, store_files: StoreFiles, path: str) -> None:
         """See :class:`FileContent`."""
-        object_store.verify(path, self.data)
+        store_files.verify(path, self.data)
 
 
 def save_file(obj: Any, request: SaveRequest) -> SaveResult:
     """Save an object as one file, atomically."""
-    encoded = encode(obj, request.kind, request.format, request.suffix)
-    return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
+    if request.kind == "table":
+        form: Any = load_format(request.format)
+        encoded = form.encode_table(obj)
+        return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
+    rows = (int(obj.shape[0]) if obj.ndim else 1) if request.kind == "numpy" else None
+    data = encode_object(obj, request.kind, request.format, request.suffix)
+    return save_content(BytesContent(data), rows, request)
 
 
 def save_content(content: FileContent, rows: int | None, request: SaveRequest) -> SaveResult:
     """Save the content of one file."""
-    target, object_store = request.target, ObjectStore(request.target.store)
+    target, store_files = request.target, StoreFiles(request.target.store)
     published = commit_protocol_for(target).read_state().manifest
     if published is not None and [part.name for part in published.parts] != [""]:
         if request.mode == "skip":
             return SaveResult(target.url, len(published.parts), published.rows, published.size)
         raise OutputExists(target.url, "is a folder; save the file under another name")
-    if object_store.is_file(target.path):
-        same, size = content.compare(object_store, target.path)
+    if store_files.is_file(target.path):
+        same, size = content.compare(store_files, target.path)
         if same or (size is not None and request.mode == "skip"):
             return SaveResult(target.url, 1, rows if same else None, size or 0)
         if size is not None and request.mode == "error":
             raise exists_error(request)
     if request.mode == "overwrite":
-        content.put(object_store, target.path)
+        content.put(store_files, target.path)
     else:
         # Checking first and writing then would race with other processes.
         try:
-            content.put_new(object_store, target.path)
+            content.put_new(store_files, target.path)
         except FileExistsError as error:
             raise exists_error(request) from error
-    content.verify(object_store, target.path)
+    content.verify(store_files, target.path)
     return SaveResult(target.url, 1, rows, content.size, written=1)
 
 

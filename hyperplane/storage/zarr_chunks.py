@@ -30,7 +30,7 @@ from hyperplane.core.errors import Fault, OutputExists, RequestError
 from hyperplane.core.optional import need
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.redaction import describe_error
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.manifest import ManifestEntry
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
@@ -103,13 +103,13 @@ class ChunkWriter:
         part = self.make_entry(name, data)
         if self.existing.get(name) == part:
             return part
-        object_store, path = ObjectStore(self.store), f"{self.folder}/{name}"
+        store_files, path = StoreFiles(self.store), f"{self.folder}/{name}"
         try:
-            object_store.put_new(path, data)
+            store_files.put_new(path, data)
         except FileExistsError:
             # A task may run twice with different results. The first file remains, so that no
             # late writer makes it differ from its checksum.
-            existing = object_store.get(path)
+            existing = store_files.get(path)
             if existing is None:
                 raise
             return self.make_entry(name, existing)

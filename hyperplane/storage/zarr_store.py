@@ -15,7 +15,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from hyperplane.core.errors import ReadError
 from hyperplane.objectstore.locations import Store
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import ManifestEntry
 
@@ -99,10 +99,10 @@ class VerifiedZarrStore(abc.Store):
         ReadError
             If the file is gone or differs from the manifest.
         """
-        part, object_store = self.parts[key], ObjectStore(self.store)
+        part, store_files = self.parts[key], StoreFiles(self.store)
         wrong = _GONE
         for folder in self.folders:
-            data = object_store.get(f"{folder}/{key}")
+            data = store_files.get(f"{folder}/{key}")
             if data is None:
                 continue
             if len(data) == part.size and hashlib.sha256(data).hexdigest() == part.sha256:

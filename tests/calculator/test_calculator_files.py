@@ -10,8 +10,9 @@ import pyarrow.parquet
 import pytest
 from measured_files import FRAME, ROWS, decoded_of, fault_of, frame_of, in_memory, size_of
 
-from hyperplane.calculator import data_files
 from hyperplane.calculator.data_files import measure_files
+from hyperplane.formats import size_estimates
+from hyperplane.formats.parquet import footer_size
 
 
 class TestParquet:
@@ -79,7 +80,7 @@ class TestParquet:
         assert size_of(tmp_path / "_a.parquet") == decoded_of(tmp_path / "_a.parquet")
 
     def test_of_very_many_files_some_are_read(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(data_files, "SAMPLED_FOOTERS", 4)
+        monkeypatch.setattr(footer_size, "SAMPLED_FOOTERS", 4)
         for number in range(20):
             frame_of(200 + 10 * number, number).to_parquet(tmp_path / f"{number:02}.parquet")
         size, how = measure_files(str(tmp_path))
@@ -146,7 +147,7 @@ class TestText:
         assert size_of(path) == pytest.approx(in_memory(pd.read_json(path)), rel=0.25)
 
     def test_a_json_array_of_nested_items_that_the_sample_cuts(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(data_files, "SAMPLE", 10_000)
+        monkeypatch.setattr(size_estimates, "SAMPLE", 10_000)
         items = [{"a": {"b": [1, {"c": "ü"}]}, "text": "]},{" * 20} for _ in range(500)]
         path = tmp_path / "a.json"
         path.write_text(json.dumps(items, ensure_ascii=False), encoding="utf-8")
@@ -167,7 +168,7 @@ class TestText:
     @pytest.mark.parametrize("buffer", [8192, 131_072])
     def test_what_is_packed_is_counted_as_far_as_it_was_read(self, tmp_path, monkeypatch, buffer):
         monkeypatch.setattr(io, "DEFAULT_BUFFER_SIZE", buffer)
-        monkeypatch.setattr(data_files, "UNPACKED", 0)
+        monkeypatch.setattr(size_estimates, "UNPACKED", 0)
         digits = np.random.default_rng(0).integers(0, 3, 300_000)
         frame = pd.DataFrame({"name": ["alphabetagamma"] * 300_000, "digit": digits})
         frame.to_csv(tmp_path / "a.csv.gz", index=False)
@@ -181,7 +182,7 @@ class TestText:
         assert size_of(tmp_path) == pytest.approx(sum(map(in_memory, read)), rel=0.25)
 
     def test_only_a_sample_is_read(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(data_files, "SAMPLE", 10_000)
+        monkeypatch.setattr(size_estimates, "SAMPLE", 10_000)
         FRAME.to_csv(tmp_path / "a.csv", index=False)
         read, sizes = pd.read_csv, []
 
@@ -195,7 +196,7 @@ class TestText:
         assert 9_000 < sizes[0] <= 10_000
 
     def test_a_sample_ends_with_a_whole_line(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(data_files, "SAMPLE", 1000)
+        monkeypatch.setattr(size_estimates, "SAMPLE", 1000)
         (tmp_path / "a.csv").write_text("a,b\n" + "1,2222222222\n" * 500)
         frame = pd.read_csv(tmp_path / "a.csv")
         assert size_of(tmp_path / "a.csv") == pytest.approx(in_memory(frame), rel=0.25)
@@ -205,7 +206,7 @@ class TestText:
             {"id": range(4000), "text": ["first, line\nand second\n\n" * 25] * 4000}
         )
         frame.to_csv(tmp_path / "a.csv", index=False)
-        assert (tmp_path / "a.csv").stat().st_size > 2 * data_files.SAMPLE
+        assert (tmp_path / "a.csv").stat().st_size > 2 * size_estimates.SAMPLE
         assert size_of(tmp_path / "a.csv") == pytest.approx(in_memory(frame), rel=0.25)
 
     @pytest.mark.parametrize("text", ["", "a,b\n"])

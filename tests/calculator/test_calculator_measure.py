@@ -93,7 +93,7 @@ class TestQuantities:
     def test_what_is_none_is_refused_with_all_that_may_be_given(self, data):
         fault = _fault(data)
         assert fault.asked == repr(data)[:80]
-        for allowed in ("'100GB'", "a number of GB", "(bytes, 'B')", "Parquet", "xarray"):
+        for allowed in ("'100GB'", "a number of GB", "(bytes, 'B')", "parquet", "orc", "xarray"):
             assert allowed in fault.allowed
 
     @pytest.mark.parametrize("data", ["-5GB", "100 GX", "lots"])

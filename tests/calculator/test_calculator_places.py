@@ -124,7 +124,7 @@ class TestFaults:
         (tmp_path / "a.csv").write_text("a\n1\n")
         (tmp_path / "a.json").write_text('{"a": 1}\n')
         fault = fault_of(tmp_path)
-        assert fault.asked == f"csv ({tmp_path}/a.csv) and json ({tmp_path}/a.json)"
+        assert fault.asked == f"csv ({tmp_path}/a.csv) and jsonl ({tmp_path}/a.json)"
         assert fault.allowed.endswith("files of one format")
         assert "*.csv" in fault.advice
         assert size_of(tmp_path / "*.csv") > 0

@@ -12,12 +12,12 @@ import pytest
 from hyperplane import bag
 from hyperplane.calculator.data_files import measure_files
 from hyperplane.errors import ReadError, RequestError
+from hyperplane.formats.suffixes import detect_common_format
 from hyperplane.objectstore.file_names import (
     COMPRESSIONS,
     DAMAGE_ERRORS,
     decompress,
     detect_compression,
-    detect_format,
     suffix_of,
 )
 from hyperplane.objectstore.listing import find_files
@@ -150,12 +150,12 @@ FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json"}
 
 
 def test_the_format_is_that_of_all_names():
-    assert detect_format(files("a.csv", "b.tsv.gz", "c.CSV"), FORMATS) == "csv"
+    assert detect_common_format(files("a.csv", "b.tsv.gz", "c.CSV"), FORMATS) == "csv"
 
 
 def test_each_unknown_suffix_is_reported_once():
     with pytest.raises(RequestError) as caught:
-        detect_format(files("a.csv", "b.x", "c.x", "README"), FORMATS, "or say it")
+        detect_common_format(files("a.csv", "b.x", "c.x", "README"), FORMATS, "or say it")
     assert [fault.asked for fault in caught.value.faults] == ["'/d/b.x'", "'/d/README'"]
     assert "one of .csv, .tsv, .json, also with .gz" in caught.value.faults[0].allowed
     assert caught.value.faults[0].advice == "or say it"
@@ -163,7 +163,7 @@ def test_each_unknown_suffix_is_reported_once():
 
 def test_several_formats_are_named_with_a_file_each():
     with pytest.raises(RequestError) as caught:
-        detect_format(files("b.json", "a.csv", "c.csv"), FORMATS)
+        detect_common_format(files("b.json", "a.csv", "c.csv"), FORMATS)
     [fault] = caught.value.faults
     assert fault.asked == "csv (/d/a.csv) and json (/d/b.json)"
     assert fault.allowed == "files of one format"

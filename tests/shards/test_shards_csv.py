@@ -18,9 +18,8 @@ from scale import scaled
 import hyperplane
 from hyperplane import RequestError, shard_rows
 from hyperplane.errors import ReadError
-from hyperplane.formats import samples
+from hyperplane.formats import samples, text_shards
 from hyperplane.formats.csv import record_starts
-from hyperplane.shards import record_boundaries
 
 VALUES = {
     "whole": st.integers(-(2**62), 2**62),
@@ -77,7 +76,7 @@ def test_shares_of_any_file_are_what_pandas_reads(
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_starts, "READ_BYTES", step)
-        patch.setattr(record_boundaries, "PIECE_BYTES", piece)
+        patch.setattr(text_shards, "PIECE_BYTES", piece)
         found = whole(path, n)
     assert found.dtypes.equals(shard_rows(path, 1, 0).dtypes)
     same(found.astype(object), read_csv(path).astype(object))

@@ -46,4 +46,4 @@ def flights(rows=100, start=0):
 def parts_of(url):
     """Return the names of the files at a URL."""
     target = resolve_target(url, None)
-    return sorted(commit_protocol_for(target).object_store.list_files(target.path))
+    return sorted(commit_protocol_for(target).store_files.list_files(target.path))

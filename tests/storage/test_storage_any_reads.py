@@ -161,7 +161,7 @@ def test_parquet(tmp_path_factory, case, lacking):
 @given(
     items=st.lists(st.fixed_dictionaries({"a": VALUES, "b": ONE_KIND.flatmap(lambda kind: kind)}))
     | st.lists(VALUES, max_size=4),
-    form=st.sampled_from(["jsonl", "parquet", "avro"]),
+    form=st.sampled_from(["jsonl", "parquet", "avro", "orc"]),
 )
 def test_bags(tmp_path_factory, items, form):
     folder = Path(tmp_path_factory.mktemp("any")) / "bag"

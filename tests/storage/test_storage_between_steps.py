@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import hyperplane
 from hyperplane.errors import StorageError
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage import shard_saving
 from hyperplane.storage.commit_selection import commit_protocol_for
@@ -85,7 +85,7 @@ def test_a_shard_that_is_done_leaves_what_another_one_still_copies(monkeypatch):
     assert published_files() == []
     assert loaded() == list(range(30))
     ManifestCommit(
-        resolve_target(URL, None), ObjectStore(resolve_target(URL, None).store)
+        resolve_target(URL, None), StoreFiles(resolve_target(URL, None).store)
     ).finish_commit(copies[0])
     assert len(published_files()) == 3
     assert loaded() == list(range(30))
@@ -134,7 +134,7 @@ def test_a_folder_that_is_replaced_while_it_is_listed(tmp_path, monkeypatch, see
         # The files of the old folder are removed one by one.
         return dict(list(listed.items())[: {"all": 2, "one": 1, "none": 0}[seen]])
 
-    once(monkeypatch, ObjectStore, "list_files", replaced_meanwhile)
+    once(monkeypatch, StoreFiles, "list_files", replaced_meanwhile)
     state = commit_protocol_for(resolve_target(url, None)).read_state()
     assert state.manifest is not None
     assert (state.manifest.format, state.manifest.rows) == ("parquet", 10)

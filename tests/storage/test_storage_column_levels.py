@@ -13,6 +13,7 @@ import pytest
 import hyperplane
 from hyperplane.dataframe import group_agg, read, window_agg
 from hyperplane.errors import RequestError
+from hyperplane.storage.formats import list_formats
 
 ROWS = pd.DataFrame(
     {"t": pd.date_range("2024", periods=6, freq="12h"), "k": [1, 2] * 3, "v": [1.5, *range(5)]}
@@ -30,7 +31,7 @@ def windows(by="k", **how):
     return window_agg(df, "t", "1D", {"v": ["sum", "mean"]}, by, **how)
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
+@pytest.mark.parametrize("form", list_formats("dataframe"))
 @pytest.mark.parametrize("indexed", [True, False])
 def test_windows_of_several_functions_are_saved_and_loaded(tmp_path, form, indexed):
     made = windows() if indexed else windows().reset_index()

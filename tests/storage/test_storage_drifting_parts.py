@@ -12,10 +12,11 @@ from saving_cases import in_this_thread
 
 import hyperplane
 from hyperplane.errors import DataError, ReadError
+from hyperplane.storage.formats import list_formats
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
-FORMATS = ["parquet", "csv", "tsv", "jsonl", "avro"]
+FORMATS = list(list_formats("dataframe"))
 
 
 def append(url, form, *columns):
@@ -32,7 +33,7 @@ def loaded(url):
     return found.compute().n
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     ("first", "second", "dtype"),
     [
@@ -112,7 +113,7 @@ def test_ordered_categories_of_different_parts(tmp_path):
 
 def test_a_file_keeps_its_digits_and_names(tmp_path):
     whole = pd.DataFrame({"1": pd.array([2**53 + 1, None], "Int64"), "at_time": ["1", "2024"]})
-    for form in ("csv", "jsonl", "parquet", "avro"):
+    for form in FORMATS:
         frame = whole if form != "avro" else whole.rename(columns={"1": "one"})
         hyperplane.save(frame, tmp_path / f"a.{form}")
         made = hyperplane.load(tmp_path / f"a.{form}")

@@ -117,11 +117,9 @@ def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkey
     """The answer to the first request is lost, and reading the existing file fails at first."""
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
     store = faulty_store(like="s3")
-    object_store = commit_protocol_for(
-        resolve_target(f"{store.url}/out", store.options)
-    ).object_store
-    object_store.put_new("bucket/new", b"held")
-    look, failed = object_store.store.system.cat_file, []
+    store_files = commit_protocol_for(resolve_target(f"{store.url}/out", store.options)).store_files
+    store_files.put_new("bucket/new", b"held")
+    look, failed = store_files.store.system.cat_file, []
 
     def fail_once(path, **options):
         if not failed:
@@ -132,7 +130,7 @@ def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkey
     def refuse(path, data):
         raise store_errors.make("exists", "s3", path)
 
-    monkeypatch.setattr(object_store, "_upload_new", refuse)
-    monkeypatch.setattr(object_store.store.system, "cat_file", fail_once)
-    object_store.put_new("bucket/new", b"held")
+    monkeypatch.setattr(store_files, "_upload_new", refuse)
+    monkeypatch.setattr(store_files.store.system, "cat_file", fail_once)
+    store_files.put_new("bucket/new", b"held")
     assert failed == ["bucket/new"]

@@ -23,7 +23,8 @@ from numpy.lib import format as npy
 import hyperplane
 from hyperplane.errors import ReadError
 from hyperplane.objectstore.locations import Store
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
+from hyperplane.storage.formats import list_formats
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +130,7 @@ def test_azure_gets_the_content_type(azure):
     assert hyperplane.load("az://container/out").n.compute().to_list() == [1]
 
 
-@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "avro", "parquet"])
+@pytest.mark.parametrize("form", list_formats("dataframe"))
 @pytest.mark.parametrize("kind", ["dataframe", "bag"])
 @pytest.mark.parametrize("base", ["disk", "memory"])
 def test_a_flipped_bit_in_a_part_is_an_error_that_names_it(tmp_path, form, kind, base):
@@ -145,15 +146,15 @@ def test_a_flipped_bit_in_a_part_is_an_error_that_names_it(tmp_path, form, kind,
     hyperplane.save(obj, url, format=form)
     loaded = hyperplane.load(url)
     loaded.compute()
-    object_store = ObjectStore(
+    store_files = StoreFiles(
         Store("file", "file:///", {}) if base == "disk" else Store("memory", url, {})
     )
     folder = url.removeprefix("memory://")
-    name = max(object_store.list_files(folder))
-    data = bytearray(object_store.get(f"{folder}/{name}"))
+    name = max(store_files.list_files(folder))
+    data = bytearray(store_files.get(f"{folder}/{name}"))
     place = len(data) // 2 if form != "parquet" else data.index(b"plain")
     data[place] ^= 1
-    object_store.put(f"{folder}/{name}", bytes(data))
+    store_files.put(f"{folder}/{name}", bytes(data))
     for again in (loaded, hyperplane.load(url)):
         with pytest.raises(ReadError, match="damaged") as caught:
             again.compute()

@@ -25,8 +25,10 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import DataError, RequestError, WrongType
+from hyperplane.formats.json_values import to_json
+from hyperplane.formats.jsonl.write import encode_json_records
 from hyperplane.storage.object_checks import object_faults
-from hyperplane.storage.text_formats import encode_lines, name_part_in_errors, to_json
+from hyperplane.storage.part_saving import name_part_in_errors
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +81,7 @@ plain = st.recursive(
 @settings(max_examples=scaled(10, 50))
 @given(st.lists(plain, max_size=4))
 def test_what_json_has_a_form_for_comes_back(items):
-    lines = encode_lines(items, "jsonl").decode().split("\n")
+    lines = encode_json_records(items).data.decode().split("\n")
     assert lines.pop() == ""
     assert [json.loads(line) for line in lines] == items
     assert json.loads(to_json(items, "obj")) == items
@@ -108,26 +110,9 @@ def test_the_part_is_named_too():
         pytest.raises(WrongType, match=r"^part 3, item 0 .*item is a set") as caught,
         name_part_in_errors(3),
     ):
-        encode_lines([{1}], "jsonl")
+        encode_json_records([{1}])
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.where) == (str(caught.value), "item 0")
-
-
-@pytest.mark.parametrize("form", ["parquet", "csv", "tsv", "jsonl", "avro"])
-def test_names_of_columns_are_text_and_differ(tmp_path, form):
-    numbered = pd.DataFrame({0: [1], "a": [2]})
-    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    for frame, said in ((numbered, "column named 0"), (twice, "2 columns 'a'")):
-        assert said in faults_of(frame, tmp_path, "a", format=form)[1]
-        df = dd.from_pandas(frame, npartitions=1)
-        assert said in faults_of(df, tmp_path, "a", format=form)[1]
-    table = pa.table([[1], [2]], names=["a", "a"])
-    assert "2 columns 'a'" in faults_of(table, tmp_path, "a", format=form)[1]
-    twice = pd.MultiIndex.from_tuples([("a", "b_c"), ("a_b", "c")])
-    with pytest.warns(UserWarning, match="several levels"):
-        deep = faults_of(pd.DataFrame([[1, 2]], columns=twice), tmp_path, "a", format=form)
-    assert "2 columns 'a_b_c'" in deep[1]
-    assert "rename" in faults_of(pd.Series([1]), tmp_path, "a", format=form)[1]
 
 
 def test_a_column_that_parquet_refuses_is_named(tmp_path):
@@ -164,12 +149,6 @@ def test_polars_objects_and_half_characters(tmp_path):
     odd = pl.DataFrame({"odd": pl.Series([object()], dtype=pl.Object)})
     assert faults_of(odd, tmp_path, "a.parquet")[0] == ["obj['odd']"]
     assert r"'\ud800' at index 1" in faults_of("a\ud800", tmp_path, "a.txt")[1]
-
-
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
-def test_a_frame_without_anything(tmp_path, form):
-    hyperplane.save(pd.DataFrame(), tmp_path / f"a.{form}")
-    assert hyperplane.load(tmp_path / f"a.{form}").shape == (0, 0)
 
 
 def test_arrays_of_objects(tmp_path):
@@ -214,11 +193,3 @@ def test_a_file_system_that_must_be_awaited():
         hyperplane.save(b"", "memory://a/b", asynchronous=True)
     with pytest.raises(RequestError, match="asynchronous = True"):
         hyperplane.load("memory://a/b", storage_options={"asynchronous": True})
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "avro"])
-def test_whole_numbers_of_128_bits_are_named(tmp_path, suffix):
-    frame = pl.DataFrame({"y": [1], "x": [2**100]}, schema={"y": pl.Int64, "x": pl.Int128})
-    with pytest.raises(DataError, match=r"column 'x': .* does not support Int128"):
-        hyperplane.save(frame, tmp_path / f"wide.{suffix}")
-    assert not list(tmp_path.iterdir())

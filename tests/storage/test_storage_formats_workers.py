@@ -16,7 +16,7 @@ def test_on_workers(tmp_path):
     )
     try:
         items = [{"n": n, "text": f"ü{n}"} for n in range(20)]
-        for form in ("avro", "parquet", "jsonl"):
+        for form in ("avro", "parquet", "jsonl", "orc"):
             bag = db.from_sequence(items, npartitions=4)
             assert hyperplane.save(bag, tmp_path / form, format=form).rows == 20
             assert hyperplane.load(tmp_path / form).compute() == items

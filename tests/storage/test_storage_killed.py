@@ -90,11 +90,11 @@ for number in range(int(rounds)):
     assert version_seen() == version
     last = version
 target = resolve_target(url, options)
-object_store = commit_protocol_for(target).object_store
-left = len(object_store.list_files(target.beside))
+store_files = commit_protocol_for(target).store_files
+left = len(store_files.list_files(target.metadata_folder))
 hyperplane.storage.clean(url, older_than=0, storage_options=options)
-seen["left"], seen["kept"] = left, sorted(object_store.list_files(target.beside))
-seen["parts"] = len(object_store.list_files(target.path))
+seen["left"], seen["kept"] = left, sorted(store_files.list_files(target.metadata_folder))
+seen["parts"] = len(store_files.list_files(target.path))
 seen["at"] = version_seen() == last
 print(json.dumps(seen))
 """

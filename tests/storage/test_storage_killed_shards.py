@@ -114,8 +114,8 @@ for number in range(int(rounds)):
     assert version_seen() == version
 hyperplane.storage.clean(url, older_than=0, storage_options=options)
 target = resolve_target(url, options)
-seen["kept"] = len(commit_protocol_for(target).object_store.list_files(target.beside))
-seen["parts"] = len(commit_protocol_for(target).object_store.list_files(target.path))
+seen["kept"] = len(commit_protocol_for(target).store_files.list_files(target.metadata_folder))
+seen["parts"] = len(commit_protocol_for(target).store_files.list_files(target.path))
 print(json.dumps(seen))
 """
 

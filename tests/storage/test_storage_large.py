@@ -91,7 +91,7 @@ def test_a_large_file_on_an_object_store(request, large, kind):
 
 def test_the_second_writer_of_a_large_file_gets_an_error(tmp_path, large, monkeypatch):
     out = tmp_path / "a.bin"
-    monkeypatch.setattr("hyperplane.objectstore.store_files.ObjectStore.is_file", lambda *_: False)
+    monkeypatch.setattr("hyperplane.objectstore.store_files.StoreFiles.is_file", lambda *_: False)
     out.write_text("theirs")
     with pytest.raises(OutputExists):
         hyperplane.save(large, out)

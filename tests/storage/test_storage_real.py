@@ -114,9 +114,11 @@ def test_leftovers_are_cleared_away(bucket):
     url, options = f"{bucket.url}/out", bucket.options
     hyperplane.save(frame(), url, storage_options=options)
     target = resolve_target(url, options)
-    object_store = commit_protocol_for(target).object_store
-    object_store.put(f"{target.beside}/attempt-elsewhere-1-0123456789ab/data/part.parquet", b"half")
+    store_files = commit_protocol_for(target).store_files
+    store_files.put(
+        f"{target.metadata_folder}/attempt-elsewhere-1-0123456789ab/data/part.parquet", b"half"
+    )
     assert hyperplane.storage.clean(url, storage_options=options).files == 0
     assert hyperplane.storage.clean(url, older_than=0, storage_options=options).files == 1
-    assert len(object_store.list_files(target.beside)) == 2
+    assert len(store_files.list_files(target.metadata_folder)) == 2
     assert len(hyperplane.load(url, storage_options=options)) == 200

@@ -17,7 +17,7 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
-from hyperplane.objectstore.store_files import ObjectStore
+from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage import missing_shards
 from hyperplane.storage.commit_selection import commit_protocol_for
@@ -94,7 +94,7 @@ def test_a_late_clearing_away_leaves_a_newer_version_alone(faulty_store, monkeyp
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
-    copy, overtaken = ObjectStore.copy, []
+    copy, overtaken = StoreFiles.copy, []
 
     def overtaking(self, path, to):
         copy(self, path, to)
@@ -102,7 +102,7 @@ def test_a_late_clearing_away_leaves_a_newer_version_alone(faulty_store, monkeyp
             overtaken.append(1)
             hyperplane.save(frame(2), url, mode="overwrite", storage_options=options)
 
-    monkeypatch.setattr(ObjectStore, "copy", overtaking)
+    monkeypatch.setattr(StoreFiles, "copy", overtaking)
     hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
     assert version_of(url, options) == 2
 
@@ -117,7 +117,7 @@ def test_an_end_between_commit_and_copies_loses_nothing(faulty_store, monkeypatc
         raise error("now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ObjectStore, "copy", fail)
+        patch.setattr(StoreFiles, "copy", fail)
         with pytest.raises(error):
             hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
     assert version_of(url, options) == 1
@@ -232,15 +232,15 @@ def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_p
     commits = commit_protocol_for(resolve_target(url, options, {}))
 
     def left():
-        return sorted(commits.object_store.list_files(commits.target.beside))
+        return sorted(commits.store_files.list_files(commits.target.metadata_folder))
 
     before, goes_on = left(), staging_folder(commits)
     with staging_folder(commits) as staged:
-        commits.object_store.put(f"{staged}/part", b"12")
+        commits.store_files.put(f"{staged}/part", b"12")
     # A late task writes after its save has failed and cleaned up.
-    commits.object_store.put(f"{staged}/late", b"123")
+    commits.store_files.put(f"{staged}/late", b"123")
     running = goes_on.__enter__()
-    commits.object_store.put(f"{running}/part", b"1234")
+    commits.store_files.put(f"{running}/part", b"1234")
     look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
     if store is None:  # other processes see the same files
         said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
@@ -248,7 +248,7 @@ def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_p
     else:
         assert hyperplane.storage.clean(url, storage_options=options).nbytes == 3
     assert [name for name in left() if name not in before] == [
-        running.removeprefix(f"{commits.target.beside}/") + "/part"
+        running.removeprefix(f"{commits.target.metadata_folder}/") + "/part"
     ]
     goes_on.__exit__(None, None, None)
     assert left() == before
@@ -287,7 +287,7 @@ def test_what_is_copied_is_removed_where_its_save_ended_before_that(faulty_store
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ObjectStore, "remove_folder", ends)
+        patch.setattr(StoreFiles, "remove_folder", ends)
         with pytest.raises(KeyboardInterrupt):
             hyperplane.save(frame(1), url, storage_options=options)
     assert [name for name in store.objects() if "attempt-" in name]

@@ -133,8 +133,8 @@ def test_the_second_writer_gets_an_error(base, monkeypatch):
         hyperplane.save(mine.map_partitions(slow, meta=mine._meta), f"{base}/out")
     assert done[0].changed
     pd.testing.assert_frame_equal(hyperplane.load(f"{base}/out").compute(), flights(start=10))
-    left = commit_protocol_for(resolve_target(f"{base}/out", None)).object_store.list_files(
-        resolve_target(f"{base}/out", None).beside
+    left = commit_protocol_for(resolve_target(f"{base}/out", None)).store_files.list_files(
+        resolve_target(f"{base}/out", None).metadata_folder
     )
     assert not [name for name in left if name.startswith("attempt-")]
 

@@ -111,8 +111,8 @@ def test_all_at_once(url):
     assert any(result.complete for result in results)
     assert missing_shards(url) == []
     assert hyperplane.load(url).compute().n.to_list() == list(range(80))
-    beside = commit_protocol_for(resolve_target(url, None)).object_store.list_files(
-        resolve_target(url, None).beside
+    beside = commit_protocol_for(resolve_target(url, None)).store_files.list_files(
+        resolve_target(url, None).metadata_folder
     )
     assert not [name for name in beside if name.startswith(("attempt", "shards"))]
 

@@ -97,10 +97,10 @@ for number in range(int(rounds)):
     assert version_seen() == version
     last = version
 target = resolve_target(url, options)
-object_store = commit_protocol_for(target).object_store
+store_files = commit_protocol_for(target).store_files
 hyperplane.storage.clean(url, older_than=0, storage_options=options)
-seen["kept"] = sorted(object_store.list_files(target.beside))
-seen["parts"] = len(object_store.list_files(target.path))
+seen["kept"] = sorted(store_files.list_files(target.metadata_folder))
+seen["parts"] = len(store_files.list_files(target.path))
 seen["at"] = version_in(xr.open_zarr(url, storage_options=options or None)) == last
 print(json.dumps(seen))
 """

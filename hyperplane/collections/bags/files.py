@@ -9,8 +9,8 @@ from typing import Any
 
 from hyperplane.core.active_cluster import count_threads
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.formats.suffixes import detect_common_format
 from hyperplane.objectstore import listing
-from hyperplane.objectstore.file_names import detect_format
 from hyperplane.objectstore.locations import File
 
 #: Default maximum and minimum bytes of text in a partition.
@@ -61,7 +61,7 @@ def find_files(
         given = " and ".join(repr(file.url) for file in reversed(first.values()))
         advice = "make one bag for each file system and join them with dask.bag.concat"
         raise RequestError([Fault("urls", given, "URLs of one file system", advice)])
-    return files, kind if kind is not None else detect_format(
+    return files, kind if kind is not None else detect_common_format(
         files, FORMATS, "or write format='json' or format='text'"
     )
 

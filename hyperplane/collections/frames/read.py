@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.flags import is_one_of
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats import partition_sizes, suffixes, types
+from hyperplane.formats import partition_sizes, registry, types
 from hyperplane.formats.arguments import find_urls_faults
-from hyperplane.formats.avro import plan as avro_plan
-from hyperplane.formats.csv import plan as csv_plan
-from hyperplane.formats.jsonl import plan as jsonl_plan
-from hyperplane.formats.parquet import plan as parquet_plan
+from hyperplane.formats.base import SupportsRead
 from hyperplane.formats.reader import make_collection
-from hyperplane.formats.request import OnError, ReadPlan, ReadRequest
-from hyperplane.formats.text_plan import TextOptions
+from hyperplane.formats.registry import check_read_options
+from hyperplane.formats.request import OnError, ReadRequest
 from hyperplane.objectstore import listing
-from hyperplane.objectstore.locations import File
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
     from hyperplane.formats.schemas import SchemaMode
-
-#: Format -> the arguments for text files that it supports.
-_TEXT_ARGUMENTS = {
-    "parquet": (),
-    "avro": (),
-    "jsonl": ("dtypes", "parse_dates"),
-    "csv": ("dtypes", "parse_dates", "separator", "encoding", "names", "multiline", "na_values"),
-}
 
 
 @check_call
@@ -41,7 +29,7 @@ def read(
     columns: Sequence[str] | None = None,
     filters: Any = None,
     *,
-    format: Literal["parquet", "csv", "jsonl", "avro"] | None = None,  # noqa: A002
+    format: str | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
     partition_size: str | int | None = None,
     schema: SchemaMode = "strict",
@@ -55,10 +43,10 @@ def read(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> dd.DataFrame:
-    """Read Parquet, CSV, JSON lines or Avro files as a lazy Dask dataframe.
+    """Read Parquet, ORC, CSV, JSON lines or Avro files as a lazy Dask dataframe.
 
-    The call itself reads only metadata: footers of Parquet, headers of Avro, samples of text. All
-    partitions have the same columns and types.
+    The call itself reads only metadata and samples: footers of Parquet and ORC, headers of Avro,
+    the beginning of text. All partitions have the same columns and types.
 
     Parameters
     ----------
@@ -74,8 +62,9 @@ def read(
         ``not in``, ``is null`` and ``not null``. Files and row groups are skipped by their
         statistics, and other rows are filtered. As in ``pandas.read_parquet`` null satisfies
         ``not in`` but no comparison, not even ``!=``.
-    format : {"parquet", "csv", "jsonl", "avro"}, optional
-        Format of the files; by default inferred from their suffix.
+    format : str, optional
+        Format of the files, such as ``"parquet"``, ``"orc"``, ``"csv"``, ``"jsonl"``, ``"avro"``
+        or one of another package; by default inferred from their suffix.
     storage_options : dict, optional
         Options for fsspec: keys, projects, timeouts. They are never shown in messages.
     partition_size : str or int, optional
@@ -141,13 +130,11 @@ def read(
     faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find_files(urls, storage_options)
-    kind = suffixes.format_of(files, format, urls)
+    asked = registry.format_of(files, SupportsRead, format, urls)
     one_file_each = partition_size is None
     request = ReadRequest(columns, filters, size, schema, decimals, on_error, one_file_each)
-    table = plan_table(
-        files,
-        kind,
-        request,
+    options = check_read_options(
+        asked,
         dtypes=dtypes,
         parse_dates=parse_dates,
         separator=separator,
@@ -156,22 +143,8 @@ def read(
         multiline=multiline,
         na_values=na_values,
     )
-    return make_collection(table.parts, table.like, "read")
-
-
-def plan_table(files: Sequence[File], kind: str, request: ReadRequest, **text: Any) -> ReadPlan:
-    """Plan the partitions of files of one format; raises what :func:`read` raises.
-
-    ``text`` has the arguments of :func:`read` for text files, None for those not given.
-    """
-    given = {name: value for name, value in text.items() if value is not None}
-    check(_find_unused_faults(kind, given) or _find_text_faults(given))
-    if kind == "parquet":
-        return parquet_plan.plan(files, request)
-    if kind == "avro":
-        return avro_plan.plan_files(files, request)
-    plan_text = csv_plan.plan if kind == "csv" else jsonl_plan.plan
-    return plan_text(files, request, TextOptions(**given))
+    plan = asked.plan_partitions(files, request, options)
+    return make_collection(plan.parts, plan.like, "read")
 
 
 def _find_choice_faults(**given: Any) -> list[Fault]:
@@ -185,41 +158,3 @@ def _find_choice_faults(**given: Any) -> list[Fault]:
         for name, value in given.items()
         if not is_one_of(value, allowed[name])
     ]
-
-
-def _find_unused_faults(kind: str, given: Mapping[str, Any]) -> list[Fault]:
-    return [
-        Fault(name, repr(value)[:80], f"nothing for {kind} files", "leave it out")
-        for name, value in given.items()
-        if name not in _TEXT_ARGUMENTS[kind]
-    ]
-
-
-def _find_text_faults(given: Mapping[str, Any]) -> list[Fault]:
-    checks: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "separator": (_is_one_ascii, "one ASCII character"),
-        "encoding": (_is_like_ascii, "an encoding that includes ASCII, such as 'latin-1'"),
-        "names": (_are_unique_names, "a list of unique names"),
-        "multiline": (lambda v: isinstance(v, bool), "True or False"),
-    }
-    return [
-        Fault(name, repr(given[name])[:80], allowed)
-        for name, (holds, allowed) in checks.items()
-        if name in given and not holds(given[name])
-    ]
-
-
-def _is_one_ascii(separator: Any) -> bool:
-    return isinstance(separator, str) and len(separator) == 1 and separator.isascii()
-
-
-def _is_like_ascii(encoding: Any) -> bool:
-    try:
-        return "\n,".encode(encoding) == b"\n,"
-    except (LookupError, TypeError, ValueError):
-        return False
-
-
-def _are_unique_names(names: Any) -> bool:
-    listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
-    return listed and 0 < len(set(names)) == len(names)

@@ -36,8 +36,8 @@ _BAD_ROW = re.compile(
 
 
 @dataclass(frozen=True)
-class CsvFormat:
-    """The format of a CSV file.
+class CsvDialect:
+    """Columns, separator, encoding and missing values of a CSV file.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class CsvDecoder:
 
     Parameters
     ----------
-    csv_format : CsvFormat
+    dialect : CsvDialect
         The format of the file.
     kinds : tuple of polars.DataType
         The type of each column of the file.
@@ -81,7 +81,7 @@ class CsvDecoder:
         Those of them whose pandas type has no missing values.
     """
 
-    csv_format: CsvFormat
+    dialect: CsvDialect
     kinds: tuple[pl.DataType, ...]
     times: tuple[tuple[str, TimeFormat], ...] = ()
     declared: tuple[str, ...] = ()
@@ -99,11 +99,11 @@ class CsvDecoder:
         self._check_quotes(data, byte_range)
         types = {
             name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
-            for name, kind in zip(self.csv_format.names, self.kinds, strict=True)
+            for name, kind in zip(self.dialect.names, self.kinds, strict=True)
         }
         wanted = {name: types[name] for name in names}
         try:
-            table = parse_csv(data, self.csv_format, wanted)
+            table = parse_csv(data, self.dialect, wanted)
             self._check_hexadecimal(data, wanted, byte_range)
             self._check_inexact(data, table, byte_range)
         except pa.ArrowInvalid as error:
@@ -111,7 +111,7 @@ class CsvDecoder:
                 byte_range.file.url, self._describe_error(error, data, byte_range)
             ) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        place = partial(locate_record, self.csv_format, data, byte_range.file, byte_range.start)
+        place = partial(locate_record, self.dialect, data, byte_range.file, byte_range.start)
         text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
         return frame.with_columns(
             time_formats.parse_column(
@@ -122,16 +122,16 @@ class CsvDecoder:
         )
 
     def _check_quotes(self, data: bytes, byte_range: ByteRange) -> None:
-        if quotes.is_sound(data, self.csv_format.separator_bytes):
+        if quotes.is_sound(data, self.dialect.separator_bytes):
             return
-        at = quotes.find_unclosed_quote(data, self.csv_format.separator_bytes)
+        at = quotes.find_unclosed_quote(data, self.dialect.separator_bytes)
         wrong = ""
         if at is not None:
             place = text_errors.locate_line(
                 byte_range.file, byte_range.start, data.count(b"\n", 0, at) + 1
             )
             wrong = text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at))
-        divided = not self.csv_format.multiline and not byte_range.file.compression
+        divided = not self.dialect.multiline and not byte_range.file.compression
         odd = data.count(b'"') % 2 == 1
         if divided and (odd or wrong):
             # Then the start of this range, or of one before, may be inside a quoted value.
@@ -151,12 +151,12 @@ class CsvDecoder:
         whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
         if not whole or not inference.may_be_hexadecimal(data):
             return
-        texts = parse_csv(data, self.csv_format, dict.fromkeys(whole, pa.string()))
+        texts = parse_csv(data, self.dialect, dict.fromkeys(whole, pa.string()))
         for name in whole:
             row = inference.first_hexadecimal(texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.csv_format, data, byte_range.file, byte_range.start, row)
+                place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
                 wrong = text_errors.describe_value(
                     name, text, str(types[name]), name in self.declared, place
                 )
@@ -171,12 +171,12 @@ class CsvDecoder:
         ]
         if not suspect:
             return
-        texts = parse_csv(data, self.csv_format, dict.fromkeys(suspect, pa.string()))
+        texts = parse_csv(data, self.dialect, dict.fromkeys(suspect, pa.string()))
         for name in suspect:
             row = inference.first_inexact(table.column(name), texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.csv_format, data, byte_range.file, byte_range.start, row)
+                place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
                 raise ReadError(
                     byte_range.file.url,
                     f"column {name!r} holds {text}, which float64 cannot represent exactly, and "
@@ -187,12 +187,10 @@ class CsvDecoder:
     def _describe_error(self, error: pa.ArrowInvalid, data: bytes, byte_range: ByteRange) -> str:
         value = _BAD_VALUE.match(str(error))
         if value is None:
-            return describe_row_error(
-                error, self.csv_format, data, byte_range.file, byte_range.start
-            )
-        name = self.csv_format.names[int(value[1])]
+            return describe_row_error(error, self.dialect, data, byte_range.file, byte_range.start)
+        name = self.dialect.names[int(value[1])]
         place = locate_record(
-            self.csv_format, data, byte_range.file, byte_range.start, int(value[2] or 1) - 1
+            self.dialect, data, byte_range.file, byte_range.start, int(value[2] or 1) - 1
         )
         if "UTF8" in value[4]:
             fix = "write encoding='latin-1', or the encoding of the file"
@@ -204,22 +202,22 @@ class CsvDecoder:
         return wrong
 
 
-def locate_record(csv_format: CsvFormat, data: bytes, file: File, start: int, number: int) -> str:
+def locate_record(dialect: CsvDialect, data: bytes, file: File, start: int, number: int) -> str:
     """Return the line of the file where record ``number`` (from 0) of a range starts."""
-    offset = quotes.find_record_start(data, csv_format.separator_bytes, number)
+    offset = quotes.find_record_start(data, dialect.separator_bytes, number)
     return text_errors.locate_line(file, start, data.count(b"\n", 0, offset) + 1)
 
 
 def describe_row_error(
-    error: pa.ArrowInvalid, csv_format: CsvFormat, data: bytes, file: File, start: int
+    error: pa.ArrowInvalid, dialect: CsvDialect, data: bytes, file: File, start: int
 ) -> str:
     """Return the message for a row with the wrong number of values."""
     row = _BAD_ROW.match(str(error))
     if row is None:
         return f"{error}, in bytes {start} to {start + len(data)}"
-    place = locate_record(csv_format, data, file, start, int(row[1]) - 1) if row[1] else "a line"
+    place = locate_record(dialect, data, file, start, int(row[1]) - 1) if row[1] else "a line"
     return text_errors.describe_row_length(
-        f"{place}: {row[2]}: {row[3]!r}", csv_format.names, csv_format.separator
+        f"{place}: {row[2]}: {row[3]!r}", dialect.names, dialect.separator
     )
 
 
@@ -230,26 +228,26 @@ def to_arrow_type(kind: pl.DataType) -> pa.DataType:
     return pl.DataFrame(schema={"one": kind}).to_arrow().schema.field("one").type
 
 
-def parse_csv(data: bytes, csv_format: CsvFormat, types: dict[str, pa.DataType] | None) -> pa.Table:
+def parse_csv(data: bytes, dialect: CsvDialect, types: dict[str, pa.DataType] | None) -> pa.Table:
     """Parse columns of CSV without a header; all columns with inferred types for None."""
     if not data.strip(b"\r\n"):
-        wanted = types or dict.fromkeys(csv_format.names, pa.null())
+        wanted = types or dict.fromkeys(dialect.names, pa.null())
         return pa.schema(list(wanted.items())).empty_table()
-    if data.startswith(BOM) and _is_utf8(csv_format.encoding):
+    if data.startswith(BOM) and _is_utf8(dialect.encoding):
         data = BOM + data  # pyarrow drops one, even if it is part of the first value
-    names = csv_format.names if types is None else tuple(types)
-    groups = csv_format.missing.group_columns(names)
-    tables = [_parse_group(data, csv_format, types, *group) for group in groups.items()]
+    names = dialect.names if types is None else tuple(types)
+    groups = dialect.missing.group_columns(names)
+    tables = [_parse_group(data, dialect, types, *group) for group in groups.items()]
     table = tables[0]
     for other in tables[1:]:
         for entry, column in zip(other.schema, other.columns, strict=True):
             table = table.append_column(entry, column)
-    return csv_format.missing.apply(table.select(names) if tables[1:] else table)
+    return dialect.missing.apply(table.select(names) if tables[1:] else table)
 
 
 def _parse_group(
     data: bytes,
-    csv_format: CsvFormat,
+    dialect: CsvDialect,
     types: dict[str, pa.DataType] | None,
     missing: Sequence[str],
     names: Sequence[str],
@@ -258,33 +256,31 @@ def _parse_group(
     convert: dict[str, Any] = {"null_values": [*PANDAS_MISSING, *missing]}
     if types is not None:
         convert["column_types"] = {name: types[name] for name in names}
-    if types is not None or len(names) < len(csv_format.names):
+    if types is not None or len(names) < len(dialect.names):
         convert["include_columns"] = list(names)
     try:
-        return _read_csv(data, csv_format, convert, BLOCK)
+        return _read_csv(data, dialect, convert, BLOCK)
     except pa.ArrowInvalid as error:
         if "straddling" not in str(error):
             raise
-    return _read_csv(data, csv_format, convert, LARGE_BLOCK)
+    return _read_csv(data, dialect, convert, LARGE_BLOCK)
 
 
 def _is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
 
 
-def _read_csv(data: bytes, csv_format: CsvFormat, convert: dict[str, Any], block: int) -> pa.Table:
+def _read_csv(data: bytes, dialect: CsvDialect, convert: dict[str, Any], block: int) -> pa.Table:
     return arrow_csv.read_csv(
         pa.BufferReader(data),
         read_options=arrow_csv.ReadOptions(
             use_threads=False,
             block_size=block,
-            column_names=csv_format.names,
-            encoding=csv_format.encoding,
+            column_names=dialect.names,
+            encoding=dialect.encoding,
         ),
         # newlines_in_values has no cost for files without quotes.
-        parse_options=arrow_csv.ParseOptions(
-            delimiter=csv_format.separator, newlines_in_values=True
-        ),
+        parse_options=arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             true_values=_TRUE,
             false_values=_FALSE,

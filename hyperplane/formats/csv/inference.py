@@ -111,7 +111,7 @@ def classify_values(column: pa.ChunkedArray) -> set[str]:
     if pa.types.is_null(inferred):
         return {"nothing"}
     if pa.types.is_boolean(inferred):
-        return {"truth"}
+        return {"boolean"}
     if not pa.types.is_integer(inferred):
         return {"number" if pa.types.is_floating(inferred) else "text"}
     ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
@@ -143,7 +143,7 @@ def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
     """
     exact = "inexact" not in inferred
     inferred = inferred - {"nothing", "inexact"}
-    if inferred == {"truth"}:
+    if inferred == {"boolean"}:
         return pl.Boolean()
     if inferred and inferred <= {"whole", "negative"}:
         return pl.Int64()

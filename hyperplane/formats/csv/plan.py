@@ -18,7 +18,7 @@ from hyperplane.formats.csv import quotes as csv_quotes
 from hyperplane.formats.csv.decoder import (
     BOM,
     CsvDecoder,
-    CsvFormat,
+    CsvDialect,
     describe_row_error,
     parse_csv,
     to_arrow_type,
@@ -40,7 +40,7 @@ class _InspectedFile:
     """One file: its format, the offset of its rows, and the parsed sample."""
 
     sample: TextSample
-    csv_format: CsvFormat
+    dialect: CsvDialect
     start: int
     tables: tuple[pa.Table, ...]
     text: int
@@ -75,7 +75,7 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
         except ReadError as error:
             errors.append(error)
     request.raise_or_warn(errors, len(inspected))
-    names = list(dict.fromkeys(name for one in inspected for name in one.csv_format.names))
+    names = list(dict.fromkeys(name for one in inspected for name in one.dialect.names))
     check(parse_na_values(options.na_values, names)[1])
     kinds, optional = _merge_types(names, inspected)
     declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
@@ -89,12 +89,12 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     text_plan.check_same_columns(list(text_files.values()), kinds, request.schema_mode)
     decoders = {
         text_files[id(one)].file.path: CsvDecoder(
-            one.csv_format,
-            tuple(kinds[name] for name in one.csv_format.names),
+            one.dialect,
+            tuple(kinds[name] for name in one.dialect.names),
             tuple(
                 (name, time_format)
                 for name, time_format in formats.items()
-                if name in one.csv_format.names
+                if name in one.dialect.names
             ),
             tuple(declared),
             text_plan.find_non_nullable(declared, set_optional),
@@ -113,9 +113,7 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
 
 
 def _make_text_file(one: _InspectedFile, density: float) -> TextFile:
-    return TextFile(
-        one.sample.file, one.start, one.csv_format.names, density, one.csv_format.multiline
-    )
+    return TextFile(one.sample.file, one.start, one.dialect.names, density, one.dialect.multiline)
 
 
 def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
@@ -139,30 +137,30 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
     multiline = options.multiline or samples.has_multiline_values(sample.head[start:])
     distinct = inference.deduplicate_names(names)
     missing = parse_na_values(options.na_values, distinct)[0]
-    csv_format = CsvFormat(distinct, separator, options.encoding, multiline, missing)
+    dialect = CsvDialect(distinct, separator, options.encoding, multiline, missing)
     if not sample.is_large:
-        return _InspectedFile(sample, csv_format, start, (), 0)
+        return _InspectedFile(sample, dialect, start, (), 0)
     try:
-        tables = [_parse_typed(sample.head[start:], csv_format)]
+        tables = [_parse_typed(sample.head[start:], dialect)]
     except pa.ArrowInvalid as error:
-        wrong = describe_row_error(error, csv_format, sample.head[start:], sample.file, start)
+        wrong = describe_row_error(error, dialect, sample.head[start:], sample.file, start)
         raise ReadError(sample.file.url, wrong) from error
     length = len(sample.head) - start
     for _, text in () if multiline else sample.excerpts:
         # A sample that starts inside quotes may not parse; real errors are raised when reading.
         try:
-            tables.append(_parse_typed(text, csv_format))
+            tables.append(_parse_typed(text, dialect))
             length += len(text)
         except pa.ArrowInvalid:
             continue
-    return _InspectedFile(sample, csv_format, start, tuple(tables), length)
+    return _InspectedFile(sample, dialect, start, tuple(tables), length)
 
 
-def _parse_typed(text: bytes, csv_format: CsvFormat) -> pa.Table:
+def _parse_typed(text: bytes, dialect: CsvDialect) -> pa.Table:
     def as_text(names: Collection[str]) -> pa.Table:
-        return parse_csv(text, csv_format, dict.fromkeys(names, pa.string()))
+        return parse_csv(text, dialect, dict.fromkeys(names, pa.string()))
 
-    return inference.match_pandas_types(parse_csv(text, csv_format, None), text, as_text)
+    return inference.match_pandas_types(parse_csv(text, dialect, None), text, as_text)
 
 
 def _choose_separator(file: File, options: TextOptions) -> str:
@@ -245,7 +243,7 @@ def _find_time_formats(
         texts = [
             _read_as_text(one, name)
             for one in inspected
-            if one.tables and name in one.csv_format.names
+            if one.tables and name in one.dialect.names
         ]
         result = (
             time_formats.find_format(name, pl.concat(texts), given_format)
@@ -262,5 +260,5 @@ def _find_time_formats(
 def _read_as_text(one: _InspectedFile, name: str) -> pl.Series:
     data = one.sample.head[one.start :]
     return pl.DataFrame(
-        parse_csv(data, one.csv_format, {name: to_arrow_type(pl.String())})
+        parse_csv(data, one.dialect, {name: to_arrow_type(pl.String())})
     ).get_column(name)

@@ -20,8 +20,12 @@ without quotes, so the position after it is outside of quotes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
+from hyperplane.formats import samples
+from hyperplane.formats.byte_ranges import ByteRange, ByteRangeDecoder
+from hyperplane.formats.csv.decoder import CsvDecoder
 from hyperplane.objectstore.locations import File
 
 #: Bytes of the first read, and bytes after which the search for a deciding quote ends.
@@ -144,3 +148,40 @@ def _find_record_end(file: File, begin: int, text: bytes, state: QuoteState) -> 
         offset = line + 1
         if quotes % 2 == 0:
             return begin + offset
+
+
+@dataclass(frozen=True)
+class CsvRecordBoundaries:
+    """Where CSV records begin.
+
+    Parameters
+    ----------
+    multiline : bool, optional
+        Whether values may contain line breaks; None infers that at each boundary.
+    """
+
+    multiline: bool | None
+    #: One of two boundaries is not a record boundary but a line end within quotes.
+    contradiction = CONTRADICTION
+
+    @property
+    def quoted(self) -> bool:
+        """Whether line ends within quotes do not end a record."""
+        return self.multiline is not False
+
+    def find_record_start(self, span: ByteRange, target: int) -> int:
+        """Return where the first record after an offset begins."""
+        if self.multiline is False:
+            return samples.find_next_line(span.file, target)
+        if self.multiline:
+            return next(samples.find_record_starts(span.file, span.start, [target]), span.file.size)
+        dialect = cast(CsvDecoder, span.decoder).dialect
+        layout = RecordLayout(len(dialect.names), dialect.separator)
+        return find_record_start(span.file, target, layout)
+
+    def set_decoder(self, decoder: ByteRangeDecoder) -> CsvDecoder:
+        """Return the decoder for the quoting of spans between boundaries."""
+        decoder = cast(CsvDecoder, decoder)
+        # If boundaries were inferred from nearby quotes, the decoder checks the quotes between.
+        dialect = replace(decoder.dialect, multiline=self.multiline is not None)
+        return replace(decoder, dialect=dialect)

@@ -9,12 +9,38 @@ and the largest value, plus an offset.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from hyperplane.core.units import format_bytes, plural
+from hyperplane.formats.base import SizeEstimate
+from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
+from hyperplane.objectstore.locations import File
 
 #: Physical type of a column -> bytes of a value in memory.
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 #: Bytes of the offset of a text value.
 OFFSET = 8
+#: Largest number of footers that are read; the result is scaled to all files.
+SAMPLED_FOOTERS = 256
+
+
+def estimate_files(files: Sequence[File]) -> SizeEstimate:
+    """Estimate the size of Parquet files from the footers of some or all of them."""
+    read = sample_evenly(files, SAMPLED_FOOTERS)
+    with ThreadPoolExecutor(max_workers=min(16, len(read))) as pool:
+        sizes = list(pool.map(_read_decoded_size, read))
+    total = scale_to_all(sum(sizes), read, files)
+    how = f"footers of {plural(len(read), 'Parquet file')}, {format_bytes(total)} in memory"
+    return SizeEstimate(total, how)
+
+
+def _read_decoded_size(file: File) -> int:
+    from pyarrow import parquet
+
+    with file.store.system.open(file.path, "rb") as opened:
+        return decoded_size(parquet.ParquetFile(opened).metadata)
 
 
 def decoded_size(footer: Any) -> int:

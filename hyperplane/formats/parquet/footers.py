@@ -20,7 +20,7 @@ from hyperplane.core.errors import ReadError
 from hyperplane.formats.filters import ColumnStatistics
 from hyperplane.formats.parquet.footer_size import OFFSET, WIDTHS
 from hyperplane.formats.parquet.index_ranges import IndexRange, find_index_range
-from hyperplane.formats.reader import translate_read_errors
+from hyperplane.formats.reader import FileUrls, translate_read_errors
 from hyperplane.objectstore.locations import File
 
 #: Number of threads that read footers, headers or samples.
@@ -83,11 +83,6 @@ def _has_fixed_bytes(kind: pa.DataType) -> bool:
     return pa.types.is_fixed_size_binary(kind) or any(map(_has_fixed_bytes, inner))
 
 
-@dataclass(frozen=True)
-class _FileUrls:
-    urls: tuple[str, ...]
-
-
 def read_footers(files: Sequence[File]) -> tuple[list[ParquetFooter], list[ReadError]]:
     """Return the footers of the files, and an error for each file that has no valid one."""
     with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
@@ -98,7 +93,7 @@ def read_footers(files: Sequence[File]) -> tuple[list[ParquetFooter], list[ReadE
 
 def _try_read(file: File) -> ParquetFooter | ReadError:
     try:
-        with translate_read_errors(_FileUrls((file.url,))):
+        with translate_read_errors(FileUrls((file.url,))):
             if file.store.local:
                 return _check_row_count(ParquetFooter(file, parquet.read_metadata(file.path)))
             with file.store.system.open(file.path, "rb") as opened:
@@ -226,7 +221,7 @@ def _read_categories(footer: ParquetFooter, names: list[str]) -> list[dict[str, 
     """Return the categories of each row group."""
     system, file = footer.file.store.system, footer.file
     categories_by_group = []
-    with translate_read_errors(_FileUrls((file.url,))), system.open(file.path, "rb") as opened:
+    with translate_read_errors(FileUrls((file.url,))), system.open(file.path, "rb") as opened:
         reader = parquet.ParquetFile(opened, metadata=footer.metadata)
         for number in range(footer.metadata.num_row_groups):
             if footer.metadata.row_group(number).num_rows:

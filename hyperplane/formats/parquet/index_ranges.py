@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,6 @@ from hyperplane.core.public_calls import warn_caller
 from hyperplane.core.units import plural
 from hyperplane.formats.filters import ColumnStatistics
 from hyperplane.formats.polars_columns import column
-
-if TYPE_CHECKING:
-    from hyperplane.formats.parquet.footers import ParquetFooter
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -68,25 +65,30 @@ def find_index_range(metadata: Any) -> IndexRange | None:
     return IndexRange(str(entry["name"]), entry["start"], entry["step"])
 
 
-def warn_lost_ranges(found: Sequence[ParquetFooter], columns: Any) -> None:
+def warn_lost_ranges(files: Sequence[tuple[str, Any]], columns: Any) -> None:
     """Warn about requested indexes that are left out because their range has the wrong length.
 
-    ``columns`` are the requested columns; None means all.
+    Parameters
+    ----------
+    files : sequence of (str, pyarrow.parquet.FileMetaData)
+        URL and metadata of each file.
+    columns : collection of str or None
+        The requested columns; None means all.
     """
-    lost: dict[str, list[ParquetFooter]] = {}
-    for footer in found:
-        entry = _find_range_entry(footer.metadata)
-        if entry is not None and not _matches_rows(entry, footer.metadata):
-            lost.setdefault(str(entry["name"]), []).append(footer)
-    for name, footers in lost.items():
+    lost: dict[str, list[tuple[str, Any]]] = {}
+    for url, metadata in files:
+        entry = _find_range_entry(metadata)
+        if entry is not None and not _matches_rows(entry, metadata):
+            lost.setdefault(str(entry["name"]), []).append((url, metadata))
+    for name, found in lost.items():
         if isinstance(columns, Collection) and name not in columns:
             continue
-        first = footers[0]
+        url, metadata = found[0]
         warn_caller(
-            f"index {name!r} is left out of {plural(len(footers), 'file')}: its stored range does "
+            f"index {name!r} is left out of {plural(len(found), 'file')}: its stored range does "
             f"not have as many values as the file has rows, so its values are unknown "
-            f"({first.file.url}: {_format_range(_find_range_entry(first.metadata))}, but "
-            f"{plural(first.metadata.num_rows, 'row')}); to keep it, write the files again after "
+            f"({url}: {_format_range(_find_range_entry(metadata))}, but "
+            f"{plural(metadata.num_rows, 'row')}); to keep it, write the files again after "
             "reset_index()"
         )
 

@@ -108,7 +108,8 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     """
     footers_read, errors = footers.read_footers(files)
     request.raise_or_warn(errors, len(footers_read))
-    index_ranges.warn_lost_ranges(footers_read, request.columns)
+    metadata = [(footer.file.url, footer.metadata) for footer in footers_read]
+    index_ranges.warn_lost_ranges(metadata, request.columns)
     schema_groups = _group_by_schema(footers_read, request.decimals)
     columns, faults = schemas.merge_schemas(
         [schema_group.file_schema for schema_group in schema_groups], request.schema_mode

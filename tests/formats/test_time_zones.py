@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane.errors import DataError
-from hyperplane.storage.time_zones import check_zones
+from hyperplane.formats.pandas_frames.time_zones import check_zones
+from hyperplane.storage.formats import list_formats
 
 SECONDS = dt.timezone(dt.timedelta(hours=5, minutes=45, seconds=30))
 TIMES = pd.date_range("2024-01-01", periods=3, tz=SECONDS)
@@ -27,7 +28,7 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
+@pytest.mark.parametrize("form", list_formats("dataframe"))
 @pytest.mark.parametrize("place", FRAMES)
 def test_the_zone_is_named_as_the_reason(place, form, tmp_path):
     with pytest.raises(DataError, match=r"zone UTC\+05:45:30, but .* whole minutes") as caught:

@@ -26,6 +26,8 @@ from hyperplane.formats.avro.schema import (
     parse_fields,
 )
 from hyperplane.formats.avro.values import make_arrow_array
+from hyperplane.formats.base import EncodedFile
+from hyperplane.formats.pandas_frames.to_arrow import decode_categories, to_arrow
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AVRO_TYPES = {
@@ -64,8 +66,14 @@ _WIDER_TYPES = {
 }
 
 
-class _UnsupportedType(ValueError):
+class _UnsupportedAvroType(ValueError):
     """Avro does not support a type or name."""
+
+
+def encode_avro(table: Any) -> EncodedFile:
+    """Return a pandas, Polars or Arrow table as an Avro file."""
+    arrow = decode_categories(to_arrow(table, "Avro"), lambda kind: True)
+    return EncodedFile(write_avro(arrow), arrow.num_rows, arrow)
 
 
 def write_avro(table: pa.Table) -> bytes:
@@ -96,7 +104,7 @@ def write_avro(table: pa.Table) -> bytes:
             values = column.cast(value_kind).cast(normal).cast(_storage_type(normal))
             _check_years(values, normal)
             columns.append(values.to_pylist())
-        except (_UnsupportedType, pa.ArrowException) as error:
+        except (_UnsupportedAvroType, pa.ArrowException) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(
                 name, f"Avro does not support it ({reason}); convert it first"
@@ -157,7 +165,7 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
     if ends["min"] is not None and not (
         _FIRST_DAY * per_day <= ends["min"] and ends["max"] < (_LAST_DAY + 1) * per_day
     ):
-        raise _UnsupportedType("it has times outside the years 1 to 9999")
+        raise _UnsupportedAvroType("it has times outside the years 1 to 9999")
 
 
 def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
@@ -185,13 +193,13 @@ def _avro_schema(kind: pa.DataType, path: list[str]) -> Any:
         ]
         # Avro requires a distinct name for each record type.
         return {"type": "record", "name": "row_" + "_".join(path), "fields": inside}
-    raise _UnsupportedType(f"the type {kind}")
+    raise _UnsupportedAvroType(f"the type {kind}")
 
 
 def _check_name(name: str) -> str:
     """Return a name that Avro supports, or raise."""
     if not _NAME.fullmatch(name):
-        raise _UnsupportedType(
+        raise _UnsupportedAvroType(
             "Avro names consist of ASCII letters, digits and _, and do not begin with a digit"
         )
     return name

@@ -1,11 +1,12 @@
-"""Items of bags as the rows of a table."""
+"""Items of bags as the lines or rows of a file; errors name the item."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hyperplane.storage.text_formats import item_error
+from hyperplane.core.errors import RequestError, WrongType
+from hyperplane.formats.json_values import shorten
 
 
 def build_table(items: Sequence[Any], form: str) -> Any:
@@ -34,7 +35,7 @@ def build_table(items: Sequence[Any], form: str) -> Any:
                 "item", item, number, f"{form} requires non-empty dicts; save it as jsonl"
             )
         if item.keys() != expected:
-            name = next(iter(item.keys() ^ expected))
+            name = min(item.keys() ^ expected, key=str)
             wrong = "the field is not in all items; add it with None, or save as jsonl"
             raise item_error(str(name), item.get(name), number, wrong)
     for name in fields:
@@ -103,3 +104,45 @@ def _find_difference(restored: Any, item: Any, path: str) -> tuple[str, Any] | N
     except ValueError:
         same = False
     return None if same else (path, item)
+
+
+def encode_lines(items: Sequence[Any], format_item: Callable[[Any, int], str]) -> bytes:
+    r"""Return items as lines of UTF-8.
+
+    ``format_item`` returns an item with its number as one line, or raises a RequestError about
+    ``"item"``.
+
+    Raises
+    ------
+    WrongType
+        If ``format_item`` refuses an item; names the item.
+
+    Examples
+    --------
+    >>> encode_lines(["a", "b"], lambda item, number: f"{number} {item}")
+    b'0 a\n1 b\n'
+    """
+    lines = [_format_line(item, number, format_item) for number, item in enumerate(items)]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _format_line(item: Any, number: int, format_item: Callable[[Any, int], str]) -> str:
+    """Return one item as a line; errors name the item."""
+    try:
+        return format_item(item, number)
+    except RequestError as error:
+        fault = error.faults[0]
+        wrong = f"expected {fault.allowed}; {fault.advice or 'convert it first'}"
+        raise WrongType(
+            fault.where,
+            fault.asked,
+            f"item {number}",
+            f"item {number} (counted from 0): {fault.where} is {fault.asked}; {wrong}",
+        ) from error
+
+
+def item_error(field: str, value: Any, number: int, message: str) -> WrongType:
+    """Return the error of a bag item that the format does not support."""
+    shown = shorten(value)
+    text = f"item {number} (counted from 0): {field} is {shown}: {message}"
+    return WrongType(field, shown, f"item {number}", text)

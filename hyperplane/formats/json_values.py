@@ -1,18 +1,13 @@
-"""Items of bags, dicts, and lists as JSON and text lines.
-
-A value that would not be loaded unchanged is an error that names it.
-"""
+"""Dicts, lists and values as JSON; a value that would not be loaded unchanged is an error."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.core.errors import DataError, Fault, RequestError, WrongType, check
+from hyperplane.core.errors import Fault, check
 
 _JSON = "text, numbers, True, False, None, lists, and dicts with text as keys"
 _ADVICE = {
@@ -114,80 +109,15 @@ def _to_json_scalar(obj: Any, where: str, faults: list[Fault]) -> Any:
     return None
 
 
-def shorten(value: object) -> str:
-    """Return the repr of a value, cut to 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def encode_lines(items: Sequence[Any], form: str) -> bytes:
-    r"""Return the items of a bag partition, one per line, in the format "jsonl" or "text".
-
-    Raises
-    ------
-    WrongType
-        If an item cannot be written as one line; names the item.
-
-    Examples
-    --------
-    >>> encode_lines([{"n": 1}, {"n": 2}], "jsonl")
-    b'{"n": 1}\n{"n": 2}\n'
-    """
-    lines = [_encode_line(item, number, form) for number, item in enumerate(items)]
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _encode_line(item: Any, number: int, form: str) -> str:
-    """Return one item as a line of text or JSON."""
-    if form == "text":
-        if not isinstance(item, str):
-            raise item_error(
-                "item", item, number, "lines of text must be strings; save it as jsonl, or map(str)"
-            )
-        if "\n" in item:
-            wrong = "it contains a line break and would be loaded as two items; save it as jsonl"
-            raise item_error("item", item, number, wrong)
-    try:
-        return _check_unicode(item) if form == "text" else to_json(item, "item")
-    except RequestError as error:
-        fault = error.faults[0]
-        wrong = f"expected {fault.allowed}; {fault.advice or 'convert it first'}"
-        raise WrongType(
-            fault.where,
-            fault.asked,
-            f"item {number}",
-            f"item {number} (counted from 0): {fault.where} is {fault.asked}; {wrong}",
-        ) from error
-
-
-def _check_unicode(text: str) -> str:
-    """Return a text that can be encoded as UTF-8, or raise."""
+def check_unicode(text: str) -> str:
+    """Return a text that can be encoded as UTF-8, or raise a RequestError about ``"item"``."""
     faults: list[Fault] = []
     _to_json_value(text, "item", faults)
     check(faults)
     return text
 
 
-def item_error(field: str, value: Any, number: int, message: str) -> WrongType:
-    """Return the error of a bag item that the format does not support."""
-    shown = shorten(value)
-    text = f"item {number} (counted from 0): {field} is {shown}: {message}"
-    return WrongType(field, shown, f"item {number}", text)
-
-
-@contextmanager
-def name_part_in_errors(number: int) -> Iterator[None]:
-    """Prefix data errors raised in this block with the number of the part.
-
-    Examples
-    --------
-    >>> with name_part_in_errors(7):
-    ...     encode_lines([{1, 2}], "jsonl")
-    Traceback (most recent call last):
-    hyperplane.errors.WrongType: part 7, item 0 (counted from 0): item is a set, {1, 2}; ...
-    """
-    try:
-        yield
-    except (WrongType, DataError) as error:
-        error.args = (f"part {number}, {error}",)
-        raise
+def shorten(value: object) -> str:
+    """Return the repr of a value, cut to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,8 +1,8 @@
-"""Format columns as text for CSV and JSON lines, and parse them back to their types."""
+"""Columns of CSV and JSON lines: format them as text, and parse them back to their types."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,11 @@ from hyperplane.core.errors import DataError
 
 #: Type of text columns, without a limit of 2 GiB.
 TEXT = pa.large_string()
+#: Above this float64 does not represent every integer.
+MAX_EXACT_FLOAT = 2.0**53
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
+#: Bytes parsed at once, and the most that pyarrow allows, for longer rows.
+_BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 22, 2**31 - 1
 #: Days since 1970 of the years 1 to 9999, which four digits hold.
 _YEARS = (-719_162, 2_932_896)
 
@@ -166,9 +170,9 @@ def _format_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(bare, join_texts(texts, ".0"), texts)
 
 
-def join_texts(*pieces: Any, between: str = "") -> pa.ChunkedArray:
+def join_texts(*columns: Any, between: str = "") -> pa.ChunkedArray:
     """Concatenate texts and text columns row by row."""
-    texts = [pa.scalar(one, TEXT) if isinstance(one, str) else one.cast(TEXT) for one in pieces]
+    texts = [pa.scalar(one, TEXT) if isinstance(one, str) else one.cast(TEXT) for one in columns]
     return pc.binary_join_element_wise(*texts, pa.scalar(between, TEXT))
 
 
@@ -196,3 +200,59 @@ def _format_with_pandas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     values = column.to_pandas()
     texts = values.astype("str").astype(object).where(values.notna(), None)
     return pa.chunked_array([pa.array(texts, TEXT)])
+
+
+def file_column_names(schema: pa.Schema) -> list[str]:
+    """Return the column names in a file; an index without a name is called ``index``."""
+    taken = set(schema.names)
+    return [
+        "index" if name == "__index_level_0__" and "index" not in taken else name
+        for name in schema.names
+    ]
+
+
+def read_in_blocks(read: Callable[[int], pa.Table], data: bytes) -> pa.Table:
+    """Call ``read`` with a block size, and again with the largest if a row exceeds it."""
+    try:
+        return read(_BLOCK_BYTES)
+    except pa.ArrowInvalid as error:
+        if "straddl" not in str(error):
+            raise
+    return read(min(_MAX_BLOCK_BYTES, len(data) + 1))
+
+
+def parse_columns(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    """Return a table with columns of text, or of JSON values, as the types of a schema."""
+    cast = [
+        parse_column(column, field.type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column.cast(value_type(field.type))
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    fields = [pa.field(field.name, column.type) for field, column in zip(schema, cast, strict=True)]
+    return pa.table(cast, schema=pa.schema(fields, schema.metadata))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether the values of a type are text."""
+    kind = value_type(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def build_integer_column(values: Sequence[Any]) -> Any:
+    """Return integers in the dtype that holds them and missing values."""
+    import numpy as np
+    import pandas as pd
+
+    present = [value for value in values if value is not None]
+    least, most = min(present, default=0), max(present, default=0)
+    if least >= -(2**63) and most < 2**63:
+        name = "Int64"
+    elif least >= 0 and most < 2**64:
+        name = "UInt64"
+    else:
+        objects = np.empty(len(values), dtype=object)
+        objects[:] = list(values)
+        return pd.Series(objects, dtype=object)
+    dtype: Any = name if len(present) < len(values) else name.lower()
+    return pd.array(list(values), dtype=dtype)

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane.errors import DataError, ReadError, WrongType
-from hyperplane.formats.avro.encoder import read_avro, write_avro
-from hyperplane.storage.record_tables import build_table
+from hyperplane.formats.avro.write import read_avro, write_avro
+from hyperplane.formats.records import build_table
 
 
 @pytest.fixture(autouse=True)
@@ -182,7 +182,7 @@ def test_the_same_bytes_each_time():
     assert read_avro(made).equals(table)
 
 
-@pytest.mark.parametrize("form", ["avro", "parquet"])
+@pytest.mark.parametrize("form", ["avro", "orc", "parquet"])
 @pytest.mark.parametrize("base", ["disk", "memory"])
 def test_a_bag_of_dicts_in_columns(tmp_path, form, base):
     url = f"{tmp_path}/bag" if base == "disk" else f"memory://avro/{tmp_path.name}"
@@ -204,7 +204,7 @@ def test_a_bag_of_dicts_in_columns(tmp_path, form, base):
 
 def test_the_format_of_a_bag_follows_from_the_name(tmp_path):
     bag = db.from_sequence([{"n": 1}], npartitions=1)
-    for end in ("parquet", "avro"):
+    for end in ("parquet", "avro", "orc"):
         hyperplane.save(bag, tmp_path / f"a.{end}")
         (part,) = (tmp_path / f"a.{end}").iterdir()
         assert part.suffix == f".{end}"
@@ -214,7 +214,7 @@ def test_the_format_of_a_bag_follows_from_the_name(tmp_path):
     assert hyperplane.load(tmp_path / "none.parquet").compute() == []
 
 
-@pytest.mark.parametrize("form", ["avro", "parquet"])
+@pytest.mark.parametrize("form", ["avro", "orc", "parquet"])
 @pytest.mark.parametrize(
     ("items", "where", "field"),
     [

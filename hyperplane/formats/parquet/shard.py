@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from hyperplane.formats.parquet.partition import ParquetPartition, RowGroupRange
-from hyperplane.shards.identity import Shard, row_range
+from hyperplane.formats.partition_sizes import shard_bounds
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,15 @@ class ParquetRowRange(RowGroupRange):
         )
 
 
-def select_rows(parts: Sequence[ParquetPartition], shard: Shard) -> ParquetPartition | None:
-    """Return the rows of one shard; None if it has none.
+def select_rows(
+    parts: Sequence[ParquetPartition], index: int, count: int
+) -> ParquetPartition | None:
+    """Return the rows of one of ``count`` shards; None if it has none.
 
     ``parts`` are all files, divided into row groups.
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
-    first, last = row_range(shard, sum(piece.rows for piece in pieces))
+    first, last = shard_bounds(index, count, sum(piece.rows for piece in pieces))
     selected: list[ParquetRowRange] = []
     before = 0
     for piece in pieces:

@@ -1,0 +1,133 @@
+"""Columns of files whose metadata has an Arrow schema: the common steps for Avro and ORC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.core.errors import check
+from hyperplane.formats import hive_partitions, schemas, types
+from hyperplane.formats.column_mapping import ColumnMapping, may_lose
+from hyperplane.formats.filters import Filters, filter_columns
+from hyperplane.formats.request import ReadRequest
+from hyperplane.objectstore.locations import File
+
+Kinds = dict[str, pl.DataType]
+
+
+@dataclass(frozen=True)
+class ArrowFiles:
+    """Files of one schema.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Their columns.
+    files : list of File
+        At least one.
+    """
+
+    schema: pa.Schema
+    files: list[File]
+
+
+@dataclass(frozen=True)
+class ArrowColumns:
+    """The columns of a data set of files with Arrow schemas, and those of a request.
+
+    Parameters
+    ----------
+    chosen, filter_schema : dict of str to polars.DataType
+        The requested columns, and the columns that the filters use.
+    filters : Filters
+        Row filters.
+    optional : set of str
+        Requested columns that may have missing values.
+    mappings : mapping of str to ColumnMapping
+        Converts the columns of each file, by path.
+    """
+
+    chosen: Kinds
+    filter_schema: Kinds
+    filters: Filters
+    optional: set[str]
+    mappings: Mapping[str, ColumnMapping]
+
+
+def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> ArrowColumns:
+    """Merge the schemas of files, and return the columns that a request asks for.
+
+    Raises
+    ------
+    RequestError
+        When the schemas differ, or the request does not match them.
+    """
+    file_schemas = []
+    faults = []
+    for group in groups:
+        first, *others = [file.url for file in group.files]
+        file_schema, wrong = schemas.make_file_schema(group.schema, request.decimals, first)
+        file_schema.urls.extend(others)
+        file_schemas.append(file_schema)
+        faults += wrong
+    check(faults)
+    columns, faults = schemas.merge_schemas(file_schemas, request.schema_mode)
+    check(faults)
+    paths = [file.path for group in groups for file in group.files]
+    keys, key_types, keyless = hive_partitions.parse_hive_keys(paths, columns)
+    columns = {**columns, **key_types}
+    filters, chosen = request.resolve(columns, list(columns))
+    filter_schema = {name: columns[name] for name in filter_columns(filters)}
+    check(schemas.find_unreadable_columns(file_schemas, {**chosen, **filter_schema}))
+    mappings = {}
+    for group in groups:
+        by_keys: dict[hive_partitions.PartitionKeys, ColumnMapping] = {}
+        for file in group.files:
+            constants = keys.get(file.path, ())
+            if constants not in by_keys:
+                by_keys[constants] = _make_mapping(
+                    group.schema, dict(constants), chosen, filter_schema
+                )
+            mappings[file.path] = by_keys[constants]
+    optional = {name for name in chosen if name not in key_types and _is_nullable(name, groups)}
+    optional |= keyless.intersection(chosen)
+    return ArrowColumns(chosen, filter_schema, filters, optional, mappings)
+
+
+def group_by_schema(files: Sequence[File], file_schemas: Sequence[pa.Schema]) -> list[ArrowFiles]:
+    """Group files by schema, in order of appearance."""
+    groups: dict[pa.Schema, ArrowFiles] = {}
+    for file, schema in zip(files, file_schemas, strict=True):
+        groups.setdefault(schema, ArrowFiles(schema, [])).files.append(file)
+    return list(groups.values())
+
+
+def _make_mapping(
+    schema: pa.Schema, constants: Mapping[str, Any], chosen: Kinds, filter_schema: Kinds
+) -> ColumnMapping:
+    used = {**chosen, **filter_schema}
+    file_types = {
+        field.name: types.from_arrow(field.type) for field in schema if field.name in used
+    }
+    cast = frozenset(name for name, kind in used.items() if file_types.get(name, kind) != kind)
+    absent = {name: constants.get(name) for name in used if name not in file_types}
+    return ColumnMapping(
+        tuple(chosen.items()),
+        tuple(filter_schema.items()),
+        cast,
+        tuple(absent.items()),
+        lossy=frozenset(name for name in cast if may_lose(file_types[name], used[name])),
+    )
+
+
+def _is_nullable(name: str, groups: Sequence[ArrowFiles]) -> bool:
+    """Whether a column is absent or may be null in some file."""
+    places = [group.schema.get_field_index(name) for group in groups]
+    return any(
+        place < 0 or group.schema.field(place).nullable
+        for place, group in zip(places, groups, strict=True)
+    )

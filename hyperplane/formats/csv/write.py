@@ -1,0 +1,173 @@
+"""Write tables as CSV and read them back with their types.
+
+The types are recorded in the manifest of the folder, and inferred for a single file. Other programs
+read plain CSV: a missing value is an empty cell, and an empty text is two quotes.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from packaging.version import Version
+from pyarrow import csv
+
+from hyperplane.core.errors import DataError
+from hyperplane.formats.base import EncodedFile
+from hyperplane.formats.pandas_frames.to_arrow import to_text_table
+from hyperplane.formats.text_columns import (
+    MAX_EXACT_FLOAT,
+    TEXT,
+    build_integer_column,
+    file_column_names,
+    format_column,
+    is_text,
+    join_texts,
+    parse_columns,
+    read_in_blocks,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_INTEGER = r"[+-]?\d+"
+
+
+def encode_csv(table: Any, separator: str) -> EncodedFile:
+    """Return a table as a CSV file."""
+    arrow = to_text_table(table, _format_name(separator))
+    return EncodedFile(to_csv(arrow, separator), arrow.num_rows, arrow)
+
+
+def decode_csv(data: bytes, schema: pa.Schema | None, separator: str) -> Any:
+    """Return the table in a CSV file: with recorded types, or as pandas with inferred ones."""
+    if schema is not None:
+        return from_csv(data, schema, separator)
+    if data.strip():
+        return parse_csv(data, separator)
+    import pandas as pd
+
+    return pd.DataFrame()  # neither rows nor column names
+
+
+def _format_name(separator: str) -> str:
+    """Return the name of the format for messages."""
+    return "TSV" if separator == "\t" else "CSV"
+
+
+def to_csv(table: pa.Table, separator: str) -> bytes:
+    r"""Return a table as CSV.
+
+    Raises
+    ------
+    DataError
+        If CSV does not support the type or a value of a column.
+
+    Examples
+    --------
+    >>> to_csv(pa.table({"n": [1, None], "s": ["", None]}), ",")
+    b'n,s\n1,""\n,\n'
+    """
+    form = _format_name(separator)
+    header = _quote_cells(
+        pa.chunked_array([file_column_names(table.schema)]), separator
+    ).to_pylist()
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        texts = format_column(column, name, form)
+        if table.num_columns == 1 and column.null_count and pc.any(pc.equal(texts, "")).as_py():
+            wrong = f"{form} with one column cannot tell empty text from missing values"
+            raise DataError(name, f"{wrong}; fill the missing values, or save it as Parquet")
+        columns.append(_quote_cells(texts, separator))
+    if not columns:
+        return b""
+    # Readers skip empty lines.
+    missing = '""' if len(columns) == 1 else ""
+    lines = join_texts(*[pc.fill_null(column, missing) for column in columns], between=separator)
+    rows = lines.to_pylist()
+    return "\n".join([separator.join(header), *rows, ""]).encode()
+
+
+def _quote_cells(texts: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
+    """Return cells with quotes if CSV needs them, or if they are empty and not missing."""
+    texts = texts.cast(TEXT)
+    marked = pc.match_substring_regex(texts, f'["\r\n{separator}]')
+    quoted = join_texts('"', pc.replace_substring(texts, '"', '""'), '"')
+    return pc.if_else(pc.or_(marked, pc.equal(texts, "")), quoted, texts)
+
+
+def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
+    """Read CSV that :func:`to_csv` wrote.
+
+    Raises
+    ------
+    pyarrow.ArrowException, ValueError
+        If the data does not match the schema.
+    """
+    texts = read_in_blocks(
+        lambda block: csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(use_threads=False, block_size=block),
+            parse_options=csv.ParseOptions(
+                delimiter=separator, newlines_in_values=True, ignore_empty_lines=False
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(file_column_names(schema), TEXT),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        ),
+        data,
+    )
+    columns = texts.columns
+    if len(schema) == 1 and (schema.field(0).nullable or not is_text(schema.field(0).type)):
+        columns = [pc.if_else(pc.equal(columns[0], ""), None, columns[0])]
+    return parse_columns(columns, schema)
+
+
+def parse_csv(data: bytes, separator: str) -> Any:
+    r"""Parse CSV with the types that pandas infers, but without loss of digits.
+
+    pandas converts integers to floats if values are missing, and rounds the last digit of floats.
+    Here such columns are ``Int64``, or Python objects beyond 64 bits.
+
+    Examples
+    --------
+    >>> parse_csv(b"n,m\n9007199254740993,1\n,2\n", ",")["n"].to_list()
+    [9007199254740993, <NA>]
+    """
+    import pandas as pd
+
+    exact: dict[str, Any] = {}
+    if Version(pd.__version__) < Version("3.1"):  # newer versions always round-trip
+        exact["float_precision"] = "round_trip"
+
+    def read(**options: Any) -> Any:
+        return pd.read_csv(io.BytesIO(data), sep=separator, **exact, **options)
+
+    frame = read(low_memory=False)
+    candidates = [
+        place
+        for place, dtype in enumerate(frame.dtypes)
+        if dtype == "float64" and _may_be_integers(frame.iloc[:, place])
+    ]
+    if not candidates:
+        return frame
+    texts = read(usecols=candidates, dtype="str")
+    for place, name in zip(candidates, texts.columns, strict=True):
+        present = texts[name].dropna()
+        if present.str.fullmatch(_INTEGER).all():
+            values = [None if one != one else int(one) for one in texts[name].astype(object)]
+            frame.isetitem(place, build_integer_column(values))
+    return frame
+
+
+def _may_be_integers(column: pd.Series) -> bool:
+    """Return whether a float column may have been integers with lost digits or missing values."""
+    present = column.dropna()
+    if not len(present) or not (present % 1 == 0).all():
+        return False
+    return len(present) < len(column) or bool((present.abs() >= MAX_EXACT_FLOAT).any())

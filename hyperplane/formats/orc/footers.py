@@ -1,0 +1,169 @@
+"""Read the footers of ORC files: schemas, numbers of rows and stripes, and sizes in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import orc
+
+from hyperplane.core.errors import ReadError
+from hyperplane.core.units import format_bytes, plural
+from hyperplane.formats.base import SizeEstimate
+from hyperplane.formats.orc.write import read_recorded_schema, restore_types
+from hyperplane.formats.parquet.footers import READER_THREADS
+from hyperplane.formats.reader import DAMAGE, FileUrls, translate_read_errors
+from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
+from hyperplane.objectstore.locations import File
+
+#: Rows of a file, and most columns, that are read to estimate the width of text and lists.
+SAMPLED_ROWS, SAMPLED_COLUMNS = 4096, 32
+#: Assumed bytes of a value that cannot be sampled.
+ASSUMED_WIDTH = 16
+#: Largest number of footers that are read for an estimate; the result is scaled to all files.
+SAMPLED_FOOTERS = 256
+
+
+@dataclass(frozen=True)
+class OrcFooter:
+    """The footer of one ORC file.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    schema : pyarrow.Schema
+        Its columns.
+    rows, stripes : int
+        Their numbers. The rows of a single stripe are not in the footer that pyarrow returns.
+    """
+
+    file: File
+    schema: pa.Schema
+    rows: int
+    stripes: int
+
+
+def read_footers(files: Sequence[File]) -> tuple[list[OrcFooter], list[ReadError]]:
+    """Return the footers of the files, and an error for each file that has no valid one."""
+    with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
+        results = list(pool.map(_try_read, files))
+    footers = [one for one in results if isinstance(one, OrcFooter)]
+    return footers, [one for one in results if isinstance(one, ReadError)]
+
+
+def _try_read(file: File) -> OrcFooter | ReadError:
+    try:
+        with translate_read_errors(FileUrls((file.url,))):
+            return _read_footer(file)
+    except ReadError as error:
+        return error
+
+
+def _read_footer(file: File) -> OrcFooter:
+    with open_orc(file) as opened:
+        schema = read_schema(opened)
+        _check_names(schema)
+        return OrcFooter(file, schema, opened.nrows, opened.nstripes)
+
+
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Raise UnicodeError if a name is damaged, also in structs: pyarrow decodes names late."""
+    for field in fields:
+        _ = field.name
+        _check_names(field.type.field(place) for place in range(field.type.num_fields))
+
+
+@contextmanager
+def open_orc(file: File) -> Iterator[orc.ORCFile]:
+    """Open an ORC file of any file system."""
+    with _open_bytes(file) as opened:
+        yield orc.ORCFile(opened)
+
+
+def _open_bytes(file: File) -> Any:
+    # Not a memory map, which ends the process if the file is truncated meanwhile.
+    return pa.OSFile(file.path) if file.store.local else file.store.system.open(file.path, "rb")
+
+
+def read_schema(opened: orc.ORCFile) -> pa.Schema:
+    """Return the schema that :func:`hyperplane.save` has recorded, or that of the file."""
+    schema = opened.schema
+    recorded = read_recorded_schema(schema)
+    return schema if recorded is None else recorded
+
+
+def read_stripe(opened: orc.ORCFile, number: int, names: Collection[str]) -> pa.Table:
+    """Return some columns of a stripe, with the types of :func:`read_schema`."""
+    batch = opened.read_stripe(number, columns=list(names))
+    # pyarrow takes the column "a.b" for the field b of a column a, if there is one.
+    if set(batch.schema.names) != set(names):
+        batch = opened.read_stripe(number)
+    table = pa.Table.from_batches([batch]).select(list(names))
+    schema = read_schema(opened)
+    wanted = pa.schema([schema.field(name) for name in names])
+    return table if table.schema.equals(wanted) else restore_types(table, wanted)
+
+
+def find_fixed_width(kind: pa.DataType) -> int | None:
+    """Return the bytes of a value in memory, or None if they depend on the value.
+
+    Examples
+    --------
+    >>> find_fixed_width(pa.int16()), find_fixed_width(pa.bool_()), find_fixed_width(pa.string())
+    (2, 1, None)
+    """
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return None
+
+
+def estimate_row_size(footers: Sequence[OrcFooter], names: Collection[str]) -> float:
+    """Estimate the bytes in memory of some columns of a row, from the first rows of a file."""
+    largest = max(footers, key=lambda footer: footer.rows)
+    chosen = [field for field in largest.schema if field.name in names]
+    widths = {field.name: find_fixed_width(field.type) for field in chosen}
+    fixed = sum(width for width in widths.values() if width is not None)
+    variable = [name for name, width in widths.items() if width is None]
+    if not variable or not largest.rows:
+        return max(1.0, fixed)
+    sampled = variable[:SAMPLED_COLUMNS]
+    return fixed + _sample_width(largest.file, sampled) * len(variable) / len(sampled)
+
+
+def _sample_width(file: File, names: list[str]) -> float:
+    """Return the bytes in memory of some columns of a row, in the first rows of a file."""
+    from pyarrow import dataset
+
+    try:
+        with _open_bytes(file) as opened:
+            fragment = dataset.OrcFileFormat().make_fragment(opened)
+            # Other threads would read ahead, and after the file is closed.
+            batches = fragment.to_batches(
+                columns=names,
+                batch_size=SAMPLED_ROWS,
+                batch_readahead=0,
+                fragment_readahead=0,
+                use_threads=False,
+            )
+            batch = next(iter(batches))
+            return float(batch.nbytes / max(1, batch.num_rows))
+    except (*DAMAGE, StopIteration):
+        return float(ASSUMED_WIDTH * len(names))  # the task that reads the file raises the error
+
+
+def estimate_files(files: Sequence[File]) -> SizeEstimate:
+    """Estimate the size of ORC files from some footers and the first rows of a file."""
+    read = sample_evenly(files, SAMPLED_FOOTERS)
+    footers, errors = read_footers(read)
+    if errors:
+        raise errors[0]
+    width = estimate_row_size(footers, footers[0].schema.names)
+    total = scale_to_all(round(sum(footer.rows for footer in footers) * width), read, files)
+    how = f"footers of {plural(len(read), 'ORC file')} and first rows of one, "
+    return SizeEstimate(total, f"{how}{format_bytes(total)} in memory")

@@ -1,0 +1,96 @@
+"""Write tables as Parquet files and read them back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from hyperplane.core.errors import DataError
+from hyperplane.formats.base import EncodedFile
+from hyperplane.formats.pandas_frames.to_arrow import decode_categories, one_line, to_arrow
+
+
+def encode_parquet(table: Any) -> EncodedFile:
+    """Return a table as a Parquet file with page checksums."""
+    # Parquet restores only categories of text; others come back as values.
+    arrow = decode_categories(to_arrow(table, "Parquet"), lambda kind: not _is_text(kind))
+    out = pa.BufferOutputStream()
+    # With page checksums hyperplane.load reports corrupted pages instead of wrong values.
+    try:
+        parquet.write_table(arrow, out, write_page_checksum=True)
+    except pa.ArrowException as error:
+        for name in arrow.column_names:
+            try:
+                parquet.write_table(arrow.select([name]), pa.BufferOutputStream())
+            except pa.ArrowException as wrong:
+                message = f"Parquet does not support it ({one_line(wrong)}); convert or drop it"
+                raise DataError(name, message) from error
+        raise
+    return EncodedFile(memoryview(out.getvalue()), arrow.num_rows, arrow)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def decode_parquet(data: bytes) -> pa.Table:
+    """Return the table in a Parquet file.
+
+    Raises
+    ------
+    ValueError, pyarrow.ArrowException
+        If the file is damaged.
+    """
+    try:
+        table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
+    except pa.ArrowMemoryError as error:
+        from hyperplane.formats.parquet.footers import MAX_ROWS_PER_BYTE
+
+        rows = parquet.read_metadata(io.BytesIO(data)).num_rows
+        if rows < MAX_ROWS_PER_BYTE * len(data):
+            raise
+        # A damaged footer may declare any number of rows.
+        raise ValueError(f"its footer declares {rows} rows, too many for memory") from error
+    rows = parquet.read_metadata(io.BytesIO(data)).num_rows
+    if table.num_rows != rows:  # Arrow does not report missing rows
+        raise ValueError(f"its footer declares {rows} rows, and it holds {table.num_rows}")
+    return table
+
+
+def read_columns(file: Any, columns: Sequence[str] | None) -> pa.Table:
+    """Return columns of an opened Parquet file, with verified page checksums."""
+    return parquet.read_table(
+        file,
+        columns=columns,
+        use_threads=False,
+        use_pandas_metadata=True,  # includes the index columns
+        page_checksum_verification=True,
+    )
+
+
+def read_footer_schema(file: Any) -> pa.Schema:
+    """Return the schema of a Parquet file; integers and booleans with nulls are ``nullable``."""
+    from hyperplane.formats.parquet.footers import count_leaves
+
+    metadata = parquet.read_metadata(file)
+    schema, start = metadata.schema.to_arrow_schema(), 0
+    for place, field in enumerate(schema):
+        if pa.types.is_integer(field.type) or pa.types.is_boolean(field.type):
+            missing = any(
+                _may_have_nulls(metadata.row_group(n), start)
+                for n in range(metadata.num_row_groups)
+            )
+            schema = schema.set(place, field.with_nullable(missing))
+        start += count_leaves(field.type)
+    return schema
+
+
+def _may_have_nulls(group: Any, leaf: int) -> bool:
+    """Return whether a column of a row group may have nulls, by its statistics."""
+    statistics = group.column(leaf).statistics
+    known = statistics is not None and statistics.has_null_count
+    return bool(group.num_rows) and not (known and statistics.null_count == 0)

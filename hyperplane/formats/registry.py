@@ -1,0 +1,139 @@
+"""Registry of the file formats, and the format of files by their suffix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.flags import is_one_of
+from hyperplane.core.registry import Registry
+from hyperplane.formats.base import FileFormat, SupportsRead
+from hyperplane.formats.suffixes import detect_common_format
+from hyperplane.objectstore.file_names import suffix_of
+from hyperplane.objectstore.locations import File
+
+#: Formats by name, in the order in which messages list them; other packages register theirs in the
+#: entry-point group.
+FORMATS: Registry[FileFormat] = Registry(
+    argument="format",
+    group="hyperplane.formats",
+    built_in={
+        "parquet": "hyperplane.formats.parquet.format:ParquetFormat",
+        "csv": "hyperplane.formats.csv.format:CsvFormat",
+        "tsv": "hyperplane.formats.csv.format:TsvFormat",
+        "jsonl": "hyperplane.formats.jsonl.format:JsonLinesFormat",
+        "avro": "hyperplane.formats.avro.format:AvroFormat",
+        "orc": "hyperplane.formats.orc.format:OrcFormat",
+        "text": "hyperplane.formats.text:TextFormat",
+        "zarr": "hyperplane.formats.zarr:ZarrFormat",
+    },
+)
+
+Supported = TypeVar("Supported", bound=FileFormat)
+
+
+def load(name: Any) -> FileFormat:
+    """Return the format of a name; raise a RequestError with similar names if there is none."""
+    return FORMATS.load(name)()
+
+
+def list_formats(
+    interface: type[Supported], *, built_in: bool = False
+) -> tuple[dict[str, Supported], list[Fault]]:
+    """Return the formats that have an interface, by name, and faults of other packages.
+
+    Parameters
+    ----------
+    interface : type
+        A protocol of :mod:`hyperplane.formats.base`.
+    built_in : bool
+        Whether those of other packages are left out, which imports none of them.
+    """
+    formats: dict[str, Supported] = {}
+    faults: list[Fault] = []
+    for name in FORMATS.built_in if built_in else FORMATS.names():
+        try:
+            one = load(name)
+        except RequestError as error:
+            faults += error.faults
+            continue
+        if isinstance(one, interface):
+            formats[name] = one
+    return formats, faults
+
+
+def map_suffixes(formats: Mapping[str, FileFormat]) -> dict[str, str]:
+    """Return the name of the format of each suffix: of the first format that has it."""
+    names: dict[str, str] = {}
+    for name, one in formats.items():
+        for suffix in one.suffixes:
+            names.setdefault(suffix, name)
+    return names
+
+
+def detect_format(
+    files: Sequence[File], interface: type[Supported], urls: Any = None, advice: str = ""
+) -> Supported:
+    """Return the one format that all files have, by their suffixes.
+
+    Parameters
+    ----------
+    files : sequence of File
+        At least one file.
+    interface : type
+        The protocol of :mod:`hyperplane.formats.base` that the format must have.
+    urls : str, path or iterable of these, optional
+        The argument from which the files were listed, for messages.
+    advice : str
+        Advice for a file with an unknown suffix.
+
+    Raises
+    ------
+    RequestError
+        With every unknown suffix, or if the files have several formats.
+    """
+    formats, broken = list_formats(interface, built_in=True)
+    if not map_suffixes(formats).keys() >= {suffix_of(file.path) for file in files}:
+        formats, broken = list_formats(interface)
+    try:
+        return formats[detect_common_format(files, map_suffixes(formats), advice, urls)]
+    except RequestError as error:
+        raise RequestError([*error.faults, *broken]) from None
+
+
+def format_of(
+    files: Sequence[File], interface: type[Supported], asked: Any = None, urls: Any = None
+) -> Supported:
+    """Return the format of the argument ``format`` or, if it is None, that of the suffixes.
+
+    Raises
+    ------
+    RequestError
+        When a suffix or ``asked`` is unknown or the files have different formats.
+    """
+    if asked is None:
+        known = sorted(list_formats(interface, built_in=True)[0])
+        advice = f"or set format= to {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        return detect_format(files, interface, urls, advice)
+    if is_one_of(asked, FORMATS.names()):
+        asked_format = load(asked)
+        if isinstance(asked_format, interface):
+            return asked_format
+    known = sorted(list_formats(interface)[0])
+    close = difflib.get_close_matches(str(asked), known, n=1)
+    advice = f"did you mean {close[0]!r}?" if close else ""
+    allowed = f"one of {', '.join(known)}"
+    raise RequestError([Fault("format", repr(asked)[:80], allowed, advice)])
+
+
+def check_read_options(asked: SupportsRead, **given: Any) -> dict[str, Any]:
+    """Return the options of ``read`` that are not None; raise RequestError for unsupported ones."""
+    options = {name: value for name, value in given.items() if value is not None}
+    check(
+        Fault(name, repr(value)[:80], f"nothing for {asked.name} files", "leave it out")
+        for name, value in options.items()
+        if name not in asked.read_options
+    )
+    return options

@@ -1,0 +1,105 @@
+"""Estimation of the size of files in memory from a small part of their bytes.
+
+Of text a sample is read, and its size in memory is compared with its size in the file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hyperplane.core.units import format_bytes, plural
+from hyperplane.formats.base import SizeEstimate
+from hyperplane.objectstore.file_names import decompress
+from hyperplane.objectstore.locations import File
+
+#: Bytes of uncompressed text read from each sampled file.
+SAMPLE = 1_000_000
+#: Bytes decompressed after the sample to estimate the compression ratio. Decompressors read up to a
+#: megabyte of text ahead, so a short sample would be inaccurate.
+UNPACKED = 8_000_000
+#: Bytes of a compressed file read at once, which is the accuracy of their count.
+STEP = 1024
+#: Largest number of files that are sampled; the result is scaled to all.
+SAMPLED_FILES = 3
+
+
+def sample_evenly(found: Sequence[File], count: int) -> list[File]:
+    """Select at most ``count`` files, evenly spread over the list."""
+    if len(found) <= count:
+        return list(found)
+    return [found[round(i * (len(found) - 1) / (count - 1))] for i in range(count)]
+
+
+def scale_to_all(size: int, read: Sequence[File], found: Sequence[File]) -> int:
+    """Scale the size of the files that were read to all files."""
+    on_store = sum(file.size for file in read)
+    everything = sum(file.size for file in found)
+    return size if len(read) == len(found) else round(size * everything / max(1, on_store))
+
+
+def estimate_text(
+    files: Sequence[File], parse: Callable[[io.BytesIO], Any], label: str
+) -> SizeEstimate:
+    """Estimate the size of text files of one format.
+
+    Parameters
+    ----------
+    files : sequence of File
+        The files.
+    parse : callable
+        Returns a pandas dataframe of a sample, which begins a file and ends with a line.
+    label : str
+        Name of the format in text.
+    """
+    in_memory = in_file = 0.0
+    for file in sample_evenly(files, SAMPLED_FILES):
+        sample, stored = _read_sample(file)
+        if sample:
+            frame = parse(io.BytesIO(sample))
+            in_memory += float(frame.memory_usage(deep=True).sum())
+            in_file += stored
+    everything = sum(file.size for file in files)
+    factor = in_memory / in_file if in_file else 1.0
+    how = f"{plural(len(files), f'{label} file')} of {format_bytes(everything)} x {factor:.2f} "
+    return SizeEstimate(round(everything * factor), how + "(expansion of a sample)")
+
+
+def _read_sample(file: File) -> tuple[bytes, float]:
+    """Complete lines from the start of a file, and their size in the file."""
+    with file.store.system.open(file.path, "rb") as raw:
+        if file.compression:
+            counting = _CountingReader(raw)
+            with decompress(counting, file.compression) as opened:
+                sample: bytes = opened.read(SAMPLE)
+                length = len(sample) + len(opened.read(UNPACKED))
+            packing = min(counting.count, file.size) / max(1, length)
+        else:
+            sample, packing = raw.read(SAMPLE), 1.0
+    whole = sample if len(sample) < SAMPLE else sample[: sample.rfind(b"\n") + 1] or sample
+    return whole, packing * len(whole)
+
+
+class _CountingReader(io.RawIOBase):
+    """Binary file that reads at most STEP bytes at once and counts them."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.count = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self.file.seekable())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self.file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self.file.read(min(size, STEP) if size >= 0 else size)
+        self.count += len(data)
+        return data

@@ -1,0 +1,211 @@
+"""The share of text rows of one shard: byte ranges that begin and end at record boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import polars as pl
+
+from hyperplane.core.errors import Fault, ReadError, RequestError
+from hyperplane.formats import samples
+from hyperplane.formats.byte_ranges import ByteRange, ByteRangeDecoder, ByteRangePartition
+from hyperplane.formats.reader import translate_read_errors
+from hyperplane.formats.request import ReadPlan
+
+#: Bytes that are read and decoded at a time.
+PIECE_BYTES = 1 << 25
+
+
+class RecordBoundaries(Protocol):
+    """Where the records of a text format begin and end."""
+
+    @property
+    def quoted(self) -> bool:
+        """Whether line ends within quotes do not end a record."""
+        ...
+
+    @property
+    def contradiction(self) -> str:
+        """What is wrong with a file in which a boundary is found before an earlier one."""
+        ...
+
+    def find_record_start(self, span: ByteRange, target: int) -> int:
+        """Return where the first record after an offset begins."""
+        ...
+
+    def set_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
+        """Return the decoder of spans between the boundaries."""
+        ...
+
+
+class LineBoundaries:
+    """Each line is a record."""
+
+    quoted = False
+    contradiction = "its lines have changed while they were read"
+
+    def find_record_start(self, span: ByteRange, target: int) -> int:
+        """Return where the line after an offset begins."""
+        return samples.find_next_line(span.file, target)
+
+    def set_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
+        """Return the decoder unchanged."""
+        return decoder
+
+
+@dataclass(frozen=True, order=True)
+class _Cut:
+    """A record boundary: the number of a file and an offset in it."""
+
+    number: int
+    byte: int
+
+
+def plan_shard(whole: ReadPlan, index: int, count: int, boundaries: RecordBoundaries) -> ReadPlan:
+    """Plan the rows of a shard; ``whole`` is the plan of all files as one partition."""
+    part = cast(ByteRangePartition, whole.parts[0])
+    selected = select_spans(part, index, count, boundaries)
+    return replace(whole, parts=[selected] if selected else [])
+
+
+def select_spans(
+    part: ByteRangePartition, index: int, count: int, boundaries: RecordBoundaries
+) -> ByteRangePartition | None:
+    """Return the spans of one of ``count`` shards; None if it has none.
+
+    ``part`` is all files, undivided.
+
+    Raises
+    ------
+    RequestError
+        If there is only one file and it is compressed.
+    ReadError
+        If a file cannot be read, or its quotes are contradictory.
+    """
+    spans = part.ranges
+    if count > 1 and len(spans) == 1 and spans[0].file.compression:
+        file, allowed = spans[0].file, "an uncompressed file, or several files"
+        advice = "a compressed file cannot be divided: decompress it, or split it into several"
+        raise RequestError([Fault("url", repr(file.url), allowed, advice)])
+    lengths = [_stored_bytes(span) for span in spans]
+    total = sum(lengths)
+    first, last = (
+        _find_cut(spans, lengths, total * number // count, boundaries)
+        for number in (index, index + 1)
+    )
+    if last < first:
+        raise ReadError(spans[last.number].file.url, boundaries.contradiction)
+    selected: list[ByteRange] = []
+    for number in range(first.number, min(last.number + 1, len(spans))):
+        span = spans[number]
+        start = first.byte if number == first.number else span.start
+        stop = last.byte if number == last.number else span.stop
+        if span.file.compression:
+            if number < last.number:
+                selected.append(span)
+        elif start < stop:
+            selected.append(_record_span(span, start, stop, boundaries))
+    return replace(part, ranges=tuple(selected)) if selected else None
+
+
+def _stored_bytes(span: ByteRange) -> int:
+    """Return the stored bytes of a span; of a compressed file, all of it."""
+    return span.file.size if span.file.compression else span.stop - span.start
+
+
+def _find_cut(
+    spans: Sequence[ByteRange],
+    lengths: Sequence[int],
+    position: int,
+    boundaries: RecordBoundaries,
+) -> _Cut:
+    """Return the record boundary for a byte position in all files, the same for all shards."""
+    for number, (span, length) in enumerate(zip(spans, lengths, strict=True)):
+        if position >= length:
+            position -= length
+            continue
+        byte = span.start
+        if span.file.compression:
+            byte = span.stop if 2 * position > length else span.start
+        elif position:
+            with translate_read_errors(span):
+                byte = boundaries.find_record_start(span, span.start + position)
+        if byte < span.stop:
+            return _Cut(number, byte)
+        break
+    else:
+        return _Cut(len(spans), 0)
+    return _Cut(number + 1, spans[number + 1].start if number + 1 < len(spans) else 0)
+
+
+def _record_span(
+    span: ByteRange, start: int, stop: int, boundaries: RecordBoundaries
+) -> RecordSpan:
+    """Return a part of a span between record boundaries."""
+    decoder = boundaries.set_decoder(span.decoder)
+    return RecordSpan(span.file, start, stop, decoder, span.mapping, span.nbytes, boundaries.quoted)
+
+
+@dataclass(frozen=True)
+class RecordSpan(ByteRange):
+    """A span that begins and ends at record boundaries.
+
+    Parameters
+    ----------
+    quoted : bool
+        Whether line ends within quotes do not end a record.
+    """
+
+    quoted: bool
+
+    def fetch(self, names: Collection[str]) -> pl.LazyFrame:
+        """Return raw columns."""
+        frames = [self.decoder.decode(piece, names) for piece in self._pieces()]
+        return pl.concat(frames, rechunk=False).lazy()
+
+    def _pieces(self) -> Iterator[ByteRange]:
+        """Yield spans of whole records, each about ``PIECE_BYTES`` long."""
+        begin, rest = self.start, b""
+        for position in range(self.start, self.stop, PIECE_BYTES):
+            stop = min(self.stop, position + PIECE_BYTES)
+            text = rest + self.file.read_range(position, stop)
+            end = len(text) if stop == self.stop else _last_record_end(text, self.quoted)
+            if end:
+                yield self._piece(begin, text[:end])
+            begin, rest = begin + end, text[end:]
+
+    def _piece(self, start: int, text: bytes) -> ByteRange:
+        stop = start + len(text)
+        return _LoadedSpan(self.file, start, stop, self.decoder, self.mapping, self.nbytes, text)
+
+
+@dataclass(frozen=True)
+class _LoadedSpan(ByteRange):
+    """A span whose bytes are in memory."""
+
+    text: bytes
+
+    def data(self) -> bytes:
+        """Return the bytes."""
+        return self.text
+
+
+def _last_record_end(text: bytes, quoted: bool) -> int:
+    r"""Return where the last complete record ends; 0 if there is none.
+
+    Examples
+    --------
+    >>> _last_record_end(b'1,2\n3,"a\nb\nc', quoted=True)
+    4
+    >>> _last_record_end(b"1,2\n3,4\n5", quoted=False)
+    8
+    """
+    end = text.rfind(b"\n") + 1
+    odd = quoted and text.count(b'"', 0, end) % 2 == 1
+    while end and odd:
+        line = text.rfind(b"\n", 0, end - 1) + 1
+        odd ^= text.count(b'"', line, end) % 2 == 1
+        end = line
+    return end
