@@ -45,11 +45,11 @@ class Client(Protocol):
 
 class HyperplaneClient:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
-        from hyperplane.objectstore.store_files import ObjectStore
+        from hyperplane.objectstore.store_files import StoreFiles
         from hyperplane.objectstore.target import resolve_target
 
         target = resolve_target(url, options)
-        self.folder, self.store = target.path, ObjectStore(target.store)
+        self.folder, self.store = target.path, StoreFiles(target.store)
 
     def put_all(self, objects: Objects) -> None:
         self.store.map_concurrently(
@@ -102,9 +102,8 @@ class FsspecClient:
 class ObstoreClient:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         import obstore
+        from hyperplane.objectstore.store_files import MAX_LIMIT
         from obstore.store import LocalStore, MemoryStore, S3Store
-
-        from hyperplane.objectstore.throttle import MAX_LIMIT
 
         self.obstore, self.pool = obstore, ThreadPoolExecutor(MAX_LIMIT)
         protocol, _, path = url.rpartition("://")
