@@ -102,8 +102,9 @@ class FsspecClient:
 class ObstoreClient:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         import obstore
-        from hyperplane.objectstore.store_files import MAX_LIMIT
         from obstore.store import LocalStore, MemoryStore, S3Store
+
+        from hyperplane.objectstore.store_files import MAX_LIMIT
 
         self.obstore, self.pool = obstore, ThreadPoolExecutor(MAX_LIMIT)
         protocol, _, path = url.rpartition("://")

@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import kubernetes_server
 import pytest
 from runner_cases import made
 from runner_contract import STEP, RunnerContract
 
 from hyperplane.jobs import Pipeline
 
-kubernetes_server = pytest.importorskip("kubernetes_server", reason="no small API server here")
 Object = dict[str, Any]
 #: Seconds from SIGTERM to SIGKILL.
 GRACE = 1.0
