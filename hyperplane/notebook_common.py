@@ -13,7 +13,7 @@ from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call, stating_outcome
-from hyperplane.core.units import is_truth_value
+from hyperplane.core.units import is_boolean
 from hyperplane.jobs import job_summary, outputs, submitting
 from hyperplane.jobs.call_site import attribute_to_caller
 from hyperplane.jobs.submitting import Submitted
@@ -196,7 +196,7 @@ async def checkjobs(
     if not _is_flag(loop):
         faults.append(Fault("loop", repr(loop)[:80], "True or False"))
     given: Any = interval
-    is_number = isinstance(given, Real) and not is_truth_value(interval)
+    is_number = isinstance(given, Real) and not is_boolean(interval)
     if not is_number or not 0 <= interval <= _MAX_INTERVAL:
         faults.append(
             Fault("interval", repr(interval)[:80], f"seconds from 0 to {_MAX_INTERVAL:g}")

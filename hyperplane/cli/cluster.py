@@ -144,9 +144,8 @@ def _find_record(name: str, running: list[records.ClusterRecord]) -> records.Clu
     names = [record.name for record in running]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=2)
-        allowed = (
-            f"a running cluster: {', '.join(names)}" if names else "none: no cluster is running"
-        )
+        running_ones = ", ".join(names) or "no cluster is running on this machine"
+        allowed = f"the name of a running cluster: {running_ones}"
         advice = f"did you mean {' or '.join(near)}?" if near else ""
         raise RequestError([Fault("name", repr(name), allowed, advice)])
     return running[names.index(name)]

@@ -51,7 +51,7 @@ async def run_here(
     """
     handed = capture_environment()
     try:
-        claim = claim_job(job.place)
+        claim = claim_job(job.folder_path)
     except OSError as error:
         raise folder_error(job, error) from error
     try:
@@ -65,7 +65,7 @@ async def run_here(
         store.add(job)
     except HyperplaneError:  # not stored, so remove its folder
         claim.close()
-        shutil.rmtree(job.place, ignore_errors=True)
+        shutil.rmtree(job.folder_path, ignore_errors=True)
         raise
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
     supervisor.receive({job.id: handed})

@@ -109,7 +109,7 @@ def logs(
     latest = {(one.step, one.chunk): one for one in found}
     bad = [one for one in latest.values() if one.status not in (DONE, IN_PROGRESS)]
     last = (bad or found)[-1]
-    _write_end(job.place / last.log, lines)
+    _write_end(job.folder_path / last.log, lines)
 
 
 class _AttemptFilter:
@@ -152,7 +152,7 @@ def _follow(store: JobStore, job: Job, selection: _AttemptFilter, lines: int | N
             checked = time.monotonic()
         ended = store.get(job.id).processed  # read before the logs, which are complete then
         for attempt in selection.select(store.attempts(job.id)):
-            file = job.place / attempt.log
+            file = job.folder_path / attempt.log
             if attempt.log not in offsets:
                 offsets[attempt.log] = 0 if lines is None else _find_last_lines(file, lines)
             with suppress(FileNotFoundError):

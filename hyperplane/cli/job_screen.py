@@ -115,7 +115,7 @@ def job_document(job: Job, store: JobStore) -> dict[str, Any]:
             "chunks_done": state.counts.get(DONE, 0) if state.chunks else 0,
             "reasons": [one.reason for one in state.failed],
             "logs": [
-                str(job.place / one.log)
+                str(job.folder_path / one.log)
                 for one in attempts
                 if one.step == state.name and one.log and one.status != IN_PROGRESS
             ],

@@ -61,7 +61,7 @@ class Availability(NamedTuple):
     reason: str
 
 
-class SchedulerPlace(NamedTuple):
+class SupportedDeployMode(NamedTuple):
     """The only ``scheduler_deploy_mode`` that an engine supports.
 
     Parameters

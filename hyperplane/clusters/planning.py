@@ -11,7 +11,7 @@ from hyperplane.clusters import registry
 from hyperplane.clusters.engine import (
     Engine,
     Feature,
-    SchedulerPlace,
+    SupportedDeployMode,
     SupportsLayout,
     SupportsNodeFit,
 )
@@ -102,7 +102,7 @@ class Planner:
                     f"{', '.join(machine.own)}; replace=True closes the one that the same cell "
                     "has started"
                 )
-        self._note_scheduler_place(engine)
+        self._note_deploy_mode(engine)
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
                 self.notes.append(f"{name} is ignored: engine {engine.name} does not support it")
@@ -121,17 +121,21 @@ class Planner:
             alerts=tuple(self.alerts),
         )
 
-    def _note_scheduler_place(self, engine: Engine) -> None:
-        """Note where the scheduler runs if the engine does not support the requested place."""
-        place: SchedulerPlace | None = getattr(engine, "scheduler_place", None)
+    def _note_deploy_mode(self, engine: Engine) -> None:
+        """Note where the scheduler runs if the engine does not support the requested mode."""
+        supported: SupportedDeployMode | None = getattr(engine, "supported_deploy_mode", None)
         asked = self.request.scheduler_deploy_mode
-        if place is None or asked == place.mode or "scheduler_deploy_mode" not in self.explicit:
+        if (
+            supported is None
+            or asked == supported.mode
+            or "scheduler_deploy_mode" not in self.explicit
+        ):
             return
         self.alerts.append(
-            f"scheduler_deploy_mode={asked!r} is {place.mode!r} with engine {engine.name}: "
-            f"{place.reason}"
+            f"scheduler_deploy_mode={asked!r} is {supported.mode!r} with engine {engine.name}: "
+            f"{supported.reason}"
         )
-        self.request = self.request.model_copy(update={"scheduler_deploy_mode": place.mode})
+        self.request = self.request.model_copy(update={"scheduler_deploy_mode": supported.mode})
 
     def _draft_options(self, framework: str) -> OptionsDraft | None:
         """Section of a framework before the layout is known; None if that found faults."""

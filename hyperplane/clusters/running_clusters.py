@@ -5,8 +5,8 @@ from __future__ import annotations
 from hyperplane.clusters import records
 from hyperplane.core.errors import EngineError
 
-#: Engine that an error names when the engine is not known.
-UNKNOWN_ENGINE = "any"
+#: Engine of an error that concerns no single engine.
+UNKNOWN_ENGINE = ""
 
 
 def find_engine(name: str) -> str:

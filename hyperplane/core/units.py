@@ -117,7 +117,7 @@ def format_number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 9999.5 else f"{value:.0f}"
 
 
-def is_truth_value(value: object) -> bool:
+def is_boolean(value: object) -> bool:
     """Whether a value is a bool of Python or NumPy; ``nprocs=True`` is considered a mistake."""
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
 
@@ -182,7 +182,7 @@ def parse_seconds(value: Any) -> float:
     (5400, 600, 600, 90)
     """
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
-    if (match is None and not isinstance(value, _TIMES)) or is_truth_value(value):
+    if (match is None and not isinstance(value, _TIMES)) or is_boolean(value):
         raise ValueError(f"not a duration: {value!r:.40}")
     try:
         return cast("float", parse_timedelta(as_dask_writes(value)))

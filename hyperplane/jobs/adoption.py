@@ -29,7 +29,7 @@ def can_adopt(job: Job) -> bool:
         return True
     # The submission lock first: it is held until the supervisor has received the job.
     if (
-        is_locked(job.place / _SUBMISSION_LOCK)
+        is_locked(job.folder_path / _SUBMISSION_LOCK)
         or supervisor_client.supervisor_pid(system) is not None
     ):
         return False
@@ -42,7 +42,7 @@ def hold_submission_lock(job: Job) -> Iterator[None]:
 
     A supervisor that ran before the job was in the store may have ended meanwhile.
     """
-    file = job.place / _SUBMISSION_LOCK
+    file = job.folder_path / _SUBMISSION_LOCK
     with exclusive_lock(file):
         try:
             yield
@@ -54,6 +54,6 @@ def _has_running_steps(job: Job) -> bool:
     # Not pathlib's rglob, which raises FileNotFoundError when a folder is removed meanwhile.
     return any(
         is_locked(Path(folder, name))
-        for folder, _, names in os.walk(job.place / "steps")
+        for folder, _, names in os.walk(job.folder_path / "steps")
         for name in fnmatch.filter(names, "attempt-*.lock")
     )

@@ -19,21 +19,21 @@ _CALL, _RESULT = "call.pickle", "result.pickle"
 
 def save_call(job: Job, call: tuple[Any, ...]) -> None:
     """Save a function with its positional and keyword arguments for the step."""
-    job.place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(job.place / _CALL, call)
+    job.folder_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(job.folder_path / _CALL, call)
 
 
 def is_function_job(job: Job) -> bool:
     """Whether a job runs a submitted function."""
-    return (job.place / _CALL).exists()
+    return (job.folder_path / _CALL).exists()
 
 
 def load_result(job: Job) -> Any:
     """Load what the function of a job returned."""
     try:
-        return unpickle((job.place / _RESULT).read_bytes())
+        return unpickle((job.folder_path / _RESULT).read_bytes())
     except FileNotFoundError:
-        raise JobError(job.id, f"no result of the function in {job.place}") from None
+        raise JobError(job.id, f"no result of the function in {job.folder_path}") from None
     except OtherVersionError as error:
         raise JobError(job.id, f"the result cannot be read: {error}") from error
 

@@ -18,15 +18,15 @@ def set_marker(job: Job) -> None:
         If the file cannot be renamed either.
     """
     # A new file needs disk space; renaming an existing one does not.
-    (job.place / "lock").replace(job.place / _MARKER)
+    (job.folder_path / "lock").replace(job.folder_path / _MARKER)
 
 
 def has_marker(job: Job) -> bool:
     """Whether the job was cancelled while its store could not be written."""
-    return (job.place / _MARKER).exists()
+    return (job.folder_path / _MARKER).exists()
 
 
 def remove_marker(job: Job) -> None:
     """Remove the marker: the store has the cancellation, or the job is resumed."""
     with suppress(OSError):
-        (job.place / _MARKER).unlink()
+        (job.folder_path / _MARKER).unlink()

@@ -21,7 +21,7 @@ from hyperplane.core.errors import (
 )  # fmt: skip
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
-from hyperplane.core.units import in_seconds, is_truth_value, whole_number
+from hyperplane.core.units import in_seconds, is_boolean, whole_number
 from hyperplane.jobs import calls, outputs, submitting
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.home import open_store
@@ -213,7 +213,7 @@ class JobHandle:
 def _timeout_seconds(timeout: Any) -> float | None:
     """Return a timeout in seconds, or None for no limit."""
     seconds = in_seconds(timeout)
-    is_number = isinstance(seconds, Real) and not is_truth_value(seconds)
+    is_number = isinstance(seconds, Real) and not is_boolean(seconds)
     # Negative timeouts are accepted: programs subtract.
     if seconds is None or (is_number and (abs(seconds) < _MAX_TIMEOUT or seconds == math.inf)):
         return cast("float | None", seconds)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hyperplane.core.public_calls import warn_caller
 from hyperplane.jobs.definition.pipeline import Pipeline
 
 SCHEDULED, PENDING, IN_PROGRESS = "scheduled", "pending", "in progress"
@@ -98,9 +99,15 @@ class Job:
         return self.status in PROCESSED
 
     @property
-    def place(self) -> Path:
+    def folder_path(self) -> Path:
         """Folder for logs and results."""
         return Path(self.folder)
+
+    @property
+    def place(self) -> Path:
+        """Former name of :attr:`folder_path`."""
+        warn_caller("Job.place is renamed to Job.folder_path", FutureWarning)
+        return self.folder_path
 
     @property
     def pipeline_name(self) -> str:

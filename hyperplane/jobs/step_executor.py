@@ -155,7 +155,9 @@ class StepExecutor:
         ]
         failed = [one for one in ended if one.status != DONE]
         return (
-            read_tail(self.job.place / max(failed, key=lambda one: one.ended).log) if failed else ""
+            read_tail(self.job.folder_path / max(failed, key=lambda one: one.ended).log)
+            if failed
+            else ""
         )
 
     async def run_attempt(self, step: Step, unit: WorkUnit) -> Attempt:
@@ -214,7 +216,9 @@ class StepExecutor:
         command.file(".log").write_text(preface, errors="replace")
         if preface:  # kept, because Slurm truncates the log and that of a pod lacks it
             command.file(step_wrapper.PREFACE_SUFFIX).write_text(preface, errors="replace")
-        self._store(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
+        self._store(
+            replace(attempt, log=str(command.file(".log").relative_to(self.job.folder_path)))
+        )
         try:
             process = await self._start_process(command, step, memory_factor)
         except OSError as error:

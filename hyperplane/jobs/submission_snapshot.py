@@ -150,10 +150,10 @@ def adopt_job(job: Job) -> None:
 
 
 def _write(job: Job, document: Mapping[str, Any]) -> None:
-    file = job.place / _FILE_NAME
+    file = job.folder_path / _FILE_NAME
     draft = file.with_suffix(".draft")
     try:
-        job.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        job.folder_path.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
             json.dump(document, opened)
@@ -164,7 +164,7 @@ def _write(job: Job, document: Mapping[str, Any]) -> None:
 
 def folder_error(job: Job, error: OSError) -> JobError:
     """Return the error of a job whose folder cannot be created or written."""
-    return JobError(job.id, f"its folder {job.place} cannot be used ({error.strerror})")
+    return JobError(job.id, f"its folder {job.folder_path} cannot be used ({error.strerror})")
 
 
 def load_snapshot(job: Job) -> SubmissionSnapshot:

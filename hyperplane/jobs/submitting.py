@@ -215,7 +215,7 @@ def submit_job(
             supervisor_client.notify_supervisor(job.id, submission)
             open_store().add(job)
         except HyperplaneError:  # not submitted: leave no files
-            shutil.rmtree(job.place, ignore_errors=True)
+            shutil.rmtree(job.folder_path, ignore_errors=True)
             raise
         supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)

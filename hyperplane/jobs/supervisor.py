@@ -143,7 +143,7 @@ class Supervisor:
             if self._claim is None and not can_adopt(job):
                 continue
             try:
-                claim, self._claim = self._claim or claim_job(job.place), None
+                claim, self._claim = self._claim or claim_job(job.folder_path), None
                 if claim is None:  # it runs in the foreground of another process
                     continue
                 submission_snapshot.adopt_job(job)
@@ -186,7 +186,7 @@ class Supervisor:
     def _note_dashboards(self) -> None:
         """Store the dashboard addresses of the current clusters of steps."""
         for job_id, scheduler in self._schedulers.items():
-            now = next(reversed(job_clusters.read_dashboards(scheduler.job.place)), "")
+            now = next(reversed(job_clusters.read_dashboards(scheduler.job.folder_path)), "")
             if now != scheduler.dashboard:
                 scheduler.dashboard = now
                 self.store.update(job_id, if_status=OPEN, dashboard=now)

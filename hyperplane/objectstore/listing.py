@@ -51,7 +51,7 @@ _Finder = Callable[[Any, Location], _Entries]
 def natural_sort_key(path: str) -> list[Any]:
     """Return a sort key by which ``part-2`` comes before ``part-10``."""
     parts = re.split(r"(\d+)", path)
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
 
 
 def is_glob(path: str) -> bool:
@@ -131,10 +131,10 @@ def resolve_location(url: str, options: Mapping[str, Any] | None = None) -> Loca
     RequestError
         If fsspec cannot open the URL, or its store cannot be reached.
     """
-    place = _open_location(url, dict(options or {}), {})
-    if isinstance(place, Fault):
-        raise RequestError([place])
-    return place
+    location = _open_location(url, dict(options or {}), {})
+    if isinstance(location, Fault):
+        raise RequestError([location])
+    return location
 
 
 def _find_all(urls: Any, options: Any, look: _Finder) -> list[Any]:
@@ -155,19 +155,19 @@ def _find_all(urls: Any, options: Any, look: _Finder) -> list[Any]:
     opened = [(url, _open_location(url, dict(options or {}), stores)) for url in names]
 
     def answer(pair: tuple[Any, Location | Fault]) -> _Entries:
-        url, place = pair
-        if isinstance(place, Fault):
-            return [place]
+        url, location = pair
+        if isinstance(location, Fault):
+            return [location]
         try:
-            with monitor_request(place.store, os.fspath(url)):
-                return look(url, place)
+            with monitor_request(location.store, os.fspath(url)):
+                return look(url, location)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
             return [_unreadable_fault(url, error, options)]
 
     results = [pair for answers in _map_threads(answer, opened) for pair in answers]
     check(dict.fromkeys(pair for pair in results if isinstance(pair, Fault)))
-    places = [pair for pair in results if not isinstance(pair, Fault)]
-    return list({(id(place.store), place.path): place for place in places}.values())
+    locations = [pair for pair in results if not isinstance(pair, Fault)]
+    return list({(id(location.store), location.path): location for location in locations}.values())
 
 
 def _map_threads(function: Callable[[Any], _Result], items: Sequence[Any]) -> list[_Result]:
@@ -187,7 +187,7 @@ def _map_threads(function: Callable[[Any], _Result], items: Sequence[Any]) -> li
         except BaseException:  # otherwise the threads would list the whole disk
             stopped.set()
             raise
-    return [results[place % MAX_THREADS][place // MAX_THREADS] for place in range(len(items))]
+    return [results[index % MAX_THREADS][index // MAX_THREADS] for index in range(len(items))]
 
 
 def _url_fault(url: object, allowed: str, advice: str = "") -> Fault:
@@ -229,25 +229,25 @@ def _open_location(
     return Location(stores[system], path)
 
 
-def _match_url(url: Any, place: Location) -> _Entries:
+def _match_url(url: Any, location: Location) -> _Entries:
     """List the files and folders that one URL names."""
-    system, path = place.store.system, place.path
+    system, path = location.store.system, location.path
     glob = is_glob(path)
     try:
         entries = [system.info(path)]  # an existing name is not a glob
     except Exception as error:
-        if place.store.local and Path(path).is_symlink():
+        if location.store.local and Path(path).is_symlink():
             entries = [{"name": path, "type": BROKEN, "destination": str(Path(path).readlink())}]
         elif glob:
-            entries = _glob(_system_with_links(place.store, recursive="**" in path), path)
+            entries = _glob(_system_with_links(location.store, recursive="**" in path), path)
         elif isinstance(error, FileNotFoundError):
             cause = error.__cause__
-            if _is_http_error(cause, place.store):
+            if _is_http_error(cause, location.store):
                 raise cause from None
             entries = []
         else:
             raise
-    results = [parsed for entry in entries for parsed in _parse_entry(place.store, entry)]
+    results = [parsed for entry in entries for parsed in _parse_entry(location.store, entry)]
     return _sort_entries(results) or [_url_fault(url, _NO_FILES, _suggest_names(system, path))]
 
 
@@ -271,17 +271,17 @@ def _is_system_folder(folder: str) -> bool:
     return is_virtual or str(resolved) in ("/", "/dev")
 
 
-def _list_files(url: Any, place: Location) -> _Entries:
+def _list_files(url: Any, location: Location) -> _Entries:
     """List the files that one URL names, including those in folders."""
     allowed = "a folder with the files, not the whole disk, nor /proc, /sys or /dev"
-    begin = place.path.partition("**")[0]
+    begin = location.path.partition("**")[0]
     if (
-        place.store.local
-        and begin != place.path
+        location.store.local
+        and begin != location.path
         and _is_system_folder(begin.rpartition("/")[0] or "/")
     ):
         return [_url_fault(url, allowed, "name the folder")]  # before the glob lists the whole disk
-    matches = _match_url(url, place)
+    matches = _match_url(url, location)
     folders = [match for match in matches if isinstance(match, Folder) and match.store.local]
     if any(_is_system_folder(match.path) for match in folders):
         return [_url_fault(url, allowed, "name the folder")]

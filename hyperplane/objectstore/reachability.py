@@ -117,7 +117,7 @@ def monitor_request(store: Store, url: str) -> Iterator[None]:
         _answered.add(_store_key(store, url))
 
 
-def probe_store(place: Location, url: str) -> None:
+def probe_store(location: Location, url: str) -> None:
     """Request a file's metadata before another library opens it and would retry for long.
 
     Raises
@@ -125,11 +125,11 @@ def probe_store(place: Location, url: str) -> None:
     StoreUnreachable
         If nothing listens at the server's address, or its host name is unknown.
     """
-    if has_answered(place.store, url) or not has_host_per_request(place.store):
+    if has_answered(location.store, url) or not has_host_per_request(location.store):
         return
     try:
-        with monitor_request(place.store, url):
-            place.store.system.info(place.path)
+        with monitor_request(location.store, url):
+            location.store.system.info(location.path)
     except StoreUnreachable:
         raise
     except Exception:  # noqa: BLE001, S110 - the other library reports the error

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from hyperplane.core.pydantic_faults import CheckedModel
-from hyperplane.core.units import format_number, gb_to_bytes, is_truth_value
+from hyperplane.core.units import format_number, gb_to_bytes, is_boolean
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -80,7 +80,7 @@ class PoolSpec(CheckedModel):
     def _no_slip(cls, value: Any) -> Any:
         """Refuse bools, bytes and text such as "1_6", which pydantic converts to numbers."""
         is_text = isinstance(value, str) and (not value.isascii() or "_" in value)
-        if is_text or is_truth_value(value) or isinstance(value, bytes | bytearray | memoryview):
+        if is_text or is_boolean(value) or isinstance(value, bytes | bytearray | memoryview):
             raise ValueError("a number")
         return value
 

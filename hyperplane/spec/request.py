@@ -22,7 +22,7 @@ from hyperplane.core.pydantic_faults import CheckedModel, NestedFaults
 from hyperplane.core.units import (
     bytes_to_gb,
     format_number,
-    is_truth_value,
+    is_boolean,
     parse_bytes,
     parse_seconds,
     whole_number,
@@ -40,7 +40,7 @@ MAX_SECONDS = 1e9
 
 def check_integer(value: object) -> object:
     """Accept integers of Python and NumPy and plain decimal text; refuse bools."""
-    if is_truth_value(value):
+    if is_boolean(value):
         raise ValueError("a whole number")
     number = whole_number(value)
     # int() also accepts bytes and text with "_" or non-ASCII digits, which are likely mistakes.
@@ -55,7 +55,7 @@ def _is_plain_number_text(value: object) -> bool:
 
 
 def _check_number(value: object) -> object:
-    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
+    if is_boolean(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
         raise ValueError("a number")
     return value
 
@@ -63,7 +63,7 @@ def _check_number(value: object) -> object:
 def _read_gigabytes(value: object) -> object:
     """Read gigabytes: a number, or text that may have a unit."""
     allowed = "a number of GB, or text such as '2.4GB'"
-    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
+    if is_boolean(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
         raise ValueError(allowed)
     if isinstance(value, str) and value.strip() and value.strip()[-1].isalpha():
         return bytes_to_gb(_parse_memory(value, allowed))
@@ -89,7 +89,7 @@ def _check_port(value: object) -> str:
 def _read_duration(value: object) -> object:
     """Read seconds, or text such as "30 minutes"."""
     allowed = "seconds, more than 0, or text such as '30 minutes'"
-    if is_truth_value(value):
+    if is_boolean(value):
         raise ValueError(allowed)
     try:
         return None if value is None else parse_seconds(value)

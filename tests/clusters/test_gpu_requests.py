@@ -210,7 +210,7 @@ class TestEngines:
         assert told["workers"]["GPUs of each"] == told["workers"]["processes of each"] == 2
 
 
-class TestSchedulerPlace:
+class TestDeployMode:
     @pytest.fixture(autouse=True)
     def _pools(self) -> Any:
         with dask.config.set(ENABLED):

@@ -103,7 +103,7 @@ class Resumed:
 
     def __init__(self, release: Release) -> None:
         self.place, self.then = release.place, release.expected("jobs")
-        another_boot(self.job("pending-function").job.place / "submission.json")
+        another_boot(self.job("pending-function").job.folder_path / "submission.json")
         self.running = {name: OldStep(self.job(name)) for name in ("running", "stopped")}
         # This command starts a supervisor.
         listed = json.loads(run("job", "list", "--limit", "100", "--json"))

@@ -59,8 +59,8 @@ def test_a_lazy_collection_is_refused_with_what_to_do(tmp_path):
         Pipeline.from_steps("x", [Step(name="a", kind="command", argv=("x",))])
     )
     job = replace(job, folder=str(tmp_path))
-    Path(job.place).mkdir(exist_ok=True)
-    (job.place / "result.pickle").write_bytes(pickled("collection"))
+    Path(job.folder_path).mkdir(exist_ok=True)
+    (job.folder_path / "result.pickle").write_bytes(pickled("collection"))
     with pytest.raises(JobError, match=r"the result cannot be read: .* submit the job again"):
         calls.load_result(job)
 

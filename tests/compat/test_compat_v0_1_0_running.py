@@ -164,7 +164,7 @@ def test_attempts_that_are_pods_are_read(release: Release) -> None:
     assert kept.notes == ("a parameter that no step reads",)
     runner = create_runner("kubernetes", {}, kept.runner)
     for attempt, code in zip(attempts, (-9, 0), strict=True):
-        traces = job.place / Path(attempt.log).with_suffix("")
+        traces = job.folder_path / Path(attempt.log).with_suffix("")
         process = runner.reattach(AttemptCommand((), {}, "", traces))
         assert process.exit_code() == code
         assert process.end_time() == traces.with_suffix(".exit").stat().st_mtime

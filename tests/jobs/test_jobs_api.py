@@ -258,8 +258,8 @@ def test_a_step_named_as_the_one_that_installs(tmp_path):
 
 def attempt(made, step, number, status, *, began, text, chunk=-1):
     log = f"{step}.{chunk}.{number}.log"
-    made.place.mkdir(parents=True, exist_ok=True)
-    (made.place / log).write_text(text)
+    made.folder_path.mkdir(parents=True, exist_ok=True)
+    (made.folder_path / log).write_text(text)
     ended = 0.0 if status == IN_PROGRESS else began + 1
     open_store().save_attempt(
         Attempt(made.id, step, chunk, number, status, started=began, ended=ended, log=log)
@@ -282,7 +282,7 @@ def test_logs_are_those_of_what_failed_or_ended_last():
     assert job.logs() == job.logs("c") == FAILED
     with pytest.raises(JobError, match="step 'd' has no log; the steps are 'a', 'b'"):
         job.logs("d")
-    (made.place / "a.-1.2.log").unlink()
+    (made.folder_path / "a.-1.2.log").unlink()
     with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
         job.logs("a")
     cancel(made.id)
@@ -319,3 +319,9 @@ def test_a_job_says_how_it_stands(tmp_path):
     job.wait(LIMIT)
     assert (job.logs(lines=1), job.logs(lines=0)) == ("two", "")
     assert json.loads(json.dumps(job.job.as_dict()))["status"] == DONE
+
+
+def test_the_old_name_of_the_folder_of_a_job_is_accepted_with_a_warning():
+    job = new_job(Pipeline.from_steps("x", [Step(name="a", kind="command", argv=("true",))]))
+    with pytest.warns(FutureWarning, match="renamed to Job.folder_path"):
+        assert job.place == job.folder_path

@@ -124,8 +124,8 @@ def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
     with hold_submission_lock(made):
         assert not can_adopt(made)
     assert can_adopt(made)
-    (made.place / "steps" / "000-a").mkdir(parents=True)
-    with (made.place / "steps" / "000-a" / "attempt-1.lock").open("w") as lock:
+    (made.folder_path / "steps" / "000-a").mkdir(parents=True)
+    with (made.folder_path / "steps" / "000-a" / "attempt-1.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert not can_adopt(made)
     assert can_adopt(made)
@@ -135,7 +135,7 @@ def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
     submission_snapshot.save_snapshot(made, {}, {})
-    (made.place / "steps" / "000-a").mkdir(parents=True)
+    (made.folder_path / "steps" / "000-a").mkdir(parents=True)
     real, removed = os.scandir, []
 
     def after_removal(path):

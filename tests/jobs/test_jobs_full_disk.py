@@ -262,8 +262,8 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
 def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = the_job(tmp_path)
-    job.place.mkdir(parents=True)
-    (job.place / "lock").touch()
+    job.folder_path.mkdir(parents=True)
+    (job.folder_path / "lock").touch()
     assert not cancel_marker.has_marker(job)
     cancel_marker.set_marker(job)
     assert cancel_marker.has_marker(job)

@@ -199,7 +199,7 @@ def test_a_step_that_ended_in_time_is_done_however_late_the_next_poll(tmp_path):
     # The next poll is long after the step's timeout: it started and ended an hour ago.
     (attempt,) = job.attempts
     open_store().save_attempt(replace(attempt, started=attempt.started - 3600))
-    for trace in Path(job.job.place, attempt.log).parent.iterdir():
+    for trace in Path(job.job.folder_path, attempt.log).parent.iterdir():
         os.utime(trace, (trace.stat().st_atime, trace.stat().st_mtime - 3600))
     assert job.wait(LIMIT) == DONE
     assert (tmp_path / "ran").read_text() == "x\n"

@@ -48,14 +48,14 @@ def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
     assert done.cells[2].outputs[0].text == 'year it\'s "1990"\n'
     # On a busy machine libzmq may complain when the kernel ends.
     assert job.logs().splitlines()[0] == 'year it\'s "1990"'
-    assert [one.read_text() for one in job.job.place.rglob("*.progress")] == ["3/3"]
+    assert [one.read_text() for one in job.job.folder_path.rglob("*.progress")] == ["3/3"]
 
 
 def test_a_notebook_that_fails_shows_the_cell(tmp_path):
     notebook(tmp_path / "bad {x}.ipynb", "a = 1", "int('one')", "never = 1")
     job = ran(Step(name="nb", kind="notebook", path="bad {x}.ipynb"))
     assert (job.status, len(job.attempts), job.attempts[0].fault) == (FAILED, 1, "input")
-    (made,) = job.job.place.rglob("bad {x}.ipynb")
+    (made,) = job.job.folder_path.rglob("bad {x}.ipynb")
     found = nbformat.read(made, as_version=4)
     errors = [
         cell.source
@@ -144,8 +144,8 @@ def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
 
 def test_state_and_logs_are_closed_to_others(jobs_apart):
     job = ran(bash("show", "echo hello"))
-    logs = Path(job.job.place, job.attempts[0].log).parent
-    for path in (jobs_apart / "jobs.db", job.job.place, logs):
+    logs = Path(job.job.folder_path, job.attempts[0].log).parent
+    for path in (jobs_apart / "jobs.db", job.job.folder_path, logs):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 

@@ -116,7 +116,7 @@ def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_pa
         (2, FAILED),
         (3, DONE),
     ]
-    assert [job.job.place.joinpath(one.log).read_text() for one in job.attempts] == [
+    assert [job.job.folder_path.joinpath(one.log).read_text() for one in job.attempts] == [
         "try 0\n",
         "try 1\n",
         "try 2\n",

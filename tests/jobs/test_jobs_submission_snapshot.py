@@ -115,7 +115,7 @@ def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
     with dask.config.set({"hyperplane.jobs.notify": ["slack:#alerts"]}):
         job = submitted(bash("a", "true", secrets=("LC_SECRETIVE",)))
     assert job.wait(LIMIT) == "done"
-    file = job.job.place / "submission.json"
+    file = job.job.folder_path / "submission.json"
     text = file.read_text()
     assert "s3cret" not in text
     assert "AKIA" not in text
@@ -129,7 +129,7 @@ def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
 def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     submission_snapshot.save_snapshot(made, {"PATH": "/bin"}, {})
-    (made.place / "submission.json").write_text(text)
+    (made.folder_path / "submission.json").write_text(text)
     assert submission_snapshot.load_snapshot(made).apply_to({"PATH": "/usr/bin"}) == {
         "PATH": "/usr/bin"
     }
@@ -138,8 +138,8 @@ def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
 
 def test_a_folder_that_cannot_be_used_is_reported(monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    made.place.parent.mkdir(parents=True, exist_ok=True)
-    made.place.write_text("a file")
+    made.folder_path.parent.mkdir(parents=True, exist_ok=True)
+    made.folder_path.write_text("a file")
     with pytest.raises(JobError, match="cannot be used"):
         submission_snapshot.save_snapshot(made, {}, {})
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import asyncio
 
 #: Seconds to wait until the interrupted step of a start has ended.
-PATIENCE = 60.0
+INTERRUPTED_STEP_SECONDS = 60.0
 
 
 class InterruptibleStart:
@@ -60,5 +60,5 @@ class InterruptibleStart:
                 interrupted = True
                 if task is not None:
                     self.loop.add_callback(cancel, task)  # type: ignore[attr-defined]
-                    ended.wait(PATIENCE)
+                    ended.wait(INTERRUPTED_STEP_SECONDS)
             raise

@@ -13,14 +13,15 @@ class EngineError(HyperplaneError, RuntimeError):
     Attributes
     ----------
     engine : str
-        Name of the engine.
+        Name of the engine; empty if the error concerns no single engine.
     log_tail : str
         Last lines of the logs of scheduler and workers; may be empty.
     """
 
     def __init__(self, engine: str, message: str, log_tail: str = "") -> None:
         tail = f"\nlast lines of the log:\n{log_tail}" if log_tail else ""
-        super().__init__(f"engine {engine}: {message}{tail}")
+        named = f"engine {engine}: " if engine else ""
+        super().__init__(f"{named}{message}{tail}")
         self.engine = engine
         self.log_tail = log_tail
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hyperplane.core.units import is_truth_value
+from hyperplane.core.units import is_boolean
 from hyperplane.jobs.definition import credentials
 from hyperplane.spec.request import Gigabytes, Seconds, check_integer
 
@@ -37,7 +37,7 @@ def _reject_text(value: object) -> object:
 
 
 def _require_number(value: object) -> object:
-    if is_truth_value(value) or isinstance(value, bytes | bytearray | memoryview):
+    if is_boolean(value) or isinstance(value, bytes | bytearray | memoryview):
         raise ValueError("a number")
     return value
 

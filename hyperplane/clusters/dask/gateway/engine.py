@@ -9,7 +9,7 @@ import dask.config
 import yaml
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
-from hyperplane.clusters.engine import Availability, Feature, SchedulerPlace, StartedCluster
+from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
 from hyperplane.core.errors import Fault
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
@@ -30,7 +30,7 @@ class GatewayEngine:
     )
     settings: ClassVar[type[EngineSettings]] = GatewaySettings
     uses_pools: ClassVar[bool] = False
-    scheduler_place: ClassVar[SchedulerPlace] = SchedulerPlace(
+    supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
         "remote", "the gateway starts it beside the workers"
     )
 

@@ -6,7 +6,7 @@ import importlib.util
 from typing import ClassVar, cast
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
-from hyperplane.clusters.engine import Availability, Feature, SchedulerPlace, StartedCluster
+from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
@@ -27,7 +27,7 @@ class KubernetesEngine:
     ignored: ClassVar[frozenset[str]] = frozenset({"local_fit"})
     settings: ClassVar[type[EngineSettings]] = KubernetesSettings
     uses_pools: ClassVar[bool] = True
-    scheduler_place: ClassVar[SchedulerPlace] = SchedulerPlace(
+    supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
         "remote", "the operator of dask-kubernetes starts it in a pod"
     )
 

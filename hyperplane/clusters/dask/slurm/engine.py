@@ -7,7 +7,7 @@ import shutil
 from typing import ClassVar
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
-from hyperplane.clusters.engine import Availability, Feature, SchedulerPlace, StartedCluster
+from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
 from hyperplane.core.errors import Fault
 from hyperplane.core.units import plural
 from hyperplane.platforms.slurm.commands import find_missing_commands
@@ -29,7 +29,7 @@ class SlurmEngine:
     )
     settings: ClassVar[type[EngineSettings]] = SlurmSettings
     uses_pools: ClassVar[bool] = False
-    scheduler_place: ClassVar[SchedulerPlace] = SchedulerPlace(
+    supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
         "local", "it runs in this process, and the jobs connect to it"
     )
 
