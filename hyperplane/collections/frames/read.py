@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.flags import is_one_of
 from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import is_iterable
 from hyperplane.formats import partition_sizes, registry, types
-from hyperplane.formats.arguments import find_urls_faults
 from hyperplane.formats.base import SupportsRead
 from hyperplane.formats.reader import make_collection
 from hyperplane.formats.registry import check_read_options
@@ -126,7 +126,7 @@ def read(
     size, faults = partition_sizes.parse_partition_size(
         partition_sizes.DEFAULT_PARTITION_SIZE if partition_size is None else partition_size
     )
-    faults += find_urls_faults(urls)
+    faults += _find_urls_faults(urls)
     faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find_files(urls, storage_options)
@@ -158,3 +158,17 @@ def _find_choice_faults(**given: Any) -> list[Fault]:
         for name, value in given.items()
         if not is_one_of(value, allowed[name])
     ]
+
+
+def _find_urls_faults(urls: Any) -> list[Fault]:
+    """Return a fault if ``urls`` is a dataframe, array or table instead of file paths."""
+    if isinstance(urls, (str, os.PathLike)) or not is_iterable(urls):
+        return []
+    if not (hasattr(urls, "columns") or hasattr(urls, "dtype") or hasattr(urls, "schema")):
+        return []
+    allowed = "a path, glob or URL, or a list of them"
+    advice = (
+        "it is already loaded: use it without read, or convert a pandas frame with "
+        "dask.dataframe.from_pandas(df, npartitions=...)"
+    )
+    return [Fault("urls", f"a {type(urls).__name__}", allowed, advice)]
