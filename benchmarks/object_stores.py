@@ -45,8 +45,8 @@ class Client(Protocol):
 
 class HyperplaneClient:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
+        from hyperplane.objectstore.save_target import resolve_target
         from hyperplane.objectstore.store_files import StoreFiles
-        from hyperplane.objectstore.target import resolve_target
 
         target = resolve_target(url, options)
         self.folder, self.store = target.path, StoreFiles(target.store)

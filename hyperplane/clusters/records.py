@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from hyperplane.clusters import job_clusters
+from hyperplane.clusters import job_dashboards
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import bytes_to_gb
 from hyperplane.platforms.local import file_locks
@@ -216,7 +216,7 @@ def write(record: ClusterRecord) -> None:
         json.dump(asdict(record), opened)
     file_locks.share_lock(draft, file)  # before others see it
     draft.replace(file)
-    job_clusters.write_dashboard(record.name, record.dashboard)
+    job_dashboards.write_dashboard(record.name, record.dashboard)
 
 
 def remove(name: str, scratch: str) -> None:
@@ -224,7 +224,7 @@ def remove(name: str, scratch: str) -> None:
     for folder in record_folders():
         file_locks.release_locks(folder / f"{name}.json")
         (folder / f"{name}.json").unlink(missing_ok=True)
-    job_clusters.remove_dashboard(name)
+    job_dashboards.remove_dashboard(name)
     file_locks.release_locks(Path(scratch))
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:

@@ -8,7 +8,7 @@ import sys
 
 for _old, _new in {
     "dashboard_path": "dashboard_path",
-    "dask_notices": "notices",
+    "dask_notices": "log_filters",
     "lazy_dashboard": "lazy_dashboard",
     "parent_death": "parent_death",
     "worker_memory": "worker_memory",

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
-from hyperplane.core.flags import is_one_of
 from hyperplane.core.units import is_iterable
 
 #: A column, an operator and a value.

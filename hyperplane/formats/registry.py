@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.core.flags import is_one_of
 from hyperplane.core.registry import Registry
 from hyperplane.formats.base import FileFormat, SupportsRead
 from hyperplane.formats.suffixes import detect_common_format

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hyperplane import config
 from hyperplane.core.errors import JobStoreError
 from hyperplane.core.optional import need
-from hyperplane.jobs.backoff import is_retryable
+from hyperplane.jobs.store_backoff import is_retryable
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
 from hyperplane.core.errors import JobStoreError
-from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import cancel_marker, notifications, submission_snapshot
-from hyperplane.jobs.backoff import is_disk_full
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.failure_kinds import INPUT
 from hyperplane.jobs.resource_allocator import ResourceAllocator
+from hyperplane.jobs.retries import MAX_LOST_ATTEMPTS, count_retries, jitter, retry_delay
 from hyperplane.jobs.states import (
     CANCELLED,
     DONE,
@@ -33,13 +31,11 @@ from hyperplane.jobs.states import (
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.step_executor import StepExecutor
 from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.store_backoff import is_disk_full
 from hyperplane.platforms.local import machine
 
 #: Maximum number of failed attempts named in the reason of a job.
 _MAX_REASONS = 3
-#: Maximum restarts of an attempt whose process vanished without an exit code; such losses are not
-#: failures of the step.
-_MAX_LOST_ATTEMPTS = 5
 
 
 class JobScheduler:
@@ -164,13 +160,7 @@ class JobScheduler:
             final = [one for one in failed if one.fault == INPUT or one.step in own]
             if tries > self.job.max_retries or len(final) == len(failed):
                 return FAILED, _format_reason(failed)
-            await asyncio.sleep(self._retry_delay(tries))
-
-    def _retry_delay(self, times: int) -> float:
-        """Return a randomized delay, so that jobs that failed together do not retry together."""
-        first = float(parse_seconds(self._settings.retry_wait))
-        most = float(parse_seconds(self._settings.retry_wait_most))
-        return min(most, first * 2.0 ** (times - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
+            await asyncio.sleep(jitter(retry_delay(tries, self._settings)))
 
     async def _run_steps(self, executor: StepExecutor) -> list[Attempt]:
         """Run everything that is not done, as far as possible; return the final failures."""
@@ -211,19 +201,21 @@ class JobScheduler:
     async def _run_unit(self, executor: StepExecutor, step: Step, unit: WorkUnit) -> Attempt | None:
         """Run a step or chunk with retries; return the last attempt unless one succeeded."""
         # Steps with ``retries`` use their own limit, others the retries of the job.
-        most = 1 + (self._try_count if step.retries is None else step.retries)
+        most = 1 + count_retries(step, self._try_count)
         while True:
             failed, lost = executor.recent_failures(unit)
             if failed and (failed[-1].fault == INPUT or len(failed) >= most):
                 return failed[-1]
-            if len(lost) > _MAX_LOST_ATTEMPTS:
+            if len(lost) > MAX_LOST_ATTEMPTS:
                 return lost[-1]
             ended = await executor.run_attempt(step, unit)
             if ended.status == DONE:
                 return None
             if ended.status != LOST:
                 await asyncio.sleep(
-                    self._retry_delay(len(failed) + 1) if len(failed) + 1 < most else 0
+                    jitter(retry_delay(len(failed) + 1, self._settings))
+                    if len(failed) + 1 < most
+                    else 0
                 )
 
 

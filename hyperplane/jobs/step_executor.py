@@ -12,7 +12,6 @@ from pathlib import Path
 
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
-from hyperplane.jobs.backoff import Backoff, is_disk_full
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.environment import (
     PROGRESS,
@@ -51,6 +50,7 @@ from hyperplane.jobs.step_command import (
     working_folder,
 )
 from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.store_backoff import Backoff, is_disk_full
 from hyperplane.jobs.submission_snapshot import SubmissionSnapshot
 
 _log = logging.getLogger(__name__)

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane import config
-from hyperplane.clusters import job_clusters, records
+from hyperplane.clusters import job_dashboards, records
 from hyperplane.core.errors import HyperplaneError, JobStoreError
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
 from hyperplane.jobs.adoption import can_adopt
-from hyperplane.jobs.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.home import open_store, this_machine
 from hyperplane.jobs.job_scheduler import JobScheduler
 from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.states import FAILED, OPEN, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.store_backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.submitting import capture_environment
 from hyperplane.platforms.local.file_locks import try_lock
 
@@ -186,7 +186,7 @@ class Supervisor:
     def _note_dashboards(self) -> None:
         """Store the dashboard addresses of the current clusters of steps."""
         for job_id, scheduler in self._schedulers.items():
-            now = next(reversed(job_clusters.read_dashboards(scheduler.job.folder_path)), "")
+            now = next(reversed(job_dashboards.read_dashboards(scheduler.job.folder_path)), "")
             if now != scheduler.dashboard:
                 scheduler.dashboard = now
                 self.store.update(job_id, if_status=OPEN, dashboard=now)

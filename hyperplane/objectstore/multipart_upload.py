@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from hyperplane.core.errors import StorageError
 from hyperplane.objectstore.retrying import call_with_retries, translate_errors
+from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles, content_type_options
-from hyperplane.objectstore.target import Target
 
 T = TypeVar("T")
 #: Bytes read at a time; smaller files are uploaded whole.

@@ -9,8 +9,8 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.objectstore import listing
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import resolve_target
 
 #: A file's address and its size in bytes.
 ListedFile = tuple[str, int]

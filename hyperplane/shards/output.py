@@ -7,7 +7,7 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.objectstore.templates import fill_template
+from hyperplane.objectstore.path_templates import fill_template
 from hyperplane.shards.identity import resolve_shard
 
 

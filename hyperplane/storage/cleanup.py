@@ -15,8 +15,13 @@ from typing import Any
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, parse_seconds, plural
+from hyperplane.objectstore.save_target import (
+    Target,
+    check_options,
+    read_only_faults,
+    resolve_target,
+)
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target, check_options, read_only_faults, resolve_target
 from hyperplane.storage.attempts import is_attempt, is_local_attempt, is_running
 from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState
 from hyperplane.storage.commit_selection import commit_protocol_for

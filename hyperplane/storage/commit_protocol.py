@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hyperplane.core.errors import OutputConflict
+from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 
 #: Format and kind, in manifests, of files that another program wrote.

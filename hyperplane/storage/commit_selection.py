@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target
 from hyperplane.storage.commit_protocol import CommitProtocol
 from hyperplane.storage.manifest_commit import ManifestCommit
 from hyperplane.storage.rename_commit import RenameCommit

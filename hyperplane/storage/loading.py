@@ -33,14 +33,14 @@ from hyperplane.formats.pandas_frames.from_arrow import to_frame
 from hyperplane.formats.parquet.footers import READER_THREADS
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.redaction import describe_error
+from hyperplane.objectstore.save_target import Target, check_options, resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target, check_options, resolve_target
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commit_protocol import FOREIGN
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.formats import find_format, is_format_of, loaded_kind
 from hyperplane.storage.manifest import Manifest
 from hyperplane.storage.object_files import decode_object
+from hyperplane.storage.object_formats import find_format, is_format_of, loaded_kind
 from hyperplane.storage.part_files import FrameReader, PartFile, read_records
 from hyperplane.storage.part_schemas import unify_schemas
 from hyperplane.storage.request import target_suffix

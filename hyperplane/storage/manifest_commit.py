@@ -12,8 +12,8 @@ from collections.abc import Set
 from dataclasses import replace
 
 from hyperplane.core.errors import StorageError
+from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target
 from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest
 

@@ -17,8 +17,8 @@ from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.retrying import call_with_retries, is_transient
+from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import ManifestEntry
 from hyperplane.storage.part_schemas import convert_frame, deserialize_schema
 

@@ -29,8 +29,8 @@ from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.attempts import running_attempt
 from hyperplane.storage.commit_protocol import FOREIGN, CommitProtocol
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.formats import part_suffix
 from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.object_formats import part_suffix
 from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.request import SaveRequest

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.core.folder_entries import find_in
+from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target
 from hyperplane.storage.attempts import running_attempt
 from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest, hash_names

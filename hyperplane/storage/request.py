@@ -9,15 +9,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeGuard, get_args
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.objectstore.target import Target, location_faults
-from hyperplane.storage.formats import (
+from hyperplane.objectstore.save_target import Target, location_faults
+from hyperplane.storage.object_checks import object_faults
+from hyperplane.storage.object_formats import (
     DEFAULT_FORMATS,
     detect_kind,
     find_format,
     is_format_of,
     list_formats,
 )
-from hyperplane.storage.object_checks import object_faults
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Mode = Literal["error", "overwrite", "append", "skip"]

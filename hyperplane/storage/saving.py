@@ -11,13 +11,13 @@ from typing import Any
 from hyperplane.core.errors import check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.parquet.pandas_index import check_index
-from hyperplane.objectstore.target import (
+from hyperplane.objectstore.path_templates import fill_template
+from hyperplane.objectstore.save_target import (
     check_options,
     check_partition_options,
     has_field,
     resolve_target,
 )
-from hyperplane.objectstore.templates import fill_template
 from hyperplane.storage.arrays import save_array
 from hyperplane.storage.local_files import save_path
 from hyperplane.storage.part_saving import save_parts

@@ -10,7 +10,7 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, OutputConflict, RequestError, StorageError, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.objectstore.target import check_options, read_only_faults, resolve_target
+from hyperplane.objectstore.save_target import check_options, read_only_faults, resolve_target
 from hyperplane.storage.commit_protocol import CommitProtocol, conflict_error
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry

@@ -15,8 +15,8 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from hyperplane.core.errors import ReadError
 from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import Target
 from hyperplane.storage.manifest import ManifestEntry
 
 _GONE = "is gone: it was replaced or removed since it was loaded; load it again"

@@ -24,7 +24,7 @@ from hyperplane.clusters import records
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
 from hyperplane.clusters.framework import CLOSED, RUNNING, ClusterAddresses, OptionsDraft
 from hyperplane.clusters.interrupts import allow_interrupts
-from hyperplane.clusters.promised_memory import open_clusters, unpromised_memory
+from hyperplane.clusters.reserved_memory import open_clusters, unreserved_memory
 from hyperplane.clusters.running_clusters import describe_running, read_running
 from hyperplane.core.errors import EngineError, Fault, StartFailed, StartTimeout
 from hyperplane.core.units import format_bytes, plural
@@ -121,7 +121,7 @@ class LocalProcessesEngine:
     def capacity(self, settings: EngineSettings) -> MachineCapacity:
         """Return the cores, and the free memory without a reserve and open clusters."""
         fraction = 1 - cast(ProcessSettings, settings).reserve_fraction
-        free = unpromised_memory(machine.free_ram(), fraction, open_clusters())
+        free = unreserved_memory(machine.free_ram(), fraction, open_clusters())
         return MachineCapacity(machine.cores(), free)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:

@@ -18,7 +18,7 @@ from processes_framework import ENGINE, ENTRY_POINTS, ProcessOptions
 from services import is_empty, until
 
 import hyperplane
-from hyperplane.clusters import promised_memory, records, registry
+from hyperplane.clusters import records, registry, reserved_memory
 from hyperplane.errors import RequestError
 
 SMALL: dict[str, Any] = {
@@ -116,7 +116,7 @@ def test_the_lines_of_a_start_are_its_own(capsys: pytest.CaptureFixture[str]) ->
 def test_what_its_clusters_were_promised_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     record = records.ClusterRecord.from_plan(_plan())
     monkeypatch.setattr(records, "read_all", lambda starting: [record])
-    assert promised_memory.open_clusters() == [record]
+    assert reserved_memory.open_clusters() == [record]
 
 
 def test_an_engine_whose_framework_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from containers import Container
 
-from hyperplane.clusters import job_clusters, records
+from hyperplane.clusters import job_dashboards, records
 
 
 @pytest.fixture(autouse=True)
@@ -245,7 +245,7 @@ def test_a_place_that_takes_no_folders_is_an_error() -> None:
 _FIRST = """
 import os, subprocess, sys
 from pathlib import Path
-from hyperplane.clusters import job_clusters, records
+from hyperplane.clusters import job_dashboards, records
 def open_cluster(name, parent=None):
     started = records.own_start_time()
     made = records.ClusterRecord(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1)
@@ -314,19 +314,19 @@ def test_a_step_reports_its_dashboards_in_the_folder_of_its_job(
     monkeypatch.setenv("HYPERPLANE_JOB_FOLDER", str(tmp_path / "job"))
     first = record("first")
     records.write(first)  # as in a pod without the folder
-    assert job_clusters.read_dashboards(tmp_path / "job") == []
+    assert job_dashboards.read_dashboards(tmp_path / "job") == []
     (tmp_path / "job").mkdir()
     records.write(first)
     records.write(record("second", dashboard="http://second/status"))
     both = ["http://127.0.0.1:2/status", "http://second/status"]
-    assert job_clusters.read_dashboards(tmp_path / "job") == both
+    assert job_dashboards.read_dashboards(tmp_path / "job") == both
     assert "security" not in "".join(
         file.read_text() for file in (tmp_path / "job").rglob("*.json")
     )
     records.remove("first", first.scratch)
-    assert job_clusters.read_dashboards(tmp_path / "job") == both[1:]
+    assert job_dashboards.read_dashboards(tmp_path / "job") == both[1:]
     [file] = (tmp_path / "job").rglob("*.json")
     whole = json.loads(file.read_text())
     for strange in ({**whole, "system": "another-1"}, {**whole, "started": "1"}, [], None):
         file.write_text(json.dumps(strange))
-        assert job_clusters.read_dashboards(tmp_path / "job") == []
+        assert job_dashboards.read_dashboards(tmp_path / "job") == []

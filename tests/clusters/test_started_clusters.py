@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import cluster
-from hyperplane.clusters import promised_memory, records, start_lines, started_clusters
+from hyperplane.clusters import records, reserved_memory, start_lines, started_clusters
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.started_clusters import CodeLocation, current_location
 from hyperplane.errors import RequestError
@@ -48,8 +48,8 @@ class TestPromised:
     )
     def test_what_is_left_beside_an_open_cluster(self, monkeypatch, used, left):
         # 25 GB are free, and 21 GB are allocated to a cluster that uses a part of them.
-        monkeypatch.setattr(promised_memory, "_memory_used_by", lambda pid: used * GB)
-        given = promised_memory.unpromised_memory(25 * GB, 0.9, [_record(21)])
+        monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: used * GB)
+        given = reserved_memory.unreserved_memory(25 * GB, 0.9, [_record(21)])
         assert given == pytest.approx(left * GB)
 
     @given(
@@ -57,14 +57,14 @@ class TestPromised:
     )
     def test_together_they_have_what_there_is_and_a_tenth(self, free, sizes, used):
         clusters = [_record(size, pid=number) for number, size in enumerate(sizes)]
-        original, promised_memory._memory_used_by = (
-            promised_memory._memory_used_by,
+        original, reserved_memory._memory_used_by = (
+            reserved_memory._memory_used_by,
             lambda pid: used,
         )
         try:
-            left = promised_memory.unpromised_memory(free, 0.9, clusters)
+            left = reserved_memory.unreserved_memory(free, 0.9, clusters)
         finally:
-            promised_memory._memory_used_by = original
+            reserved_memory._memory_used_by = original
         total = sum(size * GB for size in sizes)
         there = free + min(used * len(sizes), total)
         assert 0 <= left <= free * 0.9 + 1
@@ -79,7 +79,7 @@ class TestPromised:
         ]
         monkeypatch.setattr(records, "read_all", lambda starting: found)
         monkeypatch.setattr(machine, "free_ram", lambda: 25 * GB)
-        monkeypatch.setattr(promised_memory, "_memory_used_by", lambda pid: 0)
+        monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: 0)
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=90)
         assert plan.total_ram == pytest.approx(18.5 * GB)
         assert "18.5 GB free less a reserve and less 4 GB of mine, gpus, which are open: " in (
@@ -239,7 +239,7 @@ def test_a_real_cluster_is_replaced() -> None:
         client, running = hyperplane.initialize_cluster(**SMALL, replace=True)
         names.append(running.name)
         assert [record.name for record in records.read_all()] == names[-1:]
-        assert promised_memory._memory_used_by(os.getpid()) > 10**7
+        assert reserved_memory._memory_used_by(os.getpid()) > 10**7
     client.close()
     running.close()
     assert names[0] != names[1]

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import hyperplane
 from hyperplane.cli import app
-from hyperplane.clusters.job_clusters import read_dashboards
+from hyperplane.clusters.job_dashboards import read_dashboards
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners import create_runner

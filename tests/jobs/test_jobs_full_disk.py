@@ -29,15 +29,15 @@ from hyperplane.errors import JobError, JobStoreError
 from hyperplane.jobs import (
     JobHandle,
     Pipeline,
-    backoff,
     cancel_marker,
     list_jobs,
     step_wrapper,
+    store_backoff,
     supervisor_client,
 )
-from hyperplane.jobs.backoff import Backoff
 from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.states import CANCELLED, DONE
+from hyperplane.jobs.store_backoff import Backoff
 from hyperplane.jobs.submitting import new_job
 
 pytestmark = pytest.mark.process
@@ -100,7 +100,7 @@ class FullDisk:
 @pytest.fixture
 def disk(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(store_backoff, "FIRST_DELAY", 0.01)
     made = FullDisk(monkeypatch)
     engine = open_store()._engine
     sql.event.listen(engine, "before_cursor_execute", made.statement)
@@ -156,15 +156,19 @@ def test_what_waits_says_so_once_and_ever_more_rarely():
         delays.append(patience.record_failure(full))
         assert patience.record_failure(full) == delays[-1]  # of another job at the same time
         now[0] += delays[-1]
-    assert delays[:3] == [backoff.FIRST_DELAY, 2 * backoff.FIRST_DELAY, 4 * backoff.FIRST_DELAY]
-    assert delays[-1] == backoff.MAX_DELAY
+    assert delays[:3] == [
+        store_backoff.FIRST_DELAY,
+        2 * store_backoff.FIRST_DELAY,
+        4 * store_backoff.FIRST_DELAY,
+    ]
+    assert delays[-1] == store_backoff.MAX_DELAY
     assert said == [
         "waiting: /home/ada/jobs: No space left on device: free space on that disk; "
         "the job then continues"
     ]
     patience.record_success()
     assert said[1:] == ["resuming"]
-    assert patience.record_failure(full) == backoff.FIRST_DELAY
+    assert patience.record_failure(full) == store_backoff.FIRST_DELAY
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import fsspec
 import numpy as np
 import pandas as pd
 
-from hyperplane.objectstore.target import resolve_target
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage.commit_selection import commit_protocol_for
 
 #: For ``pytest.fixture(params=PLACES)(places)``.

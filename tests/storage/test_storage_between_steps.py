@@ -11,8 +11,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import hyperplane
 from hyperplane.errors import StorageError
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage import shard_saving
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit

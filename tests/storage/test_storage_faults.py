@@ -12,7 +12,7 @@ from scale import scaled
 import hyperplane
 from hyperplane.errors import StorageError
 from hyperplane.objectstore import retrying
-from hyperplane.objectstore.target import resolve_target
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage.commit_selection import commit_protocol_for
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, sys.argv[3])
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.objectstore.target import resolve_target
+from hyperplane.objectstore.save_target import resolve_target
 
 dask.config.set({"scheduler": "sync", "dataframe.convert-string": False})
 kind, place, _, rounds = sys.argv[1:]

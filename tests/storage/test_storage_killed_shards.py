@@ -26,7 +26,7 @@ import json, os, pathlib, random, signal, sys, time
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
 from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.objectstore.target import resolve_target
+from hyperplane.objectstore.save_target import resolve_target
 
 sys.path.insert(0, sys.argv[3])
 kind, place, _, rounds = sys.argv[1:]

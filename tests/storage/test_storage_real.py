@@ -13,7 +13,7 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
-from hyperplane.objectstore.target import resolve_target
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage.commit_selection import commit_protocol_for
 
 pytestmark = [

@@ -17,8 +17,8 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.objectstore.target import resolve_target
 from hyperplane.storage import missing_shards
 from hyperplane.storage.commit_selection import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit

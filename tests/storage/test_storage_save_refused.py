@@ -11,7 +11,7 @@ from saving_cases import flights, in_this_thread
 
 import hyperplane
 from hyperplane.errors import RequestError, StorageError
-from hyperplane.objectstore.target import resolve_target
+from hyperplane.objectstore.save_target import resolve_target
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 

@@ -13,7 +13,7 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
-from hyperplane.objectstore.target import resolve_target
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage import missing_shards
 from hyperplane.storage.commit_selection import commit_protocol_for
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hyperplane.clusters.dask import ready_lines
+from hyperplane.clusters.dask import start_lines
 from hyperplane.clusters.dask.client_config import restore_config_after
 from hyperplane.clusters.dask.planning import draft_options
 from hyperplane.clusters.dask.removed_methods import add_removed_methods
@@ -36,12 +36,12 @@ class DaskFramework:
     def prepare(self, started: StartedCluster, attached: bool) -> None:
         """Add removed methods, guard against forks, and restore Dask's settings at the end."""
         # Imported here because it loads distributed, which planning does not need.
-        from hyperplane.clusters.dask import notices
+        from hyperplane.clusters.dask import log_filters
         from hyperplane.guard import forks
 
         add_removed_methods(started.client)
         loop: Any = started.client.loop
-        notices.drop_interrupted_waits(loop.asyncio_loop)
+        log_filters.drop_interrupted_waits(loop.asyncio_loop)
         forks.guard_forks(started.client, started.cluster)
         # Settings of a cluster that this process started hold until that cluster closes.
         key = getattr(started.cluster, "settings_key", "") if attached else ""
@@ -59,8 +59,8 @@ class DaskFramework:
     def starting_lines(self, plan: ClusterPlan) -> list[str]:
         """Return the documented lines about a scheduler in a pod."""
         del plan
-        return list(ready_lines.STARTING)
+        return list(start_lines.STARTING)
 
     def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
         """Return the documented lines about the dashboard and the logs."""
-        return ready_lines.describe_ready(plan, dashboard)
+        return start_lines.describe_ready(plan, dashboard)

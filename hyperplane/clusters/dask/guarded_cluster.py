@@ -20,7 +20,7 @@ from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from hyperplane.clusters.dask import notices
+from hyperplane.clusters.dask import log_filters
 from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
@@ -62,7 +62,7 @@ def loopback_link(link: str, scheduler: str) -> str:
 def _release_in_process(pid: int, release: Callable[[], None]) -> None:
     """Call `release` in process `pid` only: a fork has copies of the cluster objects."""
     if os.getpid() == pid:
-        notices.release_quiet()
+        log_filters.release_quiet()
         release()
 
 
@@ -164,7 +164,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self._idle_guard: IdleGuard | None = None
         self._client: weakref.ref[Client] | None = None
         self._closing = threading.RLock()
-        notices.hold_quiet()
+        log_filters.hold_quiet()
         self._cleanup = weakref.finalize(self, _release_in_process, os.getpid(), release)
         # At exit Dask's own handler closes the cluster, which calls the cleanup.
         self._cleanup.atexit = False
@@ -229,7 +229,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             super()._update_worker_status(op, msg)
 
     async def _close(self) -> None:
-        with notices.without_closing_notices():
+        with log_filters.without_closing_notices():
             await super()._close()
         self._cleanup()
 

@@ -15,7 +15,7 @@ PARENT_DEATH = "hyperplane.clusters.dask.parent_death"
 #: Preload: applies environment variables of memory allocators.
 WORKER_MEMORY = "hyperplane.clusters.dask.worker_memory"
 #: Preload: suppresses log messages that mean nothing.
-NOTICES = "hyperplane.clusters.dask.notices"
+NOTICES = "hyperplane.clusters.dask.log_filters"
 LOG_LINES = 40
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
+from hyperplane.core.argument_checks import find_flag_faults, is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.core.flags import find_flag_faults, is_one_of
 from hyperplane.core.public_calls import unknown_name
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.reachability import StoreUnreachable

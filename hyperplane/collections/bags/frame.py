@@ -21,9 +21,9 @@ from hyperplane.collections.bags.types import (
     infer_type,
     parse_types,
 )
+from hyperplane.core.argument_checks import find_flag_faults
 from hyperplane.core.dask_internals.tasks import Task, TaskRef
 from hyperplane.core.errors import Fault, check
-from hyperplane.core.flags import find_flag_faults
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import whole_number
 

@@ -23,9 +23,9 @@ from hyperplane.collections.bags.records import (
     parse_lines,
     read_partition,
 )
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.dask_internals.tasks import Task, TaskRef
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.core.flags import is_one_of
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import parse_bytes
 

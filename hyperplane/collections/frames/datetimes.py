@@ -15,10 +15,10 @@ from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import collect_faults, find_column_faults, has_column
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.task_errors import run_in_partition
+from hyperplane.core.argument_checks import find_flag_faults, is_one_of
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.dask_internals.frames import Assign, new_collection
 from hyperplane.core.errors import DataError, Fault
-from hyperplane.core.flags import find_flag_faults, is_one_of
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.convert import decode_categories
 

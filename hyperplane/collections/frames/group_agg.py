@@ -23,8 +23,8 @@ from hyperplane.collections.frames.arguments import (
 from hyperplane.collections.frames.group_tasks import aggregate_groups
 from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.source_collection import Frame, as_collection
+from hyperplane.core.argument_checks import find_flag_faults
 from hyperplane.core.errors import Fault, check
-from hyperplane.core.flags import find_flag_faults
 from hyperplane.core.public_calls import check_call
 
 

@@ -22,8 +22,8 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
 from hyperplane.collections.frames.source_collection import Frame, as_collection
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.core.flags import is_one_of
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.pandas_frames.column_names import escape
 from hyperplane.formats.partitions import Bounds, ScannablePartition

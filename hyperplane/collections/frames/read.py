@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, check
-from hyperplane.core.flags import is_one_of
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import is_iterable
 from hyperplane.formats import partition_sizes, registry, types

@@ -30,8 +30,8 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
-from hyperplane.core.flags import is_one_of
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
 from hyperplane.formats.pandas_frames.convert import to_pandas

@@ -20,8 +20,8 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.arguments import has_column
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, check
-from hyperplane.core.flags import is_one_of
 
 Side = Literal["left", "right"]
 DAY = 86_400 * 10**9

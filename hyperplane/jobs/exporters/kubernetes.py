@@ -20,11 +20,11 @@ from hyperplane.jobs.exporters.rendering import (
     build_command_line,
     build_environment,
     common_faults,
-    count_retries,
     file_stem,
     resource_request,
     slug,
 )
+from hyperplane.jobs.retries import count_retries
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.item import ITEMS
 from hyperplane.jobs.runners.kubernetes.step_job import (
@@ -163,7 +163,7 @@ def _build_job_name(job: Job, place: int, step: Step) -> str:
 
 def _build_retry(job: Job, step: Step) -> dict[str, Any]:
     """Return the retry policy: number of retries, and exit codes that are not retried."""
-    count, retries = step.chunk_count, count_retries(job, step)
+    count, retries = step.chunk_count, count_retries(step, job.max_retries)
     rules = [
         build_disruption_rule("Ignore"),
         build_exit_code_rule("FailIndex" if count else "FailJob", CONTAINER, INPUT_CODES),

@@ -71,19 +71,6 @@ def resource_request(step: Step) -> ResourceRequest:
     return ResourceRequest(resources.cores, memory, resources.gpus)
 
 
-def count_retries(job: Job, step: Step) -> int:
-    """Return the number of retries of a step, by default that of the job."""
-    return job.max_retries if step.retries is None else step.retries
-
-
-def retry_pauses(times: int) -> list[float]:
-    """Return the seconds before each of a number of retries."""
-    settings = config.jobs()
-    first = float(parse_seconds(settings.retry_wait))
-    most = float(parse_seconds(settings.retry_wait_most))
-    return [min(most, first * 2.0**time) for time in range(times)]
-
-
 def grace_seconds() -> float:
     """Return the seconds between SIGTERM and SIGKILL."""
     return float(parse_seconds(config.jobs().grace))

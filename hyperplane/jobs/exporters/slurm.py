@@ -22,13 +22,12 @@ from hyperplane.jobs.exporters.rendering import (
     build_command_line,
     build_environment,
     common_faults,
-    count_retries,
     file_stem,
     grace_seconds,
-    retry_pauses,
     slug,
 )
 from hyperplane.jobs.parameters import variable_name
+from hyperplane.jobs.retries import count_retries, retry_delay
 from hyperplane.jobs.runners import retrying
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.slurm.submit import batch_resources
@@ -121,9 +120,9 @@ class SlurmRenderer:
             for name in variables.item_variables
         ]
         words.append(f"{PARAMETERS}={_parameters_word(step, variables)}")
-        tries = count_retries(job, step)
+        tries = count_retries(step, job.max_retries)
         if tries:
-            seconds = ",".join(f"{pause:g}" for pause in retry_pauses(tries))
+            seconds = ",".join(f"{pause:g}" for pause in _retry_delays(tries))
             codes = ",".join(map(str, INPUT_CODES))
             words.append(
                 f"{quote_word(self.python)} -I {quote_word(retrying.__file__)} {seconds} {codes}"
@@ -162,12 +161,17 @@ def _time_options(job: Job, step: Step) -> dict[str, str | int | bool | None]:
     """Return the time limit of all attempts at a step, and the signal before it."""
     if step.timeout is None:
         return {}
-    tries = count_retries(job, step)
+    tries = count_retries(step, job.max_retries)
     polite = math.ceil(grace_seconds())
-    most = (tries + 1) * (step.timeout + polite) + sum(retry_pauses(tries))
+    most = (tries + 1) * (step.timeout + polite) + sum(_retry_delays(tries))
     # The limit of each attempt comes first; this one is for programs that it does not end.
     minutes = math.ceil((most + polite + _SIGNAL_EARLY_SECONDS) / 60)
     return {"time": minutes, "signal": f"B:TERM@{polite}"}
+
+
+def _retry_delays(retries: int) -> list[float]:
+    settings = config.jobs()
+    return [retry_delay(retry, settings) for retry in range(1, retries + 1)]
 
 
 def _exported_variables(variables: StepEnvironment) -> list[str]:

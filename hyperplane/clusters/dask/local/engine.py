@@ -6,7 +6,7 @@ import os
 from typing import ClassVar, cast
 
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
-from hyperplane.clusters.promised_memory import open_clusters, unpromised_memory
+from hyperplane.clusters.reserved_memory import open_clusters, unreserved_memory
 from hyperplane.core.errors import Fault
 from hyperplane.core.units import gb_to_bytes, plural
 from hyperplane.platforms.local import machine
@@ -37,7 +37,7 @@ class LocalEngine:
         clusters = open_clusters()
         return MachineCapacity(
             machine.cores(),
-            unpromised_memory(machine.free_ram(), fraction, clusters),
+            unreserved_memory(machine.free_ram(), fraction, clusters),
             clusters=tuple(record.name for record in clusters),
             own=tuple(record.name for record in clusters if record.pid == os.getpid()),
             promised=sum(gb_to_bytes(record.ram_gb) for record in clusters),

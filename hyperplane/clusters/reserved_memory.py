@@ -29,7 +29,7 @@ def open_clusters() -> list[records.ClusterRecord]:
     return [record for record in found if platform_of(record.engine) in PLATFORMS]
 
 
-def unpromised_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:
+def unreserved_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:
     """Return the bytes that one more cluster can have.
 
     At least a tenth of what all clusters may have together, so that a program can run while the

@@ -13,7 +13,7 @@ import pytest
 from distributed.client import AllExit
 from distributed.core import Status
 
-from hyperplane.clusters.dask import notices
+from hyperplane.clusters.dask import log_filters
 
 LOST = "Removing worker 'x' caused the cluster to lose already computed task(s)"
 KILLED = "Worker process still alive after %s seconds, killing"
@@ -33,7 +33,7 @@ def dask_logger(monkeypatch):
     written.handlers[0].setFormatter(form)  # as Dask does when it is imported
     for handler in written.handlers:
         logger.addHandler(handler)
-    monkeypatch.setattr(notices, "_holders", 0)
+    monkeypatch.setattr(log_filters, "_holders", 0)
     logging.getLogger("distributed.core").manager._clear_cache()
     yield written
     logging.getLogger("distributed.core").manager._clear_cache()
@@ -46,13 +46,13 @@ def shown(written):
 
 def test_the_terminal_is_quiet_until_the_last_cluster_has_closed(dask_logger):
     logger = logging.getLogger("distributed.core")
-    notices.hold_quiet()
-    notices.hold_quiet()
+    log_filters.hold_quiet()
+    log_filters.hold_quiet()
     logger.info("one")
-    notices.release_quiet()
+    log_filters.release_quiet()
     logger.info("two")
     logger.warning("three")
-    notices.release_quiet()
+    log_filters.release_quiet()
     logger.info("four")
     assert shown(dask_logger) == ["three", "four"]
     assert dask_logger.own.getvalue() == "one\ntwo\nthree\nfour\n"
@@ -61,19 +61,19 @@ def test_the_terminal_is_quiet_until_the_last_cluster_has_closed(dask_logger):
 def test_levels_of_a_program_stay(dask_logger):
     terminal, own = dask_logger.handlers
     terminal.setLevel(logging.ERROR)
-    notices.hold_quiet()
+    log_filters.hold_quiet()
     assert (terminal.level, own.level) == (logging.ERROR, logging.NOTSET)
-    notices.release_quiet()
+    log_filters.release_quiet()
     assert (terminal.level, own.level) == (logging.ERROR, logging.NOTSET)
     terminal.setLevel(logging.NOTSET)
-    notices.hold_quiet()
+    log_filters.hold_quiet()
     terminal.setLevel(logging.DEBUG)  # the program wants all messages
-    notices.release_quiet()
+    log_filters.release_quiet()
     assert (terminal.level, own.level) == (logging.DEBUG, logging.NOTSET)
 
 
 def test_closing_leaves_out_what_is_lost_and_killed_on_the_terminal_only(dask_logger):
-    with notices.without_closing_notices():
+    with log_filters.without_closing_notices():
         logging.getLogger("distributed.scheduler").warning(LOST)
         logging.getLogger("distributed.nanny").warning(KILLED, 4.0)
         logging.getLogger("distributed.nanny").warning("Restarting worker")
@@ -90,7 +90,7 @@ def test_closing_leaves_out_what_is_lost_and_killed_on_the_terminal_only(dask_lo
 
 def test_a_worker_that_closes_does_not_tell_of_its_tasks(dask_logger):
     worker = SimpleNamespace(status=Status.running)
-    notices.dask_setup(worker)
+    log_filters.dask_setup(worker)
     logger = logging.getLogger("distributed.worker.state_machine")
     logger.warning(CANCELLED)
     worker.status = Status.closing
@@ -103,10 +103,10 @@ def test_a_worker_that_closes_does_not_tell_of_its_tasks(dask_logger):
 
 
 def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, capsys):
-    notices.dask_setup(SimpleNamespace(status=Status.closing))
+    log_filters.dask_setup(SimpleNamespace(status=Status.closing))
     logger = logging.getLogger("distributed.scheduler")
     record = logger.makeRecord(logger.name, logging.WARNING, "", 0, "%d rows", ("many",), None)
-    with notices.without_closing_notices():
+    with log_filters.without_closing_notices():
         assert logger.filter(record)
         dask_logger.handlers[0].handle(record)
     assert shown(dask_logger) == []
@@ -115,16 +115,16 @@ def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, 
 
 def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatch):
     # As the garbage collector may do, in the same thread and at any line.
-    find, released = notices._dask_handlers, []
+    find, released = log_filters._dask_handlers, []
 
     def collecting(logger):
         if not released:
-            released.append(notices._holders)
-            notices.release_quiet()
+            released.append(log_filters._holders)
+            log_filters.release_quiet()
         return find(logger)
 
-    monkeypatch.setattr(notices, "_dask_handlers", collecting)
-    holding = threading.Thread(target=notices.hold_quiet, daemon=True)
+    monkeypatch.setattr(log_filters, "_dask_handlers", collecting)
+    holding = threading.Thread(target=log_filters.hold_quiet, daemon=True)
     holding.start()
     holding.join(30)
     assert not holding.is_alive()
@@ -135,7 +135,7 @@ def test_waits_that_ctrl_c_has_ended_are_dropped_and_other_errors_are_not():
     loop = asyncio.new_event_loop()
     told = []
     try:
-        notices.drop_interrupted_waits(loop)
+        log_filters.drop_interrupted_waits(loop)
         loop.default_exception_handler = told.append
         loop.call_exception_handler({"message": "never retrieved", "exception": AllExit()})
         loop.call_exception_handler({"message": "other", "exception": ValueError("no")})
@@ -151,7 +151,7 @@ def test_a_loop_with_a_handler_keeps_it():
         handler = [].append
         loop.set_exception_handler(lambda loop, context: handler(context))
         kept = loop.get_exception_handler()
-        notices.drop_interrupted_waits(loop)
+        log_filters.drop_interrupted_waits(loop)
         assert loop.get_exception_handler() is kept
     finally:
         loop.close()
