@@ -68,9 +68,10 @@ class Registry(Generic[Registered]):
         for point in self._entry_points():
             if point.name == name:
                 return self._load_entry_point(point)
-        near = difflib.get_close_matches(name, self._allowed(), n=2)
+        near = [one for one in difflib.get_close_matches(name, self._allowed(), n=2) if one != name]
         advice = f"did you mean {' or '.join(near)}?" if near else ""
-        raise RequestError([Fault(self.argument, repr(name), ", ".join(self._allowed()), advice)])
+        allowed = "one of " + ", ".join(self._allowed())
+        raise RequestError([Fault(self.argument, repr(name)[:80], allowed, advice)])
 
     def _allowed(self) -> list[str]:
         return [*self.other_values, *self.names()]
@@ -81,12 +82,17 @@ class Registry(Generic[Registered]):
 
     def _load_entry_point(self, point: EntryPoint) -> type[Registered]:
         try:
-            loaded: type[Registered] = point.load()
-        except (ImportError, AttributeError) as error:
+            loaded: Any = point.load()
+        except (Exception, SystemExit) as error:  # code of another package
             package = point.dist.name if point.dist else "another package"
-            wrong = f"{point.value} of {package} cannot be imported: {error}"
+            reason = str(error) or type(error).__name__
+            wrong = f"{point.value} of {package} cannot be imported: {reason}"
             raise RequestError([Fault(self.argument, "", wrong)]) from error
-        return loaded
+        if not isinstance(loaded, type):
+            wrong = f"{point.value} is not a class"
+            raise RequestError([Fault(self.argument, "", wrong)])
+        found: type[Registered] = loaded
+        return found
 
 
 def _import_class(target: str) -> Any:

@@ -32,6 +32,7 @@ RENAMED = {
         "hyperplane.jobs.definition.pipeline_file",
         "read_pipeline",
     ),
+    ("hyperplane.errors.requests", "_rebuild"): ("hyperplane.core.errors.base", "_rebuild"),
     (f"{_SIZING}.advise", "Answer"): (f"{_SIZING}.recommend", "SizingAnswer"),
     (f"{_SIZING}.advise", "Comfort"): (f"{_SIZING}.recommend", "ComfortableSize"),
     (f"{_SIZING}.advise", "Option"): (f"{_SIZING}.recommend", "PoolOption"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.spec.framework_options import FrameworkOptions
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.tuning import Tuning
@@ -30,9 +31,18 @@ class DaskOptions(FrameworkOptions):
 
     @classmethod
     def of(cls, options: FrameworkOptions) -> Self:
-        """Return the section of a plan with its type; raise a TypeError if it is another one."""
+        """Return the section of a plan with its type.
+
+        Raises
+        ------
+        RequestError
+            If the section is that of another framework, or missing.
+        """
         if not isinstance(options, cls):
-            raise TypeError(f"expected a plan for Dask, got one with {type(options).__name__}")
+            advice = "create the plan with plan_cluster(...)"
+            raise RequestError(
+                [Fault("plan.options", type(options).__name__, "DaskOptions", advice)]
+            )
         return options
 
     def rows(self) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class FrameworkOptions:
@@ -10,6 +10,10 @@ class FrameworkOptions:
 
     A subclass is a frozen dataclass with the framework's settings for one cluster.
     """
+
+    if TYPE_CHECKING:  # plan.options.memory of a Dask cluster, for example
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the rows that the section adds to the printed plan."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.public_calls import warn_caller
@@ -173,3 +175,22 @@ class ClusterPlan:
 def new_cluster_name(framework: str = DASK) -> str:
     """Return a unique name for a cluster of a framework."""
     return f"{framework}-cluster-{uuid.uuid4()}"
+
+
+def _accept_former_arguments(create: Callable[..., None]) -> Callable[..., None]:
+    """Accept the arguments ``memory`` and ``tuning`` of version 0.1, which are options of Dask."""
+
+    @functools.wraps(create)
+    def init(self: ClusterPlan, *args: Any, **kwargs: Any) -> None:
+        former = {name: kwargs.pop(name) for name in ("memory", "tuning") if name in kwargs}
+        if former:
+            names = " and ".join(former)
+            warn_caller(f"{names} of ClusterPlan moved to options=DaskOptions(...)", FutureWarning)
+            kwargs["options"] = replace(kwargs.get("options") or DaskOptions(), **former)
+        create(self, *args, **kwargs)
+
+    return init
+
+
+# Also used by dataclasses.replace(plan, memory=...).
+ClusterPlan.__init__ = _accept_former_arguments(ClusterPlan.__init__)  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.storage.cleanup import CleanupReport, clean
 from hyperplane.storage.result import SaveResult
@@ -16,9 +16,11 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Cleaned":
-        text = "hyperplane.storage.Cleaned was renamed; use hyperplane.storage.CleanupReport"
-        warnings.warn(text, FutureWarning, stacklevel=2)
-        return CleanupReport
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers report unknown names
+
+    def __getattr__(name: str) -> Any:
+        if name == "Cleaned":
+            text = "hyperplane.storage.Cleaned was renamed; use hyperplane.storage.CleanupReport"
+            warnings.warn(text, FutureWarning, stacklevel=2)
+            return CleanupReport
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

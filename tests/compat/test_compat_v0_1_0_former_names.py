@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hyperplane
+from hyperplane.clusters import engine
 
 PACKAGE = Path(hyperplane.__file__).parent
 
@@ -24,6 +25,14 @@ def test_a_rendered_script_finds_the_program_that_retries(tmp_path: Path) -> Non
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, tried.exists()) == (0, True)
     assert "exit code 7" in done.stderr
+
+
+def test_an_engine_of_another_package_finds_its_interface() -> None:
+    sys.modules.pop("hyperplane.engines.base", None)
+    with pytest.warns(FutureWarning, match=r"hyperplane\.clusters\.engine"):
+        base = importlib.import_module("hyperplane.engines.base")
+    assert base.Started is engine.StartedCluster
+    assert (base.Availability, base.Renders) == (engine.Availability, engine.SupportsRender)
 
 
 @pytest.mark.parametrize(

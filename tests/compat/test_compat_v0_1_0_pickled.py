@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -37,6 +38,15 @@ def test_a_report_of_a_cleanup_is_loaded():
     report = unpickle(pickled("cleanup"))
     assert type(report) is hyperplane.storage.CleanupReport
     assert report.url.endswith("saved.parquet")
+
+
+def test_an_error_is_loaded():
+    error = hyperplane.RequestError([hyperplane.Fault("nprocs", "0", "at least 1")])
+    now, then = (b"hyperplane.core.errors.base\n_rebuild", b"hyperplane.errors.requests\n_rebuild")
+    data = pickle.dumps(error, protocol=0)
+    assert now in data
+    loaded = unpickle(data.replace(now, then))
+    assert (type(loaded), str(loaded), loaded.faults) == (type(error), str(error), error.faults)
 
 
 def test_a_function_that_uses_renamed_functions_runs():

@@ -62,7 +62,7 @@ def test_an_unknown_name_has_suggestions() -> None:
     with pytest.raises(RequestError, match="did you mean small") as failed:
         POOLS.load("smal")
     (fault,) = failed.value.faults
-    assert (fault.where, fault.asked, fault.allowed) == ("pool", "'smal'", "any, small")
+    assert (fault.where, fault.asked, fault.allowed) == ("pool", "'smal'", "one of any, small")
 
 
 @pytest.mark.parametrize("value", [None, 3, b"small", ["small"]])

@@ -9,6 +9,7 @@ import pytest
 
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.framework_options import FrameworkOptions
+from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
@@ -125,6 +126,13 @@ def test_the_attributes_that_moved_to_the_section_of_dask(plan):
         assert plan.memory is plan.options.memory
     with pytest.warns(FutureWarning, match=r"options\.tuning"):
         assert plan.tuning is plan.options.tuning
+
+
+def test_the_arguments_that_moved_to_the_section_of_dask(plan):
+    policy = MemoryPolicy(pause=0.85)
+    with pytest.warns(FutureWarning, match="memory of ClusterPlan moved"):
+        changed = replace(plan, memory=policy)
+    assert changed.options == replace(plan.options, memory=policy)
 
 
 def test_a_plan_of_another_framework_has_neither(plan):

@@ -28,7 +28,7 @@ from hyperplane.platforms.kubernetes.errors import (
 from hyperplane.platforms.kubernetes.kubeconfig import DEFAULT_KUBECONFIG, read_pod_namespace
 
 #: Seconds within which the API server has to respond; kr8s has no limit.
-REQUEST_SECONDS = 30.0
+REQUEST_SECONDS = 300.0
 #: Seconds for a login, in which a user may have to use a browser.
 LOGIN_SECONDS = 300.0
 
@@ -55,8 +55,8 @@ class KubernetesApi:
         None for the namespace of the context or of this pod.
     kubeconfig, context : str, optional
         Configuration file and context to use instead of those that kubectl would use.
-    login_seconds : float
-        Time limit for the login.
+    login_seconds, request_seconds : float
+        Time limits for the login and for each request.
     """
 
     def __init__(
@@ -65,10 +65,11 @@ class KubernetesApi:
         kubeconfig: str | None = None,
         context: str | None = None,
         login_seconds: float = LOGIN_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
     ) -> None:
         self.namespace = namespace or ""
         self._kubeconfig, self._context = kubeconfig, context
-        self._login_seconds = login_seconds
+        self._login_seconds, self._request_seconds = login_seconds, request_seconds
         #: kr8s' API object, which all users in one event loop share.
         self.kr8s: Any = None
         self._can_list_events = True
@@ -158,7 +159,7 @@ class KubernetesApi:
                 return content
 
         with translate_errors("get pods/log", self.namespace):
-            return await run_within(REQUEST_SECONDS, read())
+            return await run_within(self._request_seconds, read())
 
     async def follow_log(self, pod: str, container: str) -> AsyncIterator[bytes]:
         """Yield the log of a container from its beginning until it ends, without a time limit."""
@@ -190,7 +191,7 @@ class KubernetesApi:
                 return found
 
         with translate_errors(f"{verb} {url.partition('/')[0]}", self.namespace):
-            return await run_within(REQUEST_SECONDS, request())
+            return await run_within(self._request_seconds, request())
 
 
 @contextmanager

@@ -86,7 +86,7 @@ async def run_command_async(
     *,
     stdin: str = "",
     path: str | None = None,
-    timeout: float = COMMAND_TIMEOUT_SECONDS,
+    timeout: float | None = COMMAND_TIMEOUT_SECONDS,
 ) -> CommandResult:
     """Do the same as :func:`run_command` without a thread: at exit Python starts no threads."""
     pipe = asyncio.subprocess.PIPE
@@ -104,7 +104,7 @@ async def run_command_async(
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-        raise _timeout_error(words[0], timeout) from error
+        raise _timeout_error(words[0], timeout or 0.0) from error
     return CommandResult(process.returncode or 0, _decode(output), _decode(errors))
 
 

@@ -49,14 +49,13 @@ def submit_script(
 
 
 async def submit_script_async(script: str, options: Sequence[str] = ()) -> str:
-    """Do the same as :func:`submit_script` in the environment of this process."""
+    """Do the same as :func:`submit_script` in the environment of this process.
+
+    There is no time limit: a submission that was given up may have been accepted, and its job could
+    not be cancelled without an id.
+    """
     words, variables, path = _command(options, None, None)
-    try:
-        result = await run_command_async(
-            words, variables, stdin=script, path=path, timeout=SUBMIT_TIMEOUT_SECONDS
-        )
-    except TimeoutError as error:
-        raise _no_answer(error) from error
+    result = await run_command_async(words, variables, stdin=script, path=path, timeout=None)
     return _read_job_id(result)
 
 

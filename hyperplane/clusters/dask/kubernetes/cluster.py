@@ -260,6 +260,8 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         if self.status in (Status.closing, Status.closed):
             return
         await self._close_handle()
-        if self.resource.ours:
-            await self.resource.delete(timeout)
-        await self.resource.api.close()
+        try:
+            if self.resource.ours:
+                await self.resource.delete(timeout)
+        finally:
+            await self.resource.api.close()

@@ -22,7 +22,7 @@ from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.platforms.kubernetes import objects, pod_status
 from hyperplane.platforms.kubernetes.api import KubernetesApi
-from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound
+from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound, RequestRefused
 
 #: Seconds that the operator may take to react to a new cluster.
 OPERATOR_SECONDS = 60.0
@@ -90,7 +90,9 @@ class DaskClusterResource:
             await asyncio.shield(creating)
         finally:
             await asyncio.wait([creating])
-            self.ours = creating.exception() is None
+            # Without an answer the cluster may exist: closing then deletes it by its name.
+            error = None if creating.cancelled() else creating.exception()
+            self.ours = not isinstance(error, RequestRefused | ObjectNotFound)
         self.content = creating.result()
 
     async def load(self) -> None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _PYTHON = "python"
 #: Time limit for the login: no user sees a supervisor wait for a browser.
 LOGIN_SECONDS = 30.0
+#: Seconds within which the API server has to respond to a request.
+REQUEST_SECONDS = 30.0
 #: Files of the program that executes notebooks, and their folder in a pod.
 _PROGRAM_FILES = [
     Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, process_identity)
@@ -106,6 +108,7 @@ class KubernetesRunner(RemoteQueueMixin):
             self._settings.kubeconfig,
             self._settings.context,
             LOGIN_SECONDS,
+            REQUEST_SECONDS,
         )
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
