@@ -70,14 +70,20 @@ def test_a_refusal_has_the_message_of_sbatch_and_says_whether_it_may_pass(
     assert not is_array_refusal(caught.value)
 
 
-@BOTH
-def test_no_answer_may_pass(
-    submitted: Submit, programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_answer_may_pass(programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submit, "SUBMIT_TIMEOUT_SECONDS", 0.5)
     programs.write("sbatch", "exec sleep 600")
     with pytest.raises(BlockingIOError, match="sbatch does not answer"):
-        submitted("#!/bin/sh\n")
+        submit_script("#!/bin/sh\n")
+
+
+def test_a_cluster_waits_for_the_id_of_its_job(
+    programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A submission that was given up may have been accepted; without an id it is never cancelled.
+    monkeypatch.setattr(submit, "SUBMIT_TIMEOUT_SECONDS", 0.2)
+    programs.write("sbatch", "sleep 1; echo 4711")
+    assert asyncio.run(submit.submit_script_async("#!/bin/sh\n")) == "4711"
 
 
 def test_sites_without_arrays_are_recognized(programs: SlurmPrograms) -> None:
