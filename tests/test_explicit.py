@@ -221,7 +221,7 @@ def test_thresholds_beside_those_that_are_given_are_the_configured_ones(machine)
     import dask.config
 
     with dask.config.set({"hyperplane.memory.target": 0.5}):
-        policy = hyperplane.plan_cluster(memory={"pause": 0.85}).memory
+        policy = hyperplane.plan_cluster(memory={"pause": 0.85}).options.memory
     assert policy == hyperplane.MemoryPolicy(target=0.5, pause=0.85)
 
 

@@ -41,8 +41,8 @@ class SupportsRead(FileFormat, Protocol):
     Attributes
     ----------
     read_options : tuple of str
-        The arguments of ``read`` that not all formats have and this one does, such as
-        ``"separator"``. Others are refused before the format is called.
+        Arguments of ``read`` that only some formats accept, such as ``"separator"``, and that this
+        one accepts. Others are refused before the format is called.
     """
 
     read_options: tuple[str, ...]

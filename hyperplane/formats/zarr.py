@@ -1,4 +1,4 @@
-"""The Zarr format: stores, which are folders or archives, of which the size is measured."""
+"""The Zarr format: measures stores, which are folders or archives."""
 
 from __future__ import annotations
 

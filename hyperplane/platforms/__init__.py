@@ -1,1 +1,1 @@
-"""Platforms: run a process or a batch job, its state, logs and end. Nothing here knows Dask."""
+"""Run processes and batch jobs, and report their state, logs and exit codes, without Dask."""

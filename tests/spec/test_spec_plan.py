@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hyperplane.errors import RequestError
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.framework_options import FrameworkOptions
 from hyperplane.spec.memory import MemoryPolicy
@@ -142,7 +143,7 @@ def test_a_plan_of_another_framework_has_neither(plan):
         _ = other.memory
     assert not {"memory policy", "tuning"} & dict(other.rows()).keys()
     assert not {"memory", "tuning"} & other.to_dict().keys()
-    with pytest.raises(TypeError, match="expected a plan for Dask"):
+    with pytest.raises(RequestError, match="expected DaskOptions"):
         DaskOptions.of(other.options)
 
 

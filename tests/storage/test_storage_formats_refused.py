@@ -174,7 +174,7 @@ def test_a_client_that_must_be_awaited(tmp_path):
     df = dd.from_pandas(pd.DataFrame({"n": [1, 2]}), npartitions=1)
 
     async def try_it():
-        async with Client(processes=False, asynchronous=True, dashboard_address=None, n_workers=1):
+        async with Client(processes=False, asynchronous=True, dashboard_address=":0", n_workers=1):
             with pytest.raises(RequestError, match=r"asyncio\.to_thread"):
                 hyperplane.save(df, tmp_path / "out")
             result = await asyncio.to_thread(hyperplane.save, df, tmp_path / "out")

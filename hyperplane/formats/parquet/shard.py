@@ -1,4 +1,4 @@
-"""The Parquet rows of one shard: the row groups that hold them, and the rows of those."""
+"""Row groups, and the rows in them, of one shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes, as clusters and jobs use it; it knows neither of them.
+"""The API of Kubernetes for clusters and jobs, of which it imports neither.
 
 ``api``
     Requests to the API server, each with a time limit; the only module that uses private names of

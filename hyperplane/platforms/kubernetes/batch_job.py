@@ -1,4 +1,4 @@
-"""Manifests of Jobs and CronJobs, those that are created at once and those that are rendered."""
+"""Manifests of Jobs and CronJobs, to create or to render."""
 
 from __future__ import annotations
 

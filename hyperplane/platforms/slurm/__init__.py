@@ -1,4 +1,4 @@
-"""Slurm, the only package that knows it: frameworks and runners of jobs start from here.
+"""Slurm: the only package that calls its commands.
 
 ``commands`` runs sbatch, squeue and scancel; ``submit`` submits scripts, which ``directives``,
 ``script``, ``arrays`` and ``logs`` describe; ``queue`` queries and ends jobs in batches;

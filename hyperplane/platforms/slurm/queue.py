@@ -1,4 +1,4 @@
-"""The queue of Slurm: states of jobs, found by id or name, and their end; requests are batched."""
+"""Query and cancel jobs of Slurm; concurrent requests are batched."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_categories_are_checked_before(categories):
 
 def test_helpers_build_under_an_asynchronous_client(letters):
     async def build():
-        async with Client(processes=False, asynchronous=True, dashboard_address=None) as client:
+        async with Client(processes=False, asynchronous=True, dashboard_address=":0") as client:
             made = group_agg(letters, "c", {"x": "nunique"})
             smaller = repartition(letters, data_size="1MB")
             return await client.compute(made), smaller.npartitions
