@@ -267,12 +267,17 @@ class OwnedClusterContract(EngineContract):
 
 
 def children() -> list[int]:
-    """Return the ids of the processes below this one, without multiprocessing's helpers."""
+    """Return the ids of the processes below this one, without multiprocessing's helpers.
+
+    Workers are forked from a forkserver and have its command line.
+    """
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             command = " ".join(child.cmdline())
-            is_helper = "resource_tracker" in command or "multiprocessing.forkserver" in command
+            is_helper = "resource_tracker" in command or (
+                "multiprocessing.forkserver" in command and child.ppid() == os.getpid()
+            )
             if not is_helper and child.status() != psutil.STATUS_ZOMBIE:
                 found.append(child.pid)
     return found
