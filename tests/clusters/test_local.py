@@ -8,13 +8,15 @@ import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import dask.config
 import psutil
 import pytest
-from contract import DaskEngineContract, OwnedClusterContract
+from contract import DaskEngineContract, OwnedClusterContract, children
+from services import is_empty
 from subprograms import SAY_WORKERS
 
 import hyperplane
@@ -43,6 +45,34 @@ class TestLocalEngine(DaskEngineContract, OwnedClusterContract):
             nanny.memory_manager.memory_terminate_fraction for nanny in cluster.workers.values()
         }
         assert found == {expected}
+
+    @pytest.mark.cluster
+    def test_a_start_that_fails_and_spawns_leaves_nothing(self, here: Path) -> None:
+        with dask.config.set({"hyperplane.engines.local.start_method": "spawn"}):
+            self.test_a_start_that_fails_leaves_nothing(here)
+
+    @pytest.mark.cluster
+    @pytest.mark.parametrize("start_method", ["preload", "spawn"])
+    def test_a_process_created_after_the_timeout_has_ended_when_start_returns(
+        self, here: Path, start_method: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before, created = set(children()), []
+        create = BaseProcess.start
+
+        def create_late(process: BaseProcess) -> None:
+            time.sleep(2)
+            create(process)
+            created.append(process.pid)
+
+        monkeypatch.setattr(BaseProcess, "start", create_late)
+        with (
+            dask.config.set({"hyperplane.engines.local.start_method": start_method}),
+            pytest.raises(hyperplane.StartTimeout),
+        ):
+            hyperplane.start(self.plan(timeout=1))
+        assert len(created) == 2
+        assert set(children()) <= before
+        assert is_empty(here)
 
 
 def wait_until(condition: Callable[[], object], seconds: float) -> None:

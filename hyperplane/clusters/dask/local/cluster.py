@@ -30,6 +30,9 @@ from hyperplane.clusters.dask.settings import (
     snapshot,
 )
 
+#: Seconds to wait until a process is created whose start was cancelled, and until it has ended.
+END_SECONDS = 20.0
+
 _forking = 0
 _forking_lock = threading.Lock()
 _forking_config: Any = None
@@ -110,6 +113,23 @@ class GuardedNanny(Nanny):
             dask.config.update(self.config, changed)
             if self.process is not None:
                 dask.config.update(self.process.config, changed)
+
+    async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
+        """End the worker process, also one whose start was cancelled by a time-out.
+
+        Dask's method raises in that case and leaves the process, which a thread may still create.
+        """
+        worker = self.process
+        if worker is not None and worker.status == Status.starting:
+            await worker.running.wait()  # until the start has ended; a cancelled one keeps status
+        if worker is None or worker.process is None or worker.status != Status.starting:
+            return await super().kill(timeout=timeout, reason=reason)
+        process = worker.process
+        with suppress(AttributeError):  # of multiprocessing, if the process was not created
+            # The thread that creates the process handles the request after that.
+            await asyncio.wait_for(process.kill(), END_SECONDS)
+        if process.pid is not None:
+            await asyncio.wait_for(worker.stopped.wait(), END_SECONDS)
 
     async def close(  # type: ignore[override]
         self, timeout: float = 5, reason: str = "nanny-close"
