@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from hyperplane import config
 from hyperplane.clusters import registry
@@ -238,13 +238,17 @@ class Planner:
         given = request.model_fields_set
         if {*_LAYOUT, "cores_per_worker"} <= given:
             return request.worker
-        chosen: dict[str, Any] = {name: getattr(request, name) for name in _LAYOUT if name in given}
         cores = None
         if "cores_per_worker" in given:
             cores = request.cores_per_worker
             room = max(1, min(cores, pool.allocatable_cores))
             pool = pool.model_copy(update={"allocatable_cores": room})
-        proposed = fit.propose_worker(pool, **chosen)
+        proposed = fit.propose_worker(
+            pool,
+            nprocs=request.nprocs if "nprocs" in given else None,
+            nthreads=request.nthreads if "nthreads" in given else None,
+            ram_gb_per_proc=request.ram_gb_per_proc if "ram_gb_per_proc" in given else None,
+        )
         return replace(
             proposed, cores_per_worker=cores or proposed.cores_per_worker, ngpus=request.ngpus
         )

@@ -241,7 +241,7 @@ class TestEngine:
     def test_unknown_names_the_nearest(self, name, nearest):
         [fault] = _refused(engine=name).faults
         assert (fault.where, fault.asked) == ("engine", repr(name))
-        assert fault.allowed.startswith("auto, local")
+        assert fault.allowed.startswith("one of auto, local")
         assert fault.advice == f"did you mean {nearest}?"
 
     def test_local_has_no_gpus(self):

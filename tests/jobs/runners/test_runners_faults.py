@@ -19,7 +19,7 @@ def test_an_unknown_runner_and_one_that_was_meant():
     assert fault == "runner = 'slrum': expected slurm, kubernetes; did you mean slurm?"
     assert RENDERERS.names() == ["slurm", "kubernetes"]
     assert [create_renderer(name).name for name in RENDERERS.names()] == RENDERERS.names()
-    with pytest.raises(RequestError, match="expected local, slurm, kubernetes; did you mean local"):
+    with pytest.raises(RequestError, match="expected one of local, slurm, kubernetes; did you mean local"):
         create_runner("locale", {}, {})
 
 

@@ -58,13 +58,41 @@ def start(plan: ClusterPlan) -> StartedCluster:
         try:
             preload = settings.start_method == "preload"
             forked = preload and forkserver.acquire(settings.preload, _pre_spawn())
+            environ = DaskOptions.of(plan.options).tuning.environ
             with user_settings():
-                arguments = _arguments(plan, settings, record.scratch, forked)
+                worker_config = _worker_config(plan, settings, record.scratch)
+                environ = select_variables(environ, drop_overridden_variables(environ))
+                scheduler_config = scheduler_settings(plan, settings)
+                cluster_config = cluster_settings(settings)
+                preloads = worker_preloads()
+            main = main_module.spawn_preparation() if forked else {}
         except BaseException:  # after this block the cluster object cleans up
             release_local_cluster(plan.name, record.scratch, forked)
             raise
         try:
-            cluster = GuardedLocalCluster(**arguments)
+            cluster = GuardedLocalCluster(
+                name=plan.name,
+                n_workers=plan.dask_workers,
+                threads_per_worker=plan.worker.nthreads,
+                memory_limit=plan.worker.ram_per_proc,
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:{plan.dashboard_port}",
+                local_directory=record.scratch,
+                death_timeout=plan.request.timeout,
+                preload=preloads,
+                env=environ,
+                # The dashboard: see lazy_dashboard.
+                scheduler_kwargs={"dashboard": False, "local_directory": record.scratch},
+                scheduler_config=scheduler_config,
+                cluster_config=cluster_config,
+                release=partial(release_local_cluster, plan.name, record.scratch, forked),
+                idle_timeout=plan.idle_timeout,
+                import_meanwhile=settings.preload if forked else (),
+                worker_class=GuardedNanny,
+                config=worker_config,
+                forked=forked,
+                main=main,
+            )
         except Exception as error:
             raise _start_error(error, plan, forked, "\n".join(tail)) from error
         return _with_client(cluster, record, plan)
@@ -98,44 +126,16 @@ def _with_client(
     return StartedCluster(client, cluster)
 
 
-def _arguments(
-    plan: ClusterPlan, settings: LocalSettings, scratch: str, forked: bool
-) -> dict[str, Any]:
-    """Return the arguments of GuardedLocalCluster for a plan."""
-    spill = max(
-        0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
-    )
+def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> dict[str, Any]:
+    """Return the Dask settings of the workers: tuning, memory policy and the limit of the disk."""
+    free = machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     options = DaskOptions.of(plan.options)
-    tuning = options.tuning
-    worker_config = {
-        **drop_overridden({**tuning.server, **tuning.client}),
-        **options.memory.as_config(),
-        **drop_overridden({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
-    }
     return {
-        "name": plan.name,
-        "n_workers": plan.dask_workers,
-        "threads_per_worker": plan.worker.nthreads,
-        "memory_limit": plan.worker.ram_per_proc,
-        "host": LOOPBACK,
-        "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
-        "local_directory": scratch,
-        "death_timeout": plan.request.timeout,
-        "preload": worker_preloads(),
-        "env": select_variables(tuning.environ, drop_overridden_variables(tuning.environ)),
-        "scheduler_kwargs": {
-            "dashboard": False,  # see lazy_dashboard
-            "local_directory": scratch,
-        },
-        "scheduler_config": scheduler_settings(plan, settings),
-        "cluster_config": cluster_settings(settings),
-        "release": partial(release_local_cluster, plan.name, scratch, forked),
-        "idle_timeout": plan.idle_timeout,
-        "import_meanwhile": settings.preload if forked else (),
-        "worker_class": GuardedNanny,
-        "config": worker_config,
-        "forked": forked,
-        "main": main_module.spawn_preparation() if forked else {},
+        **drop_overridden({**options.tuning.server, **options.tuning.client}),
+        **options.memory.as_config(),
+        **drop_overridden(
+            {"distributed.worker.memory.max-spill": max(0, free) // plan.dask_workers}
+        ),
     }
 
 
