@@ -198,7 +198,10 @@ def test_an_unknown_or_unusable_runner_is_an_error(
 ) -> None:
     answer = run("job", "submit", "say.sh", "--runner", "slrum")
     assert answer.code == 2
-    assert "runner = 'slrum': expected one of local, slurm, kubernetes; did you mean slurm?" in answer.err
+    assert (
+        "runner = 'slrum': expected one of local, slurm, kubernetes; did you mean slurm?"
+        in answer.err
+    )
     monkeypatch.setenv("PATH", "/nonexistent")
     answer = run("job", "submit", "say.sh", "--runner", "slurm")
     assert answer.code == 2

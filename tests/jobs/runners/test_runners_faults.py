@@ -16,10 +16,11 @@ def faults(runner, job, **options):
 
 def test_an_unknown_runner_and_one_that_was_meant():
     (fault,) = faults("slrum", typical()).values()
-    assert fault == "runner = 'slrum': expected slurm, kubernetes; did you mean slurm?"
+    assert fault == "runner = 'slrum': expected one of slurm, kubernetes; did you mean slurm?"
     assert RENDERERS.names() == ["slurm", "kubernetes"]
     assert [create_renderer(name).name for name in RENDERERS.names()] == RENDERERS.names()
-    with pytest.raises(RequestError, match="expected one of local, slurm, kubernetes; did you mean local"):
+    known = "expected one of local, slurm, kubernetes; did you mean local"
+    with pytest.raises(RequestError, match=known):
         create_runner("locale", {}, {})
 
 
