@@ -55,9 +55,9 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
         request.partition_size,
         request.files(stripes),
     )
-    by_path = {footer.file.path: footer for footer in footers}
+    by_file = {footer.file: footer for footer in footers}
     parts = [
-        OrcPartition(tuple(_merge_stripes(group, by_path)), columns.filters, request.on_error)
+        OrcPartition(tuple(_merge_stripes(group, by_file)), columns.filters, request.on_error)
         for group in neighbors
     ]
     return ReadPlan(parts, columns.chosen, columns.optional)
@@ -75,14 +75,14 @@ def _list_stripes(footer: OrcFooter, mapping: ColumnMapping, row_size: float) ->
 
 
 def _merge_stripes(
-    group: Sequence[StripeRange], by_path: dict[str, OrcFooter]
+    group: Sequence[StripeRange], by_file: dict[File, OrcFooter]
 ) -> Iterator[StripeRange]:
     """Yield one range for the stripes of each file."""
-    for path, run in groupby(group, key=lambda stripe: stripe.file.path):
+    for file, run in groupby(group, key=lambda stripe: stripe.file):
         stripes = list(run)
         numbers = tuple(number for stripe in stripes for number in stripe.stripes)
-        whole = len(numbers) == by_path[path].stripes
-        rows = by_path[path].rows if whole else None
+        whole = len(numbers) == by_file[file].stripes
+        rows = by_file[file].rows if whole else None
         nbytes = sum(stripe.nbytes for stripe in stripes)
         yield replace(stripes[0], stripes=numbers, rows=rows, nbytes=nbytes)
 
