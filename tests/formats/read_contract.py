@@ -236,6 +236,12 @@ class ReadContract:
             assert_same(read(urls, partition_size=size).compute(), make_frame())
         self.check_remote_shards(urls)
 
+    def test_files_of_the_same_path_with_other_columns(self, tmp_path: Path) -> None:
+        whole, part = make_frame(20), make_frame(20, 20)[["s", "b", "n"]]
+        urls = [self.pack(tmp_path, "one", part), self.pack(tmp_path, "two", whole)]
+        frame = read(urls, schema="union").compute()[list(whole.columns)]
+        assert_same(frame, pd.concat([part, whole])[list(whole.columns)])
+
     def pack(self, folder: Path, name: str, frame: pd.DataFrame) -> str:
         """Return the URL of a file in a zip archive; the path in the archive is the same."""
         file = self.make_file(folder / name, "data", frame)

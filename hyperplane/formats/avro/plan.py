@@ -56,7 +56,7 @@ def plan_files(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     aim = partition_sizes.choose_target_size(total, request.partition_size)
     byte_ranges: list[ByteRange] = []
     for file, header in headers:
-        byte_ranges += _split_file(file, header, columns.mappings[file.path], density, aim)
+        byte_ranges += _split_file(file, header, columns.mappings[file], density, aim)
     neighbors = partition_sizes.group_neighbors(
         byte_ranges,
         [byte_range.nbytes for byte_range in byte_ranges],

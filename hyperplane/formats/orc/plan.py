@@ -48,7 +48,7 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     row_size = estimate_row_size(footers, {*columns.chosen, *columns.filter_schema})
     stripes: list[StripeRange] = []
     for footer in footers:
-        stripes += _list_stripes(footer, columns.mappings[footer.file.path], row_size)
+        stripes += _list_stripes(footer, columns.mappings[footer.file], row_size)
     neighbors = partition_sizes.group_neighbors(
         stripes,
         [max(1, stripe.nbytes) for stripe in stripes],
