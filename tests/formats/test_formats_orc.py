@@ -239,3 +239,18 @@ def test_the_size_of_a_damaged_file_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as failed:
         measure_files(str(file))
     assert failed.value.faults[0].allowed.startswith("readable files (ReadError: ")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_file_replaced_by_one_with_other_rows_is_an_error(tmp_path: Path, rows: int) -> None:
+    frame = read(write(tmp_path / "a.orc", pa.table({"a": [1, 2]})))
+    write(tmp_path / "a.orc", pa.table({"a": list(range(rows))}))
+    with pytest.raises(ReadError, match=f"2 rows when .* now has {rows}"):
+        frame.compute()
+
+
+def test_a_file_replaced_by_one_without_a_column_is_an_error(tmp_path: Path) -> None:
+    frame = read(write(tmp_path / "a.orc", pa.table({"a": [1, 2], "b": [1, 2]})))
+    write(tmp_path / "a.orc", pa.table({"a": [1, 2]}))
+    with pytest.raises(ReadError, match="column 'b' when"):
+        frame.compute()

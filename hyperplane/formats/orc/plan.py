@@ -66,10 +66,10 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
 def _list_stripes(footer: OrcFooter, mapping: ColumnMapping, row_size: float) -> list[StripeRange]:
     """Return each stripe of a file; one range without stripes if it has none."""
     if not footer.stripes:
-        return [StripeRange(footer.file, (), 0, mapping, 0)]
+        return [StripeRange(footer.file, (), 0, mapping, 0, file_rows=footer.rows)]
     nbytes = int(footer.rows * row_size / footer.stripes)
     return [
-        StripeRange(footer.file, (number,), None, mapping, nbytes)
+        StripeRange(footer.file, (number,), None, mapping, nbytes, file_rows=footer.rows)
         for number in range(footer.stripes)
     ]
 
