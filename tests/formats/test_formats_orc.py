@@ -178,7 +178,7 @@ def test_a_column_of_long_text_counts_by_a_sample(tmp_path: Path) -> None:
     write(tmp_path / "a.orc", table)
     size, how = measure_files(str(tmp_path / "a.orc"))
     assert table.nbytes / 2 < size < table.nbytes * 2
-    assert how.startswith("footers of 1 ORC file and first rows of one, ")
+    assert how.startswith("footers of 1 ORC file and stripes of one, ")
 
 
 def test_of_very_many_files_some_footers_are_read(
@@ -254,3 +254,10 @@ def test_a_file_replaced_by_one_without_a_column_is_an_error(tmp_path: Path) -> 
     write(tmp_path / "a.orc", pa.table({"a": [1, 2]}))
     with pytest.raises(ReadError, match="column 'b' when"):
         frame.compute()
+
+
+def test_text_that_grows_is_sampled_in_the_whole_file(tmp_path: Path) -> None:
+    table = pa.table({"s": ["x" * (n // 100) for n in range(50_000)]})
+    write(tmp_path / "a.orc", table, compression="zlib")
+    size, _ = measure_files(str(tmp_path))
+    assert table.nbytes / 2 < size < table.nbytes * 2
