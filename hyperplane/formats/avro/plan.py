@@ -19,8 +19,8 @@ from hyperplane.formats.avro.decoder import (
 )
 from hyperplane.formats.byte_ranges import ByteRange, ByteRangePartition
 from hyperplane.formats.column_mapping import ColumnMapping
-from hyperplane.formats.parquet.footers import READER_THREADS
 from hyperplane.formats.reader import FileUrls, translate_read_errors
+from hyperplane.formats.reader_threads import READER_THREADS
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
 
