@@ -69,7 +69,9 @@ def _find_wrong_attribute(one: FileFormat, name: str) -> str:
         if attribute == "saved_suffixes" and not hasattr(one, attribute):
             continue  # it is only read
         suffixes = getattr(one, attribute, None)
-        if not (isinstance(suffixes, tuple) and suffixes and all(map(_is_suffix, suffixes))):
+        may_be_empty = attribute == "suffixes"  # such a format is read with format= only
+        valid = isinstance(suffixes, tuple) and all(map(_is_suffix, suffixes))
+        if not valid or not (suffixes or may_be_empty):
             return f"needs a tuple of suffixes in lower case, such as '.a', as {attribute}"
     return ""
 
