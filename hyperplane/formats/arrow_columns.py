@@ -47,15 +47,15 @@ class ArrowColumns:
         Row filters.
     optional : set of str
         Requested columns that may have missing values.
-    mappings : mapping of str to ColumnMapping
-        Converts the columns of each file, by path.
+    mappings : mapping of File to ColumnMapping
+        Converts the columns of each file.
     """
 
     chosen: Kinds
     filter_schema: Kinds
     filters: Filters
     optional: set[str]
-    mappings: Mapping[str, ColumnMapping]
+    mappings: Mapping[File, ColumnMapping]
 
 
 def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> ArrowColumns:
@@ -92,7 +92,7 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
                 by_keys[constants] = _make_mapping(
                     group.schema, dict(constants), chosen, filter_schema
                 )
-            mappings[file.path] = by_keys[constants]
+            mappings[file] = by_keys[constants]
     optional = {name for name in chosen if name not in key_types and _is_nullable(name, groups)}
     optional |= keyless.intersection(chosen)
     return ArrowColumns(chosen, filter_schema, filters, optional, mappings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ def group_neighbors(
     items: Sequence[T],
     sizes: Sequence[int],
     partition_size: int,
-    files: Sequence[str] | None = None,
+    files: Sequence[Hashable] | None = None,
 ) -> list[list[T]]:
     """Group consecutive items into partitions of similar size, in order.
 
@@ -57,7 +57,7 @@ def group_neighbors(
         Bytes in memory of each item.
     partition_size : int
         Target for the maximum bytes in memory of a partition.
-    files : sequence of str, optional
+    files : sequence, optional
         The file of each item, if partitions must not contain items of several files.
 
     Examples

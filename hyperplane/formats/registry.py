@@ -35,8 +35,49 @@ Supported = TypeVar("Supported", bound=FileFormat)
 
 
 def load(name: Any) -> FileFormat:
-    """Return the format of a name; raise a RequestError with similar names if there is none."""
-    return FORMATS.load(name)()
+    """Return the format of a name.
+
+    Raises
+    ------
+    RequestError
+        If there is no such name, with similar ones, or if the class of another package has errors.
+    """
+    found = FORMATS.load(name)
+    if name in FORMATS.built_in:
+        return found()
+    try:
+        one = found()
+        wrong = _find_wrong_attribute(one, name)
+    except Exception as error:  # code of another package
+        wrong = f"raises {type(error).__name__}: {error}"
+        raise RequestError([_make_class_fault(found, wrong)]) from error
+    if wrong:
+        raise RequestError([_make_class_fault(found, wrong)])
+    return one
+
+
+def _make_class_fault(found: type, wrong: str) -> Fault:
+    return Fault("format", "", f"the class {found.__module__}:{found.__qualname__} {wrong}")
+
+
+def _find_wrong_attribute(one: FileFormat, name: str) -> str:
+    """Return what is wrong with the attributes of a format of another package; may be empty."""
+    if getattr(one, "name", None) != name:
+        shown = repr(getattr(one, "name", None))
+        return f"is registered as {name!r}, and its name is {shown}"
+    for attribute in ("suffixes", "saved_suffixes"):
+        if attribute == "saved_suffixes" and not hasattr(one, attribute):
+            continue  # it is only read
+        suffixes = getattr(one, attribute, None)
+        may_be_empty = attribute == "suffixes"  # such a format is read with format= only
+        valid = isinstance(suffixes, tuple) and all(map(_is_suffix, suffixes))
+        if not valid or not (suffixes or may_be_empty):
+            return f"needs a tuple of suffixes in lower case, such as '.a', as {attribute}"
+    return ""
+
+
+def _is_suffix(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(".") and value == value.lower()
 
 
 def list_formats(

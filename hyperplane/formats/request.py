@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hyperplane.formats.partitions import ScannablePartition
     from hyperplane.formats.schemas import SchemaMode
     from hyperplane.formats.types import Decimals
+    from hyperplane.objectstore.locations import File
 
 OnError = Literal["raise", "skip"]
 
@@ -82,9 +83,9 @@ class ReadRequest:
     #: Whether each partition contains rows of one file only.
     one_file_each: bool = False
 
-    def files(self, slices: Sequence[Any]) -> list[str] | None:
+    def files(self, slices: Sequence[Any]) -> list[File] | None:
         """Return the file of each slice, or None if slices of different files may be joined."""
-        return [file_slice.file.path for file_slice in slices] if self.one_file_each else None
+        return [file_slice.file for file_slice in slices] if self.one_file_each else None
 
     def resolve(
         self, known: Mapping[str, pl.DataType], default: Sequence[str]

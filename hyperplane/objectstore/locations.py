@@ -19,6 +19,8 @@ from hyperplane.objectstore.redaction import redact_url
 class Store:
     """A file system, reconstructed in each process; its repr never shows the options.
 
+    Two stores may have a file of the same path, so that files by path are those of one store.
+
     Parameters
     ----------
     protocol : str
@@ -31,7 +33,7 @@ class Store:
 
     protocol: str
     url: str = field(repr=False)
-    options: Mapping[str, Any] = field(repr=False)
+    options: Mapping[str, Any] = field(repr=False, hash=False)
 
     @cached_property
     def system(self) -> Any:

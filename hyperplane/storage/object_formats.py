@@ -116,7 +116,7 @@ def detect_kind(obj: Any) -> str:
     """
     names = {f"{base.__module__.split('.')[0]}.{base.__name__}" for base in type(obj).__mro__}
     if "dask.FrameBase" in names or "dask_expr.FrameBase" in names:
-        return "dataframe" if hasattr(obj, "columns") else "series"
+        return "dataframe" if names & {"dask.DataFrame", "dask_expr.DataFrame"} else "series"
     if "dask.Bag" in names:
         return "bag"
     if names & {"dask.Array", "xarray.Dataset", "xarray.DataArray"}:

@@ -109,6 +109,10 @@ def parse_request(
         )
     if kind == "series":
         faults.append(Fault("obj", "a Dask series", "a dataframe", "write series.to_frame()"))
+    if shard is not None and kind == "table" and not hasattr(obj, "columns"):
+        faults.append(
+            Fault("obj", "a series with shard=", "a dataframe", "write series.to_frame()")
+        )
     if kind == "text" and len(obj) < 4096 and "\n" not in obj and _is_file_name(obj):
         advice = f"to save the file, pass pathlib.Path({obj!r}); for the text itself, obj.encode()"
         faults.append(Fault("obj", repr(obj), "text that is not the name of a local file", advice))

@@ -6,6 +6,7 @@ The class of each format is a subclass that writes files of that format.
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -228,7 +229,27 @@ class ReadContract:
         finally:
             store.rm("/contract", recursive=True)
 
-    def check_remote_shards(self, url: str) -> None:
+    def test_files_of_the_same_path_in_two_stores(self, tmp_path: Path) -> None:
+        urls = [self.pack(tmp_path, "one", make_frame(1000))]
+        urls.append(self.pack(tmp_path, "two", make_frame(2000, 1000)))
+        for size in (None, "1GB"):
+            assert_same(read(urls, partition_size=size).compute(), make_frame())
+        self.check_remote_shards(urls)
+
+    def test_files_of_the_same_path_with_other_columns(self, tmp_path: Path) -> None:
+        whole, part = make_frame(20), make_frame(20, 20)[["s", "b", "n"]]
+        urls = [self.pack(tmp_path, "one", part), self.pack(tmp_path, "two", whole)]
+        frame = read(urls, schema="union").compute()[list(whole.columns)]
+        assert_same(frame, pd.concat([part, whole])[list(whole.columns)])
+
+    def pack(self, folder: Path, name: str, frame: pd.DataFrame) -> str:
+        """Return the URL of a file in a zip archive; the path in the archive is the same."""
+        file = self.make_file(folder / name, "data", frame)
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
+            archive.write(file, file.name)
+        return f"zip://{file.name}::file://{folder / name}.zip"
+
+    def check_remote_shards(self, url: str | list[str]) -> None:
         if isinstance(registry.load(self.name), SupportsRowShards):
             parts = [shard_rows(url, 2, index) for index in range(2)]
             assert_same(pd.concat(parts), make_frame())

@@ -178,7 +178,7 @@ def test_a_column_of_long_text_counts_by_a_sample(tmp_path: Path) -> None:
     write(tmp_path / "a.orc", table)
     size, how = measure_files(str(tmp_path / "a.orc"))
     assert table.nbytes / 2 < size < table.nbytes * 2
-    assert how.startswith("footers of 1 ORC file and first rows of one, ")
+    assert how.startswith("footers of 1 ORC file and stripes of one, ")
 
 
 def test_of_very_many_files_some_footers_are_read(
@@ -239,3 +239,25 @@ def test_the_size_of_a_damaged_file_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as failed:
         measure_files(str(file))
     assert failed.value.faults[0].allowed.startswith("readable files (ReadError: ")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_file_replaced_by_one_with_other_rows_is_an_error(tmp_path: Path, rows: int) -> None:
+    frame = read(write(tmp_path / "a.orc", pa.table({"a": [1, 2]})))
+    write(tmp_path / "a.orc", pa.table({"a": list(range(rows))}))
+    with pytest.raises(ReadError, match=f"2 rows when .* now has {rows}"):
+        frame.compute()
+
+
+def test_a_file_replaced_by_one_without_a_column_is_an_error(tmp_path: Path) -> None:
+    frame = read(write(tmp_path / "a.orc", pa.table({"a": [1, 2], "b": [1, 2]})))
+    write(tmp_path / "a.orc", pa.table({"a": [1, 2]}))
+    with pytest.raises(ReadError, match="column 'b' when"):
+        frame.compute()
+
+
+def test_text_that_grows_is_sampled_in_the_whole_file(tmp_path: Path) -> None:
+    table = pa.table({"s": ["x" * (n // 100) for n in range(50_000)]})
+    write(tmp_path / "a.orc", table, compression="zlib")
+    size, _ = measure_files(str(tmp_path))
+    assert table.nbytes / 2 < size < table.nbytes * 2

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.dataframe
 import pandas as pd
 import pytest
 
-from hyperplane import shard_rows
+from hyperplane import load, save, shard_rows
 from hyperplane.calculator.data_files import measure_files
 from hyperplane.core import registry as core_registry
 from hyperplane.dataframe import read
@@ -138,6 +139,66 @@ def test_an_unknown_name_has_suggestions(tmp_path: Path) -> None:
     assert fault.where == "format"
     assert fault.allowed == "one of avro, csv, jsonl, orc, parquet, pipe"
     assert "parquet" in fault.advice
+
+
+class RaisingFormat(PipeFormat):
+    name = "wrong"
+
+    def __init__(self) -> None:
+        raise RuntimeError("not today")
+
+
+class NoSuffixes:
+    name = "wrong"
+
+
+class NoSavedSuffixes(PipeFormat):
+    name = "wrong"
+    saved_suffixes = None
+
+
+class EmptySavedSuffixes(PipeFormat):
+    name = "wrong"
+    saved_suffixes = ()
+
+
+class TextAsSuffixes(PipeFormat):
+    name = "wrong"
+    suffixes: Any = ".pipe"
+
+
+class OtherName(PipeFormat):
+    name = "parquet"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        RaisingFormat,
+        NoSuffixes,
+        NoSavedSuffixes,
+        EmptySavedSuffixes,
+        TextAsSuffixes,
+        OtherName,
+    ],
+)
+def test_a_wrong_class_is_named_and_hinders_no_other_format(
+    pipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: type
+) -> None:
+    group = "hyperplane.formats"
+    points = {"wrong": wrong.__name__, "pipe": "PipeFormat"}
+    found = EntryPoints(
+        [EntryPoint(name, f"{__name__}:{value}", group) for name, value in points.items()]
+    )
+    monkeypatch.setattr(core_registry, "entry_points", lambda group: found.select(group=group))
+    assert read(pipe).compute().n.tolist() == [0, 1, 2, 3, 4]
+    collection = dask.dataframe.from_pandas(FRAME, npartitions=1)
+    save(collection, tmp_path / "run.v2")
+    assert len(load(tmp_path / "run.v2")) == 5
+    with pytest.raises(RequestError, match=f"test_formats_registry:{wrong.__name__}"):
+        read(pipe, format="wrong")
+    with pytest.raises(RequestError, match=f"test_formats_registry:{wrong.__name__}"):
+        save(FRAME, tmp_path / "out", format="wrong")
 
 
 @pytest.mark.parametrize("name", ["broken", "zarr", 3, ["csv"]])

@@ -111,6 +111,25 @@ def test_a_recorded_schema_of_other_columns_is_ignored(tmp_path, name, value):
         assert pa.array(frame[name]).to_pylist() == [value]
 
 
+@pytest.mark.parametrize(
+    ("written", "edited"),
+    [
+        (pa.array([1, 2], pa.uint8()), pa.array([-5, 300], pa.int16())),
+        (pa.array([None, None], pa.null()), pa.array(["x", None])),
+        (pa.array([0, 1], pa.timestamp("s")), pa.array([1, 2], pa.timestamp("ns"))),
+    ],
+    ids=["uint8", "null", "seconds"],
+)
+def test_values_of_other_programs_that_do_not_fit_have_the_stored_type(tmp_path, written, edited):
+    encoded = encode_orc(pa.table({"n": written, "u": pa.array([1, 2], pa.uint8())})).data
+    stored = orc.ORCFile(pa.BufferReader(encoded)).read()
+    orc.write_table(stored.set_column(0, stored.schema.field(0), edited), tmp_path / "a.orc")
+    table = decode_orc((tmp_path / "a.orc").read_bytes())
+    assert table.schema.types == [edited.type, pa.uint8()]
+    assert table["n"].to_pylist() == edited.to_pylist()
+    assert pa.array(hyperplane.load(tmp_path / "a.orc")["n"]).to_pylist()[1] == edited[1].as_py()
+
+
 @pytest.mark.parametrize("column", [column for column, _ in WIDER], ids=lambda one: str(one.type))
 def test_read_returns_the_types_that_parquet_has(tmp_path, column):
     table = pa.table({"n": [1, 2], "x": column})

@@ -66,3 +66,15 @@ def test_what_is_shown(tmp_path):
     assert "100 rows in 2 files" in str(result)
     assert str(tmp_path / "out") in result._repr_html_()
     assert os.sep in result.url
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "orc", "jsonl"])
+def test_a_series_of_several_parts_is_refused_with_advice(tmp_path, form):
+    series = flights()[flights().columns[0]]
+    lazy = dd.from_pandas(flights(), npartitions=2)[series.name]
+    for given, more in ((lazy, {}), (series, {"shard": (0, 2)})):
+        with pytest.raises(RequestError, match="series") as caught:
+            hyperplane.save(given, tmp_path / f"x.{form}", **more)
+        (fault,) = caught.value.faults
+        assert (fault.where, fault.advice) == ("obj", "write series.to_frame()")
+    assert not list(tmp_path.iterdir())

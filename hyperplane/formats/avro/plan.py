@@ -19,8 +19,8 @@ from hyperplane.formats.avro.decoder import (
 )
 from hyperplane.formats.byte_ranges import ByteRange, ByteRangePartition
 from hyperplane.formats.column_mapping import ColumnMapping
-from hyperplane.formats.parquet.footers import READER_THREADS
 from hyperplane.formats.reader import FileUrls, translate_read_errors
+from hyperplane.formats.reader_threads import READER_THREADS
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
 
@@ -56,7 +56,7 @@ def plan_files(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     aim = partition_sizes.choose_target_size(total, request.partition_size)
     byte_ranges: list[ByteRange] = []
     for file, header in headers:
-        byte_ranges += _split_file(file, header, columns.mappings[file.path], density, aim)
+        byte_ranges += _split_file(file, header, columns.mappings[file], density, aim)
     neighbors = partition_sizes.group_neighbors(
         byte_ranges,
         [byte_range.nbytes for byte_range in byte_ranges],

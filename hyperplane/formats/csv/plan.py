@@ -88,7 +88,7 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     text_files = {id(one): _make_text_file(one, density) for one in inspected}
     text_plan.check_same_columns(list(text_files.values()), kinds, request.schema_mode)
     decoders = {
-        text_files[id(one)].file.path: CsvDecoder(
+        text_files[id(one)].file: CsvDecoder(
             one.dialect,
             tuple(kinds[name] for name in one.dialect.names),
             tuple(
@@ -106,7 +106,7 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
         list(text_files.values()),
         kinds,
         optional,
-        lambda one: decoders[one.file.path],
+        lambda one: decoders[one.file],
         request,
         pandas_dtypes,
     )

@@ -15,13 +15,13 @@ from hyperplane.core.errors import ReadError
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.formats.base import SizeEstimate
 from hyperplane.formats.orc.write import read_recorded_schema, restore_types
-from hyperplane.formats.parquet.footers import READER_THREADS
 from hyperplane.formats.reader import DAMAGE, FileUrls, translate_read_errors
+from hyperplane.formats.reader_threads import READER_THREADS
 from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
 from hyperplane.objectstore.locations import File
 
-#: Rows of a file, and most columns, that are read to estimate the width of text and lists.
-SAMPLED_ROWS, SAMPLED_COLUMNS = 4096, 32
+#: Most columns that are read to estimate the width of text and lists.
+SAMPLED_COLUMNS = 32
 #: Assumed bytes of a value that cannot be sampled.
 ASSUMED_WIDTH = 16
 #: Largest number of footers that are read for an estimate; the result is scaled to all files.
@@ -124,7 +124,7 @@ def find_fixed_width(kind: pa.DataType) -> int | None:
 
 
 def estimate_row_size(footers: Sequence[OrcFooter], names: Collection[str]) -> float:
-    """Estimate the bytes in memory of some columns of a row, from the first rows of a file."""
+    """Estimate the bytes in memory of some columns of a row, from stripes of a file."""
     largest = max(footers, key=lambda footer: footer.rows)
     chosen = [field for field in largest.schema if field.name in names]
     widths = {field.name: find_fixed_width(field.type) for field in chosen}
@@ -137,33 +137,27 @@ def estimate_row_size(footers: Sequence[OrcFooter], names: Collection[str]) -> f
 
 
 def _sample_width(file: File, names: list[str]) -> float:
-    """Return the bytes in memory of some columns of a row, in the first rows of a file."""
-    from pyarrow import dataset
-
+    """Return the bytes in memory of some columns of a row, in three stripes of a file."""
+    rows = nbytes = 0
     try:
-        with _open_bytes(file) as opened:
-            fragment = dataset.OrcFileFormat().make_fragment(opened)
-            # Other threads would read ahead, and after the file is closed.
-            batches = fragment.to_batches(
-                columns=names,
-                batch_size=SAMPLED_ROWS,
-                batch_readahead=0,
-                fragment_readahead=0,
-                use_threads=False,
-            )
-            batch = next(iter(batches))
-            return float(batch.nbytes / max(1, batch.num_rows))
-    except (*DAMAGE, StopIteration):
+        with open_orc(file) as opened:
+            last = opened.nstripes - 1
+            for number in sorted({0, last // 2, last}):
+                table = read_stripe(opened, number, names)
+                rows += table.num_rows
+                nbytes += table.nbytes
+    except DAMAGE:
         return float(ASSUMED_WIDTH * len(names))  # the task that reads the file raises the error
+    return nbytes / max(1, rows)
 
 
 def estimate_files(files: Sequence[File]) -> SizeEstimate:
-    """Estimate the size of ORC files from some footers and the first rows of a file."""
+    """Estimate the size of ORC files from some footers and stripes of a file."""
     read = sample_evenly(files, SAMPLED_FOOTERS)
     footers, errors = read_footers(read)
     if errors:
         raise errors[0]
     width = estimate_row_size(footers, footers[0].schema.names)
     total = scale_to_all(round(sum(footer.rows for footer in footers) * width), read, files)
-    how = f"footers of {plural(len(read), 'ORC file')} and first rows of one, "
+    how = f"footers of {plural(len(read), 'ORC file')} and stripes of one, "
     return SizeEstimate(total, f"{how}{format_bytes(total)} in memory")

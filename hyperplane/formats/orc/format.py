@@ -44,7 +44,7 @@ class OrcFormat:
         return plan.plan_shard(files, request, index, count)
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
-        """Estimate the size from the footers and the first rows of a file."""
+        """Estimate the size from the footers and stripes of a file."""
         from hyperplane.formats.orc import footers
 
         return footers.estimate_files(files)

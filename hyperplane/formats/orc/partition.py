@@ -38,6 +38,8 @@ class StripeRange:
         Estimated bytes in memory.
     skip : int
         Rows of the first stripe before the range.
+    file_rows : int, optional
+        Rows of the whole file when it was planned.
     """
 
     file: File
@@ -46,6 +48,7 @@ class StripeRange:
     mapping: ColumnMapping
     nbytes: int
     skip: int = 0
+    file_rows: int | None = None
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -66,10 +69,12 @@ class StripeRange:
         Raises
         ------
         ReadError
-            When the stripes have fewer rows than the footer declares.
+            When the stripes have fewer rows than the footer declares, or the file has been
+            replaced by one with other rows or without a column.
         """
         with open_orc(self.file) as opened:
             schema = read_schema(opened)
+            self._check_unchanged(opened.nrows, schema, names)
             empty = pa.schema([schema.field(name) for name in names]).empty_table()
             tables = [read_stripe(opened, number, names) for number in self.stripes]
         table = pa.concat_tables([empty, *tables])
@@ -84,6 +89,15 @@ class StripeRange:
         frame = as_polars(table)
         frame.columns = table.column_names  # Polars renames columns with empty names
         return frame.lazy()
+
+    def _check_unchanged(self, rows: int, schema: pa.Schema, names: Collection[str]) -> None:
+        if self.file_rows is not None and rows != self.file_rows:
+            wrong = f"it had {self.file_rows} rows when the read was planned, and now has {rows}"
+            raise ReadError(self.file.url, wrong)
+        for name in names:
+            if name not in schema.names:
+                wrong = f"it had a column {name!r} when the read was planned, and now has none"
+                raise ReadError(self.file.url, wrong)
 
 
 @dataclass(frozen=True, repr=False)

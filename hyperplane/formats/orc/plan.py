@@ -48,16 +48,16 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     row_size = estimate_row_size(footers, {*columns.chosen, *columns.filter_schema})
     stripes: list[StripeRange] = []
     for footer in footers:
-        stripes += _list_stripes(footer, columns.mappings[footer.file.path], row_size)
+        stripes += _list_stripes(footer, columns.mappings[footer.file], row_size)
     neighbors = partition_sizes.group_neighbors(
         stripes,
         [max(1, stripe.nbytes) for stripe in stripes],
         request.partition_size,
         request.files(stripes),
     )
-    by_path = {footer.file.path: footer for footer in footers}
+    by_file = {footer.file: footer for footer in footers}
     parts = [
-        OrcPartition(tuple(_merge_stripes(group, by_path)), columns.filters, request.on_error)
+        OrcPartition(tuple(_merge_stripes(group, by_file)), columns.filters, request.on_error)
         for group in neighbors
     ]
     return ReadPlan(parts, columns.chosen, columns.optional)
@@ -66,23 +66,23 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
 def _list_stripes(footer: OrcFooter, mapping: ColumnMapping, row_size: float) -> list[StripeRange]:
     """Return each stripe of a file; one range without stripes if it has none."""
     if not footer.stripes:
-        return [StripeRange(footer.file, (), 0, mapping, 0)]
+        return [StripeRange(footer.file, (), 0, mapping, 0, file_rows=footer.rows)]
     nbytes = int(footer.rows * row_size / footer.stripes)
     return [
-        StripeRange(footer.file, (number,), None, mapping, nbytes)
+        StripeRange(footer.file, (number,), None, mapping, nbytes, file_rows=footer.rows)
         for number in range(footer.stripes)
     ]
 
 
 def _merge_stripes(
-    group: Sequence[StripeRange], by_path: dict[str, OrcFooter]
+    group: Sequence[StripeRange], by_file: dict[File, OrcFooter]
 ) -> Iterator[StripeRange]:
     """Yield one range for the stripes of each file."""
-    for path, run in groupby(group, key=lambda stripe: stripe.file.path):
+    for file, run in groupby(group, key=lambda stripe: stripe.file):
         stripes = list(run)
         numbers = tuple(number for stripe in stripes for number in stripe.stripes)
-        whole = len(numbers) == by_path[path].stripes
-        rows = by_path[path].rows if whole else None
+        whole = len(numbers) == by_file[file].stripes
+        rows = by_file[file].rows if whole else None
         nbytes = sum(stripe.nbytes for stripe in stripes)
         yield replace(stripes[0], stripes=numbers, rows=rows, nbytes=nbytes)
 

@@ -122,6 +122,9 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
 def decode_orc(data: Any) -> pa.Table:
     """Return the table in an ORC file, with the types that it was written with.
 
+    A column whose values do not fit its type has the stored one: pyarrow copies the attribute when
+    a program edits the file.
+
     Raises
     ------
     pyarrow.ArrowException, ValueError
@@ -132,7 +135,20 @@ def decode_orc(data: Any) -> pa.Table:
         table = file.read()
     except OSError as error:
         raise ValueError(f"not a complete ORC file: {one_line(error)}") from error
-    return restore_types(table, read_recorded_schema(file.schema))
+    recorded = read_recorded_schema(file.schema)
+    return table if recorded is None else _restore_fitting_types(table, recorded)
+
+
+def _restore_fitting_types(table: pa.Table, recorded: pa.Schema) -> pa.Table:
+    columns, fields = [], []
+    for column, field in zip(table.columns, recorded, strict=True):
+        try:
+            restored = _restore(column, field.type)
+        except pa.ArrowException:
+            restored = column
+        columns.append(restored)
+        fields.append(field.with_type(restored.type))
+    return pa.table(columns, schema=pa.schema(fields, recorded.metadata))
 
 
 def read_recorded_schema(schema: pa.Schema) -> pa.Schema | None:

@@ -21,10 +21,9 @@ from hyperplane.formats.filters import ColumnStatistics
 from hyperplane.formats.parquet.footer_size import OFFSET, WIDTHS
 from hyperplane.formats.parquet.index_ranges import IndexRange, find_index_range
 from hyperplane.formats.reader import FileUrls, translate_read_errors
+from hyperplane.formats.reader_threads import READER_THREADS
 from hyperplane.objectstore.locations import File
 
-#: Number of threads that read footers, headers or samples.
-READER_THREADS = 16
 #: Maximum plausible rows per byte of a file (equal rows: 500 written by pyarrow, 36,000 by Polars
 #: in a row group of 20 million), and a number of rows that is accepted without this check.
 MAX_ROWS_PER_BYTE, _MAX_UNCHECKED_ROWS = 100_000, 1 << 30
