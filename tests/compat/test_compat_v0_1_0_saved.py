@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -14,7 +15,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from release import Release, contains, digest
+from release import DATA, Release, contains, digest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
@@ -22,7 +23,10 @@ from hyperplane.storage import clean, missing_shards
 from scripts.compat.fixtures.descriptions import describe
 from scripts.compat.fixtures.killed_saves import fill
 from scripts.compat.fixtures.relocation import this_system
-from scripts.compat.fixtures.saved_data import COMPLETE, OBJECTS
+from scripts.compat.fixtures.saved_data import OBJECTS
+
+#: What 0.1.0 has loaded of what it saved.
+LOADED = json.loads((DATA / "v0.1.0" / "expected" / "saved.json").read_text())
 
 COPIED = ("frame.parquet", "frame.csv", "array.zarr")
 
@@ -79,7 +83,7 @@ def rows(version: str) -> Any:
     return dd.from_pandas(frame, npartitions=2)
 
 
-@pytest.mark.parametrize("name", COMPLETE)
+@pytest.mark.parametrize("name", [name for name in LOADED if "://" not in name])
 def test_what_was_saved_is_loaded_with_the_same_types_and_values(
     release: Release, unchanged: Path, name: str
 ) -> None:
