@@ -110,7 +110,7 @@ def test_other_threads_have_none_to_put_off() -> None:
     [
         (records, "reserve"),
         (forkserver, "acquire"),
-        (start, "_arguments"),
+        (start, "_worker_config"),
         (start, "Client"),
         (guarded_cluster.GuardedCluster, "begin_idle_timeout"),
         (route, "_prepare"),

@@ -122,7 +122,7 @@ def test_what_its_clusters_were_promised_is_not_free(monkeypatch: pytest.MonkeyP
 def test_an_engine_whose_framework_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     home = f"{processes_framework.__name__}:LocalProcessesEngine"
     monkeypatch.setitem(registry.ENGINES.built_in, "spark:local", home)
-    with pytest.raises(RequestError, match="framework = 'spark': expected dask, processes"):
+    with pytest.raises(RequestError, match="framework = 'spark': expected one of dask, processes"):
         registry.load_framework("spark:local")
 
 

@@ -99,8 +99,8 @@ def test_every_request_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None
     async def respond(method: str, **request: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(kubernetes_api, "REQUEST_SECONDS", 0.01)
     api = connected(respond)
+    monkeypatch.setattr(api, "_request_seconds", 0.01)
     for request in (
         lambda: api.list("pods"),
         lambda: api.get("pods", "a"),
