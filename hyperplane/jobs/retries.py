@@ -1,4 +1,4 @@
-"""How often and after which delay failed attempts are retried, in running and in rendered jobs."""
+"""How often failed attempts are retried, and after which delay."""
 
 from __future__ import annotations
 

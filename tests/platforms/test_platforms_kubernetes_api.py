@@ -14,7 +14,6 @@ import kr8s
 import pytest
 
 import hyperplane
-from hyperplane.platforms.kubernetes import api as kubernetes_api
 from hyperplane.platforms.kubernetes.api import KubernetesApi, run_within, translate_errors
 from hyperplane.platforms.kubernetes.errors import ObjectNotFound, RequestRefused
 
@@ -162,13 +161,12 @@ def test_a_login_has_its_own_time_limit(monkeypatch: pytest.MonkeyPatch) -> None
         await asyncio.sleep(0.05)
         return Connection()
 
-    monkeypatch.setattr(kubernetes_api, "REQUEST_SECONDS", 0.01)
     monkeypatch.setattr(kr8s.asyncio, "api", lambda **options: log_in())
     with pytest.raises(hyperplane.EngineError, match=r"did not respond in 0\.02 s"):
         asyncio.run(KubernetesApi(None, login_seconds=0.02).connect())
 
     async def main() -> None:
-        api = KubernetesApi(None)
+        api = KubernetesApi(None, request_seconds=0.01)
         await api.connect()
         assert api.namespace == "lab"
         await api.close()
