@@ -74,7 +74,9 @@ def test_output_and_exit_code_of_a_plain_program(network: HostNetwork) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("text", ["sleep 600 & wait", "trap '' TERM; sleep 600 & sleep 600"])
+@pytest.mark.parametrize(
+    "text", ["echo ready; sleep 600 & wait", "trap '' TERM; echo ready; sleep 600 & sleep 600"]
+)
 @pytest.mark.parametrize("how", ["end", "lose the connection"])
 def test_a_plain_program_ends_with_its_connection(
     network: HostNetwork, text: str, how: str
@@ -85,6 +87,7 @@ def test_a_plain_program_ends_with_its_connection(
                 connections, network.address(1), end_with_connection(["sh", "-c", text])
             )
             await process.start()
+            await wait_until(lambda: "ready" in process.log)  # the signal is ignored from here on
             await wait_until(lambda: len(network.processes(1)) >= 3)
             assert not process.ended.is_set()
             assert process.exit_code is None
