@@ -174,11 +174,11 @@ def test_resources_are_whole_units_and_only_those_that_are_stated() -> None:
 
 
 def test_staged_files_are_mounted_and_the_variables_beside_them_are_not() -> None:
-    files = [StagedFile("hyperplane-file", "/work/$(x).py", b"1")]
+    files = [StagedFile("hyperplane-file", "/job/$(x).py", b"1")]
     assert mount_files(files) == [
         {
             "name": "files",
-            "mountPath": "/work/$(x).py",
+            "mountPath": "/job/$(x).py",
             "subPath": "hyperplane-file",
             "readOnly": True,
         }
