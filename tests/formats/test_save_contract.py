@@ -10,6 +10,7 @@ import fastavro
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pandas_3_0 import REFUSED_AS_TEXT
 from save_contract import RecordsContract, SaveContract
 from saving_cases import in_this_thread
 
@@ -38,7 +39,7 @@ class TestParquet(SaveContract, RecordsContract):
 
 class TestCsv(SaveContract):
     name = "csv"
-    refused = frozenset(NO_TEXT | NESTED)
+    refused = frozenset(NO_TEXT | NESTED | REFUSED_AS_TEXT)
     has_types = False
 
     def read_with_another_library(self, path):
@@ -58,7 +59,7 @@ class TestTsv(TestCsv):
 
 class TestJsonLines(SaveContract, RecordsContract):
     name = "jsonl"
-    refused = frozenset(NO_TEXT | {"infinite"})
+    refused = frozenset(NO_TEXT | {"infinite"} | REFUSED_AS_TEXT)
     has_types = False
     refused_item = frozenset({1})
 
