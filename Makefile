@@ -60,7 +60,7 @@ test: $(STAMPS)/test
 # SEED: repeats the random examples; without it they are new ones in each run.
 stress: $(STAMPS)/test
 	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
-	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis' --include 'test_*.py' tests)
+	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis|from save_contract import' --include 'test_*.py' tests)
 
 # In an environment of its own, because one environment has one Dask.
 oldest:
