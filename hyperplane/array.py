@@ -5,7 +5,7 @@ They require the extra ``array``: ``pip install 'hyperplane[array]'``.
 
 from __future__ import annotations
 
-from hyperplane.collections.arrays.open_many import open_zarr_many
+from hyperplane.collections.arrays.open_zarr_many import open_zarr_many
 from hyperplane.collections.arrays.propose_chunks import propose_chunks
 from hyperplane.collections.arrays.rechunk import rechunk
 

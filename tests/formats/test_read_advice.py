@@ -9,7 +9,7 @@ import pytest
 
 from hyperplane.collections.frames.join import join
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sort import sort_values
+from hyperplane.collections.frames.sort_values import sort_values
 from hyperplane.errors import ReadError, RequestError
 from hyperplane.formats import time_formats
 

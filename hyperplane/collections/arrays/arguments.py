@@ -19,7 +19,7 @@ from hyperplane.objectstore.reachability import StoreUnreachable
 from hyperplane.objectstore.redaction import describe_error, describe_url
 
 if TYPE_CHECKING:
-    from hyperplane.collections.arrays.zarr_stores import CachingStore
+    from hyperplane.collections.arrays.caching_store import CachingStore
 
 _ALLOWED = {
     "combine": ("by_coords", "concat", "merge", "nested"),
@@ -118,7 +118,7 @@ def make_stores(
     names: Sequence[str], storage_options: Mapping[str, Any] | None, load: bool
 ) -> list[CachingStore]:
     """Return a store object for each URL, without reading from it."""
-    from hyperplane.collections.arrays.zarr_stores import (
+    from hyperplane.collections.arrays.caching_store import (
         MEMORY_STORE_ERROR,
         CachingStore,
         is_in_memory,

@@ -13,8 +13,8 @@ import xarray as xr
 import zarr
 
 from hyperplane.collections.arrays.arguments import suggest_similar_store
+from hyperplane.collections.arrays.caching_store import CachingStore
 from hyperplane.collections.arrays.stored_variable import StoredVariable
-from hyperplane.collections.arrays.zarr_stores import CachingStore
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.objectstore.listing import resolve_location
 from hyperplane.objectstore.reachability import monitor_request, probe_store

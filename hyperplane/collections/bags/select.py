@@ -21,7 +21,7 @@ from hyperplane.collections.bags.graph import (
     map_partitions,
     read_bag,
 )
-from hyperplane.collections.bags.kernel import read_matching
+from hyperplane.collections.bags.json_columns import read_matching
 from hyperplane.collections.bags.records import ReadSettings, read_partition
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call

@@ -16,7 +16,7 @@ from dask.tokenize import tokenize
 
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, OutputColumn
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.kernels.states import finalize_state
+from hyperplane.collections.frames.kernels.partial_states import finalize_state
 from hyperplane.collections.frames.task_graph import make_tasks
 from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, TimeWindows
 from hyperplane.core.errors import DataError

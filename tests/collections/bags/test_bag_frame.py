@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.bag import read_records, select, to_dataframe
-from hyperplane.collections.bags import kernel
+from hyperplane.collections.bags import json_columns
 from hyperplane.errors import RequestError, WrongType
 
 STAMPS = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31))
@@ -194,7 +194,7 @@ def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
         read_records(file_of(tmp_path, records)), {"type": "b"}, {"n": "n", "id": "user.id"}
     )
     frame = to_dataframe(bag)
-    monkeypatch.setattr("hyperplane.collections.bags.rows.parse_lines", None)
+    monkeypatch.setattr("hyperplane.collections.bags.partition_frames.parse_lines", None)
     made = frame.compute(scheduler="sync")
     assert made.n.tolist() == list(range(1, 100, 2))
     assert made.id.tolist() == [f"u{n}" for n in range(1, 100, 2)]
@@ -202,9 +202,9 @@ def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
 
 def test_only_the_requested_columns_are_parsed(tmp_path, monkeypatch):
     seen = []
-    schema = kernel._make_schema
+    schema = json_columns._make_schema
     monkeypatch.setattr(
-        kernel, "_make_schema", lambda types: seen.append(set(types)) or schema(types)
+        json_columns, "_make_schema", lambda types: seen.append(set(types)) or schema(types)
     )
     frame = to_dataframe(read_records(file_of(tmp_path, [{"a": 1, "b": 2, "c": [1]}] * 9)))
     assert frame[["a"]].sum().compute(scheduler="sync").a == 9

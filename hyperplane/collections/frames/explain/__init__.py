@@ -10,7 +10,7 @@ import dask.dataframe as dd
 
 from hyperplane.collections.frames.explain.groups import find_groupby_shuffles, find_large_results
 from hyperplane.collections.frames.explain.joins import find_joins
-from hyperplane.collections.frames.explain.layout import (
+from hyperplane.collections.frames.explain.partitioning import (
     find_interleaved_concats,
     find_measuring_repartitions,
     find_unsuitable_partition_sizes,

@@ -16,7 +16,7 @@ from dask.sizeof import sizeof
 
 from hyperplane.collections.frames.aggregates import GROWING_STATES, PartialState
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
-from hyperplane.collections.frames.kernels.states import (
+from hyperplane.collections.frames.kernels.partial_states import (
     aggregate_state,
     counted_column,
     merge_states,

@@ -16,7 +16,7 @@ from pyarrow import compute
 from hyperplane.collections.bags.fields import FieldGetter, FieldSelection, RecordFilter
 from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.graph import find_bag_faults, get_bag_source, make_graph
-from hyperplane.collections.bags.kernel import (
+from hyperplane.collections.bags.json_columns import (
     MAX_REFUSALS,
     ColumnFilter,
     infer_arrow_type,

@@ -12,15 +12,15 @@ import dask.config
 from dask.bag import Bag
 from dask.base import tokenize
 
-from hyperplane.collections.bags.fields import MISSING, FieldGetter, parse_fields
-from hyperplane.collections.bags.graph import BagSource, find_bag_faults, get_bag_source
-from hyperplane.collections.bags.rows import DataFrameReader, make_arrays, make_frame
-from hyperplane.collections.bags.take import compute_heads, make_heads
-from hyperplane.collections.bags.types import (
+from hyperplane.collections.bags.column_types import (
     BagColumn,
     infer_type,
     parse_types,
 )
+from hyperplane.collections.bags.fields import MISSING, FieldGetter, parse_fields
+from hyperplane.collections.bags.graph import BagSource, find_bag_faults, get_bag_source
+from hyperplane.collections.bags.partition_frames import DataFrameReader, make_arrays, make_frame
+from hyperplane.collections.bags.take import compute_heads, make_heads
 from hyperplane.core.argument_checks import find_flag_faults
 from hyperplane.core.dask_internals.tasks import Task, TaskRef
 from hyperplane.core.errors import Fault, check

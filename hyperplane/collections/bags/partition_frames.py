@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import compute
 
-from hyperplane.collections.bags.fields import FieldGetter, RecordFilter
-from hyperplane.collections.bags.files import BagPartition
-from hyperplane.collections.bags.kernel import (
-    MAX_REFUSALS,
-    ColumnFilter,
-    iterate_chunks,
-    read_columns,
-)
-from hyperplane.collections.bags.lines import find_line_number
-from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
-from hyperplane.collections.bags.types import (
+from hyperplane.collections.bags.column_types import (
     MAX_EXACT,
     BagColumn,
     cast_to_column,
@@ -27,6 +17,16 @@ from hyperplane.collections.bags.types import (
     make_series,
     takes_null,
 )
+from hyperplane.collections.bags.fields import FieldGetter, RecordFilter
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.json_columns import (
+    MAX_REFUSALS,
+    ColumnFilter,
+    iterate_chunks,
+    read_columns,
+)
+from hyperplane.collections.bags.lines import find_line_number
+from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 
 if TYPE_CHECKING:
     import pandas as pd

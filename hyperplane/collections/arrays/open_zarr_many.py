@@ -106,7 +106,7 @@ def open_zarr_many(
     names, tree, dims = list_store_urls(urls, combine, concat_dim, storage_options)
 
     from hyperplane.collections.arrays import combine_datasets
-    from hyperplane.collections.arrays.cleanup import prepare_for_writing
+    from hyperplane.collections.arrays.encoding import prepare_for_writing
     from hyperplane.collections.arrays.open_stores import READER_THREADS, open_stores
 
     stores = make_stores(names, storage_options, load)
