@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
-from awkward_frames import Truth, normal
+from unusual_frames import Truth, normal
 
 from hyperplane.errors import HyperplaneError
 from hyperplane.formats.pandas_frames.object_columns import has_integers_and_floats

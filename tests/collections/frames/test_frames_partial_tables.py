@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dask
-import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pandas_results as truth
 import polars as pl
 import pytest
 from dask.sizeof import sizeof
