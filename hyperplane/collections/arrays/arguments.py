@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 
-from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
 from hyperplane.core.argument_checks import find_flag_faults, is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import unknown_name
+from hyperplane.core.units import is_iterable
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.reachability import StoreUnreachable
 from hyperplane.objectstore.redaction import describe_error, describe_url
@@ -38,6 +39,7 @@ _ALLOWED = {
 _VARIABLE_CHOICES = ("minimal", "different", "all")
 #: Parameters of xarray.open_dataset that this package sets itself.
 _RESERVED_OPTIONS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
+_ALLOWED_URLS = "a path, URL or glob of Zarr stores, or a list of them"
 _CHUNKS_ADVICE = "hyperplane.array.rechunk(data, chunks) changes the chunks of the result"
 
 
@@ -112,6 +114,78 @@ def list_store_urls(
         allowed = f"one dimension for each level of lists in urls, which has {depth}"
         raise RequestError([Fault("concat_dim", repr(concat_dim)[:80], allowed)])
     return names, tree, dims
+
+
+def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Return one URL for each store, with globs expanded in natural order of the names.
+
+    Raises
+    ------
+    RequestError
+        When an entry is not a URL, or a glob has no match.
+    """
+    several = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if isinstance(several, Mapping | bytes) or not is_iterable(several):
+        raise RequestError([Fault("urls", describe_url(urls), _ALLOWED_URLS)])
+    found: list[str] = []
+    faults: list[Fault] = []
+    for number, url_or_list in enumerate(several):
+        where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
+        try:
+            found += _expand_url(url_or_list, where, storage_options)
+        except RequestError as error:
+            faults += error.faults
+    if not found and not faults:
+        faults = [Fault("urls", describe_url(urls), _ALLOWED_URLS + "; the list is empty")]
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def flatten_nested_urls(urls: Any) -> Any:
+    """Return nested URLs as lists of text, their depth, and a flat list.
+
+    Examples
+    --------
+    >>> flatten_nested_urls([["a", "b"], ["c", "d"]])
+    ([['a', 'b'], ['c', 'd']], 2, ['a', 'b', 'c', 'd'])
+    """
+    if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
+        allowed = "a list of paths or URLs, or nested lists of equal depth"
+        raise RequestError([Fault("urls", describe_url(urls), allowed)])
+    if all(isinstance(url_or_list, str | os.PathLike) for url_or_list in urls):
+        row = [os.fspath(url_or_list) for url_or_list in urls]
+        return row, 1, row
+    inner = [flatten_nested_urls(url_or_list) for url_or_list in urls]
+    depths = {depth for _, depth, _ in inner}
+    if len(depths) > 1:
+        raise RequestError([Fault("urls", describe_url(urls), "nested lists of equal depth")])
+    tree = [url_or_list for url_or_list, _, _ in inner]
+    return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
+
+
+def _expand_url(
+    url_or_list: Any, where: str, storage_options: Mapping[str, Any] | None
+) -> list[str]:
+    if not isinstance(url_or_list, str | os.PathLike) or not os.fspath(url_or_list):
+        raise RequestError([Fault(where, describe_url(url_or_list), _ALLOWED_URLS)])
+    url = os.fspath(url_or_list)
+    if not listing.is_glob(url):
+        return [url]
+    if "::" in url:
+        raise RequestError(
+            [
+                Fault(
+                    where,
+                    describe_url(url),
+                    "one URL for each store; globs in chained URLs (::) are not supported",
+                )
+            ]
+        )
+    try:
+        return [place.address for place in listing.find_entries(url, storage_options)]
+    except RequestError as error:
+        raise RequestError([replace(fault, where=where) for fault in error.faults]) from error
 
 
 def make_stores(

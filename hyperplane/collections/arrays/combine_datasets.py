@@ -1,19 +1,22 @@
-"""Combine opened stores as xarray does, without loading data in the client."""
+"""Combine opened stores as xarray does, without loading data in the client.
+
+:func:`xarray.merge` reindexes each store to the full index and compares it with the first one.
+Where the stores are disjoint blocks of the same variables, that is, no two share a label of one
+dimension, :func:`merge` concatenates them: the result is the same, without any comparison.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+import pandas as pd
 import xarray as xr
 
-from hyperplane.collections.arrays.chunk_grid import (
-    find_extended_dtypes,
-    find_grid_dimension,
-    order_along,
-)
 from hyperplane.collections.arrays.combine_errors import (
     COMBINE_ERRORS,
     combine_attrs_of,
@@ -22,6 +25,9 @@ from hyperplane.collections.arrays.combine_errors import (
 from hyperplane.collections.arrays.concatenated_array import ArraySources
 from hyperplane.collections.arrays.conflicts import resolve_conflicts
 from hyperplane.collections.arrays.open_stores import OpenedStore
+
+#: Kinds of dtypes whose values survive the promotion that missing values require.
+_EXTENDABLE_KINDS = "cfiumMO"
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,9 @@ def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
     datasets = [one.data for one in opened]
     sources = ArraySources(opened)
     outer = options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
-    dim = find_grid_dimension([one.lazy for one in opened]) if outer else None
+    dim = _find_block_dimension([one.lazy for one in opened]) if outer else None
     if dim is not None:
-        ordered = _concatenate_grid(opened, dim, options, sources)
+        ordered = _concatenate_blocks(opened, dim, options, sources)
         if ordered is not None:
             return ordered
     with _naming_stores(opened, options):
@@ -165,7 +171,74 @@ def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
     return shared
 
 
-def _concatenate_grid(
+def _find_block_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
+    """Return the one dimension along which the data sets are disjoint blocks, or None.
+
+    None if they overlap, if more than one index differs, or if no shared variable has the
+    dimension. Expects at least two data sets.
+    """
+    first, *others = datasets
+    if any(set(one.indexes) != set(first.indexes) for one in others):
+        return None
+    different = [
+        name
+        for name, index in first.indexes.items()
+        if any(not index.equals(one.indexes[name]) for one in others)
+    ]
+    if len(different) != 1:
+        return None
+    dim: Hashable = different[0]
+    indexes = [one.indexes[dim] for one in datasets]
+    if any(one.dtype != indexes[0].dtype or one.empty for one in indexes):
+        return None
+    if not indexes[0].append(indexes[1:]).is_unique:
+        return None
+    if any(one.variables[dim].dtype != first.variables[dim].dtype for one in others):
+        return None
+    divided = {
+        name
+        for one in datasets
+        for name, variable in one.variables.items()
+        if dim in variable.dims and name != dim
+    }
+    if not divided or not all(_is_extendable(datasets, name) for name in divided):
+        return None
+    return dim
+
+
+def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
+    """Whether all data sets have the variable, with equal dimensions and a promotable dtype."""
+    if any(name not in one.variables for one in datasets):
+        return False
+    variables = [one.variables[name] for one in datasets]
+    same_place = len({name in one.coords for one in datasets}) == 1
+    return same_place and all(
+        one.dims == variables[0].dims
+        and one.dtype == variables[0].dtype
+        and one.dtype.kind in _EXTENDABLE_KINDS
+        for one in variables
+    )
+
+
+def _find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtype[Any]]:
+    """Return the dtypes of the variables after reindexing adds missing values along ``dim``."""
+    types = {}
+    for name, variable in dataset.variables.items():
+        if dim in variable.dims and name != dim:
+            sample = xr.Dataset({"x": (dim, np.zeros(1, variable.dtype))}, coords={dim: [0]})
+            types[name] = sample.reindex({dim: [0, 1]})["x"].dtype
+    return types
+
+
+def _order_along(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
+    """Return the positions of the data sets in index order, and the union of their indexes."""
+    indexes = [one.indexes[dim] for one in datasets]
+    whole = functools.reduce(pd.Index.union, indexes)
+    places = [int(whole.get_indexer(one).min()) for one in indexes]
+    return sorted(range(len(places)), key=places.__getitem__), whole
+
+
+def _concatenate_blocks(
     opened: Sequence[OpenedStore], dim: Hashable, options: CombineOptions, sources: ArraySources
 ) -> xr.Dataset | None:
     """Concatenate disjoint stores along ``dim``; None if other variables need comparing."""
@@ -180,7 +253,7 @@ def _concatenate_grid(
     )
     if set(static) & set(_find_shared_variables(resolved)):
         return None
-    order, whole = order_along([one.lazy for one in opened], dim)
+    order, whole = _order_along([one.lazy for one in opened], dim)
     ordered = [resolved[number] for number in order]
     joined = xr.concat(
         ordered,
@@ -191,7 +264,7 @@ def _concatenate_grid(
         join="override",
         combine_attrs="drop",
     )
-    types = find_extended_dtypes(resolved[0], dim)
+    types = _find_extended_dtypes(resolved[0], dim)
     joined = sources.concatenate(joined, ordered, dim, types)
     if not joined.indexes[dim].equals(whole):
         joined = joined.isel({dim: joined.indexes[dim].get_indexer(whole)})

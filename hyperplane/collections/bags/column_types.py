@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hyperplane.collections.bags.messages import shorten
+from hyperplane.collections.bags.records import shorten
 from hyperplane.core.errors import Fault, WrongType
 
 UTC = "datetime64[us, UTC]"

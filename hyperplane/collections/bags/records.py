@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hyperplane.collections.bags.files import BagPartition, TextByteRange
 from hyperplane.collections.bags.lines import find_line_number, read_chunks
-from hyperplane.collections.bags.messages import describe_files, shorten
 from hyperplane.core.errors import BadLines, BadLinesWarning
 from hyperplane.core.units import plural
 
 #: Bad lines that are always allowed, if they are at most half of the partition.
 MIN_ALLOWED = 10
+#: Maximum number of characters of a line or value in a message.
+MAX_SHOWN = 80
 _SPACE = " \t\r\n"
 
 # Called directly, because json.loads takes twice as long for a short line.
@@ -62,7 +63,7 @@ class LineCounter:
             return
         lines, limit = self.good + self.bad, self.settings.limit
         allowed = max(limit * lines, min(MIN_ALLOWED, lines // 2) if limit else 0)
-        where = describe_files([byte_range.path for byte_range in self.part])
+        where = _describe_files([byte_range.path for byte_range in self.part])
         summary = f"{self.bad} of {plural(lines, 'line')} left out of {where}"
         if self.bad > allowed:
             raise self._make_error(self.first, lines)
@@ -92,6 +93,17 @@ class LineCounter:
             self.bad,
             lines,
         )
+
+
+def shorten(text: str) -> str:
+    """Return a text, truncated to at most ``MAX_SHOWN`` characters."""
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def _describe_files(files: Sequence[str]) -> str:
+    """Return the first file of a partition and the number of others."""
+    more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+    return f"{files[0]}{more}" if files else "no file"
 
 
 def _warn(message: str) -> None:

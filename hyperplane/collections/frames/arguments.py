@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 
@@ -14,6 +15,8 @@ from hyperplane.core.errors import Fault, RequestError, check
 
 #: Maximum partitions of a result: an exchange has this many tasks per input partition.
 MAX_PARTITIONS = 10_000
+#: Name of the time column if the index has no name.
+_DEFAULT_TIME_NAME = "time"
 _VALID_NAMES = "unique column names that are strings and do not begin and end with '__'"
 
 
@@ -131,3 +134,31 @@ def find_window_split_faults(split_out: object, keys: Sequence[str]) -> list[Fau
         advice = "a result without keys has one row per window; leave split_out out"
         faults.append(Fault("split_out", repr(split_out), "1 without by", advice))
     return faults
+
+
+def ensure_time_column(df: dd.DataFrame, time: Any) -> tuple[dd.DataFrame, Any]:
+    """Return the collection with its times in a column, and the name of that column.
+
+    Parameters
+    ----------
+    time : str or None
+        A column, the name of the index, or None for the index.
+
+    Raises
+    ------
+    RequestError
+        When the index is meant and a column has the same name.
+    """
+    index = df._meta.index
+    named = isinstance(time, str) and time == index.name
+    if has_column(df._meta, time) or not (time is None or named):
+        return df, time
+    name = index.name if isinstance(index.name, str) else _DEFAULT_TIME_NAME
+    if name in df._meta.columns:
+        advice = f"write time={name!r} for the column, or rename the index: "
+        advice += "df.rename_axis(index='at')"
+        allowed = f"an index with another name than any column, but {name!r} is a column too"
+        check([Fault("time", "None", allowed, advice)])
+    if index.name != name:
+        df = df.rename_axis(index=name)
+    return df.reset_index(), name

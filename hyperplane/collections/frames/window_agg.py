@@ -9,6 +9,7 @@ import dask.dataframe as dd
 from hyperplane.collections.frames.aggregates import AggSpec, parse_agg
 from hyperplane.collections.frames.arguments import (
     collect_faults,
+    ensure_time_column,
     find_column_faults,
     find_key_faults,
     find_window_split_faults,
@@ -18,7 +19,6 @@ from hyperplane.collections.frames.group_tasks import aggregate_groups
 from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.time_bins import ROW_NUMBER, Side, parse_windows
-from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.core.public_calls import check_call
 
 

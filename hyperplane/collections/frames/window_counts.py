@@ -17,6 +17,7 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
+    ensure_time_column,
     find_column_faults,
     find_count_faults,
     find_key_faults,
@@ -42,7 +43,6 @@ from hyperplane.collections.frames.source_collection import (
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import BIN, Side, TimeWindows, parse_windows
-from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.core.errors import DataError, Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
+from hyperplane.collections.arrays.arguments import expand_urls, flatten_nested_urls
 from hyperplane.errors import RequestError
 
 SIGNED = "https://me:secret@host/a.zarr?sig=secret"
