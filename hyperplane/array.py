@@ -1,4 +1,4 @@
-"""Helpers for Dask arrays: open many Zarr stores as one data set, choose chunk sizes.
+"""Helpers for Dask arrays: open many Zarr stores as one data set, choose and change chunks.
 
 They require the extra ``array``: ``pip install 'hyperplane[array]'``.
 """

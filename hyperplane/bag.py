@@ -1,6 +1,6 @@
 """Helpers for Dask bags: read records from files, select, count, convert to a dataframe.
 
-Each takes a bag and returns a lazy bag, except :func:`take`, which computes as ``Bag.take`` does.
+All results are lazy, except that of :func:`take`, which computes as ``Bag.take`` does.
 """
 
 from __future__ import annotations

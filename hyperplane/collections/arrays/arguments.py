@@ -1,4 +1,4 @@
-"""Validation of the arguments of ``open_zarr_many``, before any store is read."""
+"""Parse and check the arguments of ``open_zarr_many``; reads no store, only expands globs."""
 
 from __future__ import annotations
 
@@ -73,17 +73,19 @@ def find_argument_faults(
     if is_one_of(combine, ("concat",)) and isinstance(concat_dim, list):
         yield Fault("concat_dim", repr(concat_dim)[:80], "one dimension", "or combine='nested'")
     for where, value in {"data_vars": data_vars, "coords": coords}.items():
-        named = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-        if not named and not is_one_of(
+        is_name_list = isinstance(value, list | tuple) and all(
+            isinstance(name, str) for name in value
+        )
+        if not is_name_list and not is_one_of(
             value, (*_VARIABLE_CHOICES, *(None,) * (where == "data_vars"))
         ):
             allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
             yield Fault(where, repr(value)[:80], allowed)
     yield from find_flag_faults(load=load)
-    known = _open_dataset_options()
+    decoding_names = _open_dataset_options()
     for name in decoding:
-        if name not in known:
-            own = [
+        if name not in decoding_names:
+            own_names = [
                 "group",
                 *choices,
                 "concat_dim",
@@ -92,7 +94,9 @@ def find_argument_faults(
                 "load",
                 "storage_options",
             ]
-            fault = unknown_name(name, decoding[name], [*own, *sorted(known)], "open_zarr_many")
+            fault = unknown_name(
+                name, decoding[name], [*own_names, *sorted(decoding_names)], "open_zarr_many"
+            )
             yield replace(fault, advice=_CHUNKS_ADVICE) if name == "chunks" else fault
 
 
@@ -117,22 +121,16 @@ def list_store_urls(
 
 
 def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """Return one URL for each store, with globs expanded in natural order of the names.
-
-    Raises
-    ------
-    RequestError
-        When an entry is not a URL, or a glob has no match.
-    """
-    several = [urls] if isinstance(urls, str | os.PathLike) else urls
-    if isinstance(several, Mapping | bytes) or not is_iterable(several):
+    """Return one URL for each store, with globs expanded in natural order of the names."""
+    given_urls = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if isinstance(given_urls, Mapping | bytes) or not is_iterable(given_urls):
         raise RequestError([Fault("urls", describe_url(urls), _ALLOWED_URLS)])
     found: list[str] = []
     faults: list[Fault] = []
-    for number, url_or_list in enumerate(several):
+    for number, given_url in enumerate(given_urls):
         where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
         try:
-            found += _expand_url(url_or_list, where, storage_options)
+            found += _expand_url(given_url, where, storage_options)
         except RequestError as error:
             faults += error.faults
     if not found and not faults:
@@ -143,7 +141,7 @@ def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[st
 
 
 def flatten_nested_urls(urls: Any) -> Any:
-    """Return nested URLs as lists of text, their depth, and a flat list.
+    """Return nested URLs as nested lists of text, their depth, and as a flat list.
 
     Examples
     --------
@@ -153,23 +151,21 @@ def flatten_nested_urls(urls: Any) -> Any:
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
         allowed = "a list of paths or URLs, or nested lists of equal depth"
         raise RequestError([Fault("urls", describe_url(urls), allowed)])
-    if all(isinstance(url_or_list, str | os.PathLike) for url_or_list in urls):
-        row = [os.fspath(url_or_list) for url_or_list in urls]
+    if all(isinstance(given_url, str | os.PathLike) for given_url in urls):
+        row = [os.fspath(given_url) for given_url in urls]
         return row, 1, row
-    inner = [flatten_nested_urls(url_or_list) for url_or_list in urls]
+    inner = [flatten_nested_urls(given_url) for given_url in urls]
     depths = {depth for _, depth, _ in inner}
     if len(depths) > 1:
         raise RequestError([Fault("urls", describe_url(urls), "nested lists of equal depth")])
-    tree = [url_or_list for url_or_list, _, _ in inner]
+    tree = [given_url for given_url, _, _ in inner]
     return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
 
 
-def _expand_url(
-    url_or_list: Any, where: str, storage_options: Mapping[str, Any] | None
-) -> list[str]:
-    if not isinstance(url_or_list, str | os.PathLike) or not os.fspath(url_or_list):
-        raise RequestError([Fault(where, describe_url(url_or_list), _ALLOWED_URLS)])
-    url = os.fspath(url_or_list)
+def _expand_url(given_url: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    if not isinstance(given_url, str | os.PathLike) or not os.fspath(given_url):
+        raise RequestError([Fault(where, describe_url(given_url), _ALLOWED_URLS)])
+    url = os.fspath(given_url)
     if not listing.is_glob(url):
         return [url]
     if "::" in url:
@@ -183,7 +179,7 @@ def _expand_url(
             ]
         )
     try:
-        return [place.address for place in listing.find_entries(url, storage_options)]
+        return [entry.address for entry in listing.find_entries(url, storage_options)]
     except RequestError as error:
         raise RequestError([replace(fault, where=where) for fault in error.faults]) from error
 
@@ -219,7 +215,7 @@ def make_stores(
                 Fault(
                     where,
                     describe_url(url),
-                    f"a place that workers can read: {MEMORY_STORE_ERROR}",
+                    f"a store that workers can read: {MEMORY_STORE_ERROR}",
                     advice,
                 )
             )

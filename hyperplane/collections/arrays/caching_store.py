@@ -1,4 +1,4 @@
-"""Zarr stores from URLs, opened in few round trips.
+"""Zarr stores of URLs, with a cache for the repeated reads that opening a store makes.
 
 Imports zarr, an optional dependency, so callers import this module inside functions.
 """

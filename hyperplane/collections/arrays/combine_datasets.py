@@ -46,14 +46,16 @@ class CombineOptions:
 
 def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
     """Return what :func:`xarray.merge` returns for the stores."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     sources = ArraySources(opened)
-    outer = options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
-    dim = _find_block_dimension([one.lazy for one in opened]) if outer else None
+    may_concatenate = (
+        options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
+    )
+    dim = _find_block_dimension([one.dataset for one in opened]) if may_concatenate else None
     if dim is not None:
-        ordered = _concatenate_blocks(opened, dim, options, sources)
-        if ordered is not None:
-            return ordered
+        concatenated = _concatenate_blocks(opened, dim, options, sources)
+        if concatenated is not None:
+            return concatenated
     with _naming_stores(opened, options):
         aligned = xr.align(*datasets, join=options.join, copy=False)
     shared = _find_shared_variables(datasets)
@@ -69,7 +71,7 @@ def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
 
 def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> xr.Dataset:
     """Return what :func:`xarray.concat` returns for the stores."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     sources = ArraySources(opened)
     name = dim if isinstance(dim, str) else dim.name
     has_dimension = [name in one.dims for one in datasets]
@@ -107,7 +109,7 @@ def combine_nested(
     opened: Sequence[OpenedStore], tree: Any, dims: Sequence[Any], options: CombineOptions
 ) -> xr.Dataset:
     """Return what :func:`xarray.combine_nested` returns for nested lists of stores."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     remaining = iter(datasets)
     known = {dim for one in datasets for dim in one.dims}
     data_vars = options.data_vars
@@ -135,7 +137,7 @@ def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) ->
     """Return what :func:`xarray.combine_by_coords` returns for the stores."""
     with _naming_stores(opened, options):
         combined = xr.combine_by_coords(
-            [one.data for one in opened],
+            [one.dask_dataset for one in opened],
             compat=options.compat,
             data_vars="minimal" if options.data_vars is None else options.data_vars,
             coords=options.coords,
@@ -151,7 +153,7 @@ def _naming_stores(opened: Sequence[OpenedStore], options: CombineOptions) -> It
     try:
         yield
     except COMBINE_ERRORS as error:
-        datasets = [one.data for one in opened]
+        datasets = [one.dask_dataset for one in opened]
         raise explain_combine_error(error, datasets, _store_names(opened), options) from error
 
 
@@ -165,17 +167,17 @@ def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
     shared = []
     for name in dict.fromkeys(name for one in datasets for name in one.variables):
         holders = [one for one in datasets if name in one.variables]
-        places = {name in one.coords for one in holders}
-        if len(holders) > 1 and len(places) == 1 and name not in indexes:
+        roles = {name in one.coords for one in holders}
+        if len(holders) > 1 and len(roles) == 1 and name not in indexes:
             shared.append(name)
     return shared
 
 
 def _find_block_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
-    """Return the one dimension along which the data sets are disjoint blocks, or None.
+    """Return the one dimension along which at least two data sets are disjoint blocks.
 
     None if they overlap, if more than one index differs, or if no shared variable has the
-    dimension. Expects at least two data sets.
+    dimension.
     """
     first, *others = datasets
     if any(set(one.indexes) != set(first.indexes) for one in others):
@@ -195,13 +197,13 @@ def _find_block_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
         return None
     if any(one.variables[dim].dtype != first.variables[dim].dtype for one in others):
         return None
-    divided = {
+    block_variables = {
         name
         for one in datasets
         for name, variable in one.variables.items()
         if dim in variable.dims and name != dim
     }
-    if not divided or not all(_is_extendable(datasets, name) for name in divided):
+    if not block_variables or not all(_is_extendable(datasets, name) for name in block_variables):
         return None
     return dim
 
@@ -211,8 +213,8 @@ def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
     if any(name not in one.variables for one in datasets):
         return False
     variables = [one.variables[name] for one in datasets]
-    same_place = len({name in one.coords for one in datasets}) == 1
-    return same_place and all(
+    has_one_role = len({name in one.coords for one in datasets}) == 1
+    return has_one_role and all(
         one.dims == variables[0].dims
         and one.dtype == variables[0].dtype
         and one.dtype.kind in _EXTENDABLE_KINDS
@@ -233,16 +235,16 @@ def _find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, 
 def _order_along(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
     """Return the positions of the data sets in index order, and the union of their indexes."""
     indexes = [one.indexes[dim] for one in datasets]
-    whole = functools.reduce(pd.Index.union, indexes)
-    places = [int(whole.get_indexer(one).min()) for one in indexes]
-    return sorted(range(len(places)), key=places.__getitem__), whole
+    union = functools.reduce(pd.Index.union, indexes)
+    positions = [int(union.get_indexer(one).min()) for one in indexes]
+    return sorted(range(len(positions)), key=positions.__getitem__), union
 
 
 def _concatenate_blocks(
     opened: Sequence[OpenedStore], dim: Hashable, options: CombineOptions, sources: ArraySources
 ) -> xr.Dataset | None:
     """Concatenate disjoint stores along ``dim``; None if other variables need comparing."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     static = [
         name
         for name in _find_shared_variables(datasets)
@@ -253,7 +255,7 @@ def _concatenate_blocks(
     )
     if set(static) & set(_find_shared_variables(resolved)):
         return None
-    order, whole = _order_along([one.lazy for one in opened], dim)
+    order, union = _order_along([one.dataset for one in opened], dim)
     ordered = [resolved[number] for number in order]
     joined = xr.concat(
         ordered,
@@ -266,8 +268,8 @@ def _concatenate_blocks(
     )
     types = _find_extended_dtypes(resolved[0], dim)
     joined = sources.concatenate(joined, ordered, dim, types)
-    if not joined.indexes[dim].equals(whole):
-        joined = joined.isel({dim: joined.indexes[dim].get_indexer(whole)})
+    if not joined.indexes[dim].equals(union):
+        joined = joined.isel({dim: joined.indexes[dim].get_indexer(union)})
     with _naming_stores(opened, options):
         return _restore_attrs(joined, datasets, None, options)
 

@@ -1,4 +1,4 @@
-"""Make a combined data set writable: equal chunks and a consistent encoding."""
+"""Chunks and encoding with which Zarr can write a combined data set."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ PACKING_KEYS = (
 )
 
 
-def prepare_for_writing(result: xr.Dataset, parts: Sequence[xr.Dataset]) -> xr.Dataset:
+def prepare_for_writing(result: xr.Dataset, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
     """Return the combined data set in equal chunks, with the encoding that all stores share.
 
     Zarr requires equal chunks. The packing of one store may be unable to represent values of
-    another, so it is dropped unless all stores agree. Of the rest only the preferred chunks are
-    kept; compressors are not.
+    another, so it is dropped unless all stores agree. Of the other keys of the encoding only the
+    preferred chunks are kept.
     """
     result = result.copy(deep=False)
     result.encoding = {}
     uneven: dict[str, xr.Variable] = {}
     for name, variable in result.variables.items():
-        stored = [one.variables[name] for one in parts if name in one.variables]
+        stored = [one.variables[name] for one in datasets if name in one.variables]
         variable.encoding = _merge_encodings(variable, stored)
         chunks = {
             dim: max(sizes) for dim, sizes in variable.chunksizes.items() if not _is_even(sizes)
@@ -48,15 +48,15 @@ def _is_even(sizes: Sequence[int]) -> bool:
 
 def _merge_encodings(variable: xr.Variable, stored: Sequence[xr.Variable]) -> dict[str, Any]:
     encodings = [one.encoding for one in stored]
-    kept: dict[str, Any] = {}
+    encoding: dict[str, Any] = {}
     if encodings and _is_shared(encodings, "preferred_chunks"):
-        kept = _select_keys(encodings[0], ("preferred_chunks",))
+        encoding = _select_keys(encodings[0], ("preferred_chunks",))
     types = {one.dtype for one in stored}
     if types == {variable.dtype} and all(_is_shared(encodings, key) for key in PACKING_KEYS):
         packing = _select_keys(encodings[0], PACKING_KEYS)
         if not _would_lose_missing(variable, packing):
-            kept.update(packing)
-    return kept
+            encoding.update(packing)
+    return encoding
 
 
 def _is_shared(encodings: Sequence[Mapping[str, Any]], key: str) -> bool:
@@ -72,5 +72,7 @@ def _select_keys(encoding: Mapping[str, Any], keys: Sequence[str]) -> dict[str, 
 
 def _would_lose_missing(variable: xr.Variable, packing: Mapping[str, Any]) -> bool:
     """Whether missing values added by combining would be packed as integers and lost."""
-    whole = getattr(packing.get("dtype"), "kind", "") in "iu" and variable.dtype.kind not in "iub"
-    return whole and "_FillValue" not in packing and "missing_value" not in packing
+    is_integer = (
+        getattr(packing.get("dtype"), "kind", "") in "iu" and variable.dtype.kind not in "iub"
+    )
+    return is_integer and "_FillValue" not in packing and "missing_value" not in packing

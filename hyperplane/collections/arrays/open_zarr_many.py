@@ -1,4 +1,4 @@
-"""``open_zarr_many``: many Zarr stores as one lazy data set."""
+"""``open_zarr_many``: many Zarr stores as one lazy data set of xarray."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def open_zarr_many(
     coords : {"minimal", "different", "all"} or list of str
         Which coordinates are concatenated, as in xarray.
     load : bool
-        Whether to read all data into the memory of this process, with its threads.
+        Whether to read all data into the memory of this process, with 32 threads.
     group : str, optional
         The group inside each store.
     storage_options : mapping, optional
@@ -77,14 +77,15 @@ def open_zarr_many(
     -------
     xarray.Dataset
         Dask arrays in equal chunks, which ``to_zarr`` can write; indexes are loaded. Small
-        stores that are concatenated share a chunk of up to 32 MB, which one task reads. Errors
-        while reading name the store and the variable.
+        stores that are concatenated share a chunk of up to 32 MB (32·10^6 bytes) and 32 stores,
+        which one task reads. A chunk that cannot be read raises a HyperplaneError that names the
+        store and the variable.
 
     Raises
     ------
     RequestError
-        With one fault for each invalid argument and each store that cannot be opened; or when
-        stores conflict, naming two of them and the variable or attribute.
+        With one fault for each invalid argument; else with one for each store that cannot be
+        opened; else, if stores conflict, with two of them and the variable or attribute.
     MissingPackage
         When xarray or zarr are not installed.
 
@@ -120,5 +121,5 @@ def open_zarr_many(
         result = combine_datasets.combine_nested(opened, tree, dims, options)
     else:
         result = combine_datasets.combine_by_coords(opened, options)
-    result = prepare_for_writing(result, [one.lazy for one in opened])
+    result = prepare_for_writing(result, [store.dataset for store in opened])
     return result.load(scheduler="threads", num_workers=READER_THREADS) if load else result

@@ -82,7 +82,7 @@ def parse_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
 
 
 def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
-    """Return the type of a column, or a fault if it is ambiguous.
+    """Return the type of a column, or a fault if values have several types.
 
     Examples
     --------
@@ -95,27 +95,29 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
     some_null = len(present) < len(values)
     examples: dict[str, Any] = {}
     for value in present:
-        examples.setdefault(_family(value), value)
+        examples.setdefault(_name_kind(value), value)
     if set(examples) == {"numbers", "fractions"}:
         return "float64" if all(map(is_exact, present)) else "object"
     if len(examples) > 1:
-        both = ", ".join(f"{family} such as {as_json(value)}" for family, value in examples.items())
+        both = ", ".join(
+            f"{kind_name} such as {as_json(value)}" for kind_name, value in examples.items()
+        )
         nested = "lists or mappings" in examples
         advice = f"write types={{{name!r}: {'object' if nested else 'string'!r}}}"
         return Fault(f"types[{name!r}]", both, "one type", advice)
-    family = next(iter(examples), "")
-    if family == "numbers":
+    kind_name = next(iter(examples), "")
+    if kind_name == "numbers":
         if any(not -(2**63) <= value < 2**63 for value in present):
             return "object"
         return "Int64" if some_null else "int64"
-    if family == "booleans":
+    if kind_name == "booleans":
         return "boolean" if some_null else "bool"
-    if family == "text":
+    if kind_name == "text":
         return _infer_text(present)
-    return "float64" if family == "fractions" else "object"
+    return "float64" if kind_name == "fractions" else "object"
 
 
-def _family(value: Any) -> str:
+def _name_kind(value: Any) -> str:
     known = {int: "numbers", float: "fractions", bool: "booleans", str: "text"}
     return known.get(type(value), "lists or mappings")
 
@@ -140,21 +142,10 @@ def as_json(value: Any) -> str:
 
 
 def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
-    """Return the values of a column as an Arrow array, or as they are for object columns.
+    """Return the values of a column as an Arrow array; unchanged for object columns.
 
-    Parameters
-    ----------
-    column : BagColumn
-        The column.
-    values : list
-        None where missing.
-    where : callable
-        Describes the location of a value, given its position.
-
-    Raises
-    ------
-    WrongType
-        For the first value that is not of the column's type.
+    Missing values are None. WrongType names the first value that is not of the column's type;
+    ``where`` returns the description of its location, given its position.
     """
     if column.arrow is None:
         return values
@@ -162,17 +153,17 @@ def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
         values = [_text(value) for value in values]
     if not set(map(type, values)) <= _ACCEPTED[column.kind]:
         accepted = _ACCEPTED[column.kind]
-        at = next(i for i, value in enumerate(values) if type(value) not in accepted)
-        raise make_type_error(column, values[at], where(at))
+        position = next(i for i, value in enumerate(values) if type(value) not in accepted)
+        raise make_type_error(column, values[position], where(position))
     if column.kind == "float64":
-        at = next((i for i, v in enumerate(values) if v is not None and not is_exact(v)), -1)
-        if at >= 0:
-            raise make_type_error(column, values[at], where(at))
+        position = next((i for i, v in enumerate(values) if v is not None and not is_exact(v)), -1)
+        if position >= 0:
+            raise make_type_error(column, values[position], where(position))
     try:
         return cast_to_column(column, _build_array(column, values))
     except (pa.ArrowInvalid, OverflowError, UnicodeError):
-        at = next(i for i, value in enumerate(values) if not _is_valid(column, value))
-        raise make_type_error(column, values[at], where(at)) from None
+        position = next(i for i, value in enumerate(values) if not _is_valid(column, value))
+        raise make_type_error(column, values[position], where(position)) from None
 
 
 def is_exact(value: int | float) -> bool:
@@ -221,7 +212,7 @@ def make_type_error(column: BagColumn, value: Any, where: str) -> WrongType:
         better = {"int64": "Int64", "bool": "boolean"}[column.kind]
     elif isinstance(value, float) and column.kind in ("int64", "Int64"):
         better = "float64"
-    elif _family(value) == "lists or mappings" or column.kind in ("string", "float64"):
+    elif _name_kind(value) == "lists or mappings" or column.kind in ("string", "float64"):
         better = "object"
     elif type(value) is int and column.kind in ("int64", "Int64"):
         better = "object"  # too large
@@ -240,9 +231,9 @@ def make_series(column: BagColumn, pieces: list[Any]) -> Any:
         values = [value for piece in pieces for value in piece]
         return pd.Series(values, dtype=object)
     kind = _TIMESTAMPS.get(column.kind, column.arrow)
-    whole = pa.chunked_array(pieces, type=kind)
+    array = pa.chunked_array(pieces, type=kind)
     nullable: dict[str, Any] = {"Int64": pd.Int64Dtype(), "boolean": pd.BooleanDtype()}
     nullable["string"] = pd.StringDtype("pyarrow")
     if column.kind in nullable:
-        return pd.Series(nullable[column.kind].__from_arrow__(whole))
-    return pd.Series(whole.to_pandas(), dtype=column.kind)
+        return pd.Series(nullable[column.kind].__from_arrow__(array))
+    return pd.Series(array.to_pandas(), dtype=column.kind)

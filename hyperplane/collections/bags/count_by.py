@@ -30,7 +30,7 @@ from hyperplane.core.public_calls import check_call
 
 #: Number of partial counts that one task merges.
 SPLIT_EVERY = 8
-#: Number of values counted at once; an unhashable value slows down only its own batch.
+#: Number of values counted at once; an unhashable value slows down only its batch.
 BATCH = 10_000
 
 Counts = dict[Any, int]
@@ -60,6 +60,8 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     ------
     RequestError
         When ``bag`` is not a bag, or ``key`` is neither text nor a function.
+    BadLines, ReadError
+        When it is computed, as for :func:`read_records`.
 
     Examples
     --------
@@ -93,8 +95,8 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     while len(level) > SPLIT_EVERY:
         above = [(f"{name}-{depth}", i) for i in range(-(-len(level) // SPLIT_EVERY))]
         for new in above:
-            some = level[new[1] * SPLIT_EVERY : (new[1] + 1) * SPLIT_EVERY]
-            tasks[new] = Task(new, _merge_counts, List(*map(TaskRef, some)))
+            group = level[new[1] * SPLIT_EVERY : (new[1] + 1) * SPLIT_EVERY]
+            tasks[new] = Task(new, _merge_counts, List(*map(TaskRef, group)))
         level, depth = above, depth + 1
     tasks[name, 0] = Task((name, 0), _sort_counts, List(*map(TaskRef, level)))
     return Bag(make_graph(name, tasks, dependencies), name, 1)
@@ -107,7 +109,7 @@ def _find_key_faults(key: Any) -> list[Fault]:
 
 
 def _find_path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
-    """Return the path of the key in the files; None if it is not a field of their lines."""
+    """Return the path of a field in the files; None if the key is no field of their lines."""
     if not isinstance(key, str) or fields is None:
         return key if isinstance(key, str) else None
     return dict(fields.pairs).get(key)
@@ -158,8 +160,8 @@ def _count_values(part: Iterable[Any], key: Any) -> Counts:
 
 def _count_in_batches(values: Iterable[Any]) -> Counts:
     counts: Counts = {}
-    rest: Iterator[Any] = iter(values)
-    while batch := list(islice(rest, BATCH)):
+    remaining: Iterator[Any] = iter(values)
+    while batch := list(islice(remaining, BATCH)):
         try:
             chunk_counts: Counts = Counter(batch)
         except TypeError:
@@ -168,21 +170,21 @@ def _count_in_batches(values: Iterable[Any]) -> Counts:
     return counts
 
 
-def _add_counts(counts: Counts, more: Counts) -> None:
-    for value, count in more.items():
+def _add_counts(counts: Counts, other: Counts) -> None:
+    for value, count in other.items():
         key = math.nan if isinstance(value, float) and value != value else value
         counts[key] = counts.get(key, 0) + count
 
 
-def _merge_counts(some: list[Counts]) -> Counts:
+def _merge_counts(count_maps: list[Counts]) -> Counts:
     counts: Counts = {}
-    for more in some:
-        _add_counts(counts, more)
+    for other in count_maps:
+        _add_counts(counts, other)
     return counts
 
 
-def _sort_counts(some: list[Counts]) -> list[tuple[Any, int]]:
-    counts = _merge_counts(some)
+def _sort_counts(count_maps: list[Counts]) -> list[tuple[Any, int]]:
+    counts = _merge_counts(count_maps)
     ordered = sorted(counts.items(), key=lambda pair: -pair[1])
     return [(k.value if isinstance(k, HashableKey) else k, count) for k, count in ordered]
 
@@ -190,7 +192,7 @@ def _sort_counts(some: list[Counts]) -> list[tuple[Any, int]]:
 def _count_partition(
     settings: ReadSettings, part: BagPartition, where: RecordFilter | None, path: str
 ) -> Counts:
-    """Count a partition of files, from Arrow columns where these give the same result."""
+    """Count a partition of files; with Arrow where its result equals that of Python."""
     counter = LineCounter(settings, part)
     conditions = ColumnFilter(where)
     matches, get = where.make_predicate() if where else None, FieldGetter(path)
@@ -218,7 +220,7 @@ def _count_partition(
 def _infer_value_type(
     settings: ReadSettings, byte_range: Any, offset: int, chunk: bytes, get: FieldGetter
 ) -> Any:
-    """Return the type of the first value, to try on the others; string if that is null."""
+    """Return the Arrow type of the first value, or string if it is null; None if unsupported."""
     first = chunk[: chunk.index(b"\n") + 1]
     for record in parse_lines(settings, byte_range, offset, first, LineCounter(settings, ())):
         value = get(record, None)

@@ -30,10 +30,12 @@ MAX_LINE = 4300
 MAX_MATCH_SHARE = 0.5
 
 _LINE_END, _OPENED, _CLOSED = b"\n{}"
-# PyArrow parses Inf as a number; Python accepts only Infinity.
+#: PyArrow parses Inf as a number; Python accepts only Infinity.
 _INFINITY = b"Inf"
+#: Bytes that may precede a value.
 _BEFORE_VALUE = np.frombuffer(b":,[ \t\r-", np.uint8)
 
+#: Arrow types of columns by path.
 Types = Mapping[str, pa.DataType]
 
 
@@ -44,7 +46,7 @@ def read_columns(settings: ReadSettings, chunk: bytes, types: Types) -> dict[str
     Missing fields and nulls are both null.
     """
     schema = _make_schema(types)
-    if schema is None or not _is_plain(settings, chunk, types):
+    if schema is None or not _is_parsed_equally(settings, chunk, types):
         return None
     try:
         table = _parse_json(chunk, schema)
@@ -91,8 +93,8 @@ def _make_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
     ]
 
 
-def _is_plain(settings: ReadSettings, chunk: bytes, types: Types) -> bool:
-    """Whether both parsers give the same result for each line that PyArrow accepts."""
+def _is_parsed_equally(settings: ReadSettings, chunk: bytes, types: Types) -> bool:
+    """Whether PyArrow and Python give equal results for each line that PyArrow accepts."""
     return (
         settings.kind == "json"
         and settings.encoding == "utf-8"
@@ -190,8 +192,8 @@ class ColumnFilter:
         """Return a boolean mask of the lines that meet the conditions; None without conditions."""
         mask = None
         for path, values in self.sets.items():
-            this = compute.is_in(columns[path], value_set=values)
-            mask = this if mask is None else compute.and_(mask, this)
+            condition = compute.is_in(columns[path], value_set=values)
+            mask = condition if mask is None else compute.and_(mask, condition)
         return mask
 
 
@@ -214,11 +216,11 @@ def read_matching(settings: ReadSettings, part: BagPartition, where: RecordFilte
             yield from parse_lines(settings, byte_range, offset, chunk, counter)
             continue
         mask = conditions.mask(columns)
-        hits = mask.true_count
-        counter.good += len(mask) - hits
-        if hits > MAX_MATCH_SHARE * len(mask):
+        match_count = mask.true_count
+        counter.good += len(mask) - match_count
+        if match_count > MAX_MATCH_SHARE * len(mask):
             refusals_left = 0
-        if hits:
+        if match_count:
             lines = compress(chunk.split(b"\n"), mask.to_pylist())
             yield from parse_lines(settings, byte_range, offset, b"\n".join(lines), counter)
     counter.close()

@@ -33,17 +33,20 @@ if TYPE_CHECKING:
 
 
 def make_frame(bag_columns: Sequence[BagColumn], pieces: Sequence[list[Any]]) -> pd.DataFrame:
-    """Return a pandas dataframe of columns, each given as a list of arrays."""
+    """Return a pandas dataframe; ``pieces`` has a list of arrays for each column."""
     import pandas as pd  # slow import, not needed by other functions of bags
 
-    series = {c.name: make_series(c, its) for c, its in zip(bag_columns, pieces, strict=True)}
+    series = {
+        column.name: make_series(column, arrays)
+        for column, arrays in zip(bag_columns, pieces, strict=True)
+    }
     return pd.DataFrame(series, columns=[column.name for column in bag_columns])
 
 
 def make_arrays(
     bag_columns: Sequence[BagColumn], records: list[Any], where: Callable[[int], str]
 ) -> list[Any]:
-    """Return checked columns of records; ``where`` describes the location of a record."""
+    """Return checked columns; ``where`` returns the description of a record's location."""
     arrays = []
     for column in bag_columns:
         get = FieldGetter(column.path)

@@ -62,10 +62,11 @@ def read_records(
         By default inferred from the suffix: ``.jsonl``, ``.ndjson`` and ``.json`` are JSON with
         one object per line; ``.txt``, ``.text`` and ``.log`` are text.
     blocksize : int or str, optional
-        Bytes of text in a partition, such as ``"64MB"``. By default four partitions for each
-        thread of the cluster, but at least 8 MB and at most 64 MB.
+        Bytes of text in a partition, as a number or as text such as ``"64MB"``, which is 64·10^6
+        bytes. By default four partitions for each thread of the cluster, but at least 8 MB and at
+        most 64 MB.
     storage_options : mapping, optional
-        Options of the fsspec file system.
+        Options of the fsspec file system, such as credentials. They never appear in messages.
     encoding : str
         Encoding of the text, in which a line end must be the single byte 0x0A.
     limit : float
@@ -81,6 +82,11 @@ def read_records(
     ------
     RequestError
         With every URL that matches no file, and every invalid argument.
+    BadLines
+        When it is computed, if bad lines exceed ``limit``. It has ``file``, ``line``, ``bad`` and
+        ``lines``.
+    ReadError
+        When it is computed, if a file is damaged or was deleted. It has ``url``.
 
     Examples
     --------
@@ -132,12 +138,12 @@ def _check_settings(
     if not usable:
         allowed = "an encoding in which a line end is one byte, such as utf-8, cp1252 or shift_jis"
         faults.append(Fault("encoding", repr(encoding), allowed, "convert the files to utf-8"))
-    if isinstance(limit, bool) or not isinstance(limit, Real) or not _is_share(limit):
+    if isinstance(limit, bool) or not isinstance(limit, Real) or not _is_fraction(limit):
         faults.append(Fault("limit", repr(limit), "a fraction from 0 to 1, such as 0.01"))
     return size, name.replace("utf-8-sig", "utf-8"), faults
 
 
-def _is_share(number: Any) -> bool:
+def _is_fraction(number: Any) -> bool:
     return bool(0 <= number <= 1)
 
 
@@ -162,6 +168,8 @@ def bad_records(bag: Bag) -> Bag:
     ------
     RequestError
         When the bag was not read directly from files.
+    ReadError
+        When it is computed, if a file is damaged or was deleted.
 
     Examples
     --------

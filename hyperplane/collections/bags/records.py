@@ -19,6 +19,13 @@ MIN_ALLOWED = 10
 #: Maximum number of characters of a line or value in a message.
 MAX_SHOWN = 80
 _SPACE = " \t\r\n"
+_JSON_NAMES = {
+    list: "an array",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+}
 
 # Called directly, because json.loads takes twice as long for a short line.
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -26,7 +33,7 @@ _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """How the files of a bag are read."""
+    """File system, format, encoding and maximum fraction of bad lines of a bag's files."""
 
     store: Any = field(repr=False)  # its options may hold secrets
     kind: str
@@ -35,7 +42,7 @@ class ReadSettings:
 
 
 class BadLine(NamedTuple):
-    """A bad line: ``after`` lines after the line at byte ``offset``."""
+    """A line that is no record: ``after`` lines after the line at byte ``offset`` of its file."""
 
     byte_range: TextByteRange
     offset: int
@@ -161,9 +168,9 @@ def parse_lines(
                 )
 
 
-def _split_lines(text: Any, mark: Any) -> list[Any]:
+def _split_lines(text: Any, separator: Any) -> list[Any]:
     """Split into lines without line ends; nothing follows the last line end."""
-    lines: list[Any] = text.split(mark)
+    lines: list[Any] = text.split(separator)
     if not lines[-1]:
         lines.pop()
     return lines
@@ -210,12 +217,3 @@ def _parse_object(text: str) -> dict[str, Any] | str:
     if not isinstance(record, dict):
         return f"JSON, but {_JSON_NAMES.get(type(record), 'null')} instead of an object"
     return record
-
-
-_JSON_NAMES = {
-    list: "an array",
-    str: "text",
-    int: "a number",
-    float: "a number",
-    bool: "a boolean",
-}

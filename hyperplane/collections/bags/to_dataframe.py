@@ -76,7 +76,7 @@ def to_dataframe(
         Types of some columns, one of those above. ``"string"`` also converts values that are
         not text: 5 becomes ``"5"``, lists and mappings become JSON.
     sample : int
-        Number of records in the sample.
+        Number of records in the sample, from 1.
     flatten : bool
         Whether a nested mapping becomes a column for each of its fields, such as ``"user.id"``.
 
@@ -88,7 +88,11 @@ def to_dataframe(
     Raises
     ------
     RequestError
-        With every invalid argument and every field of ambiguous type.
+        With every invalid argument and every field with values of several types.
+    WrongType
+        When it is computed, for a value that is not of its column's type.
+    BadLines, ReadError
+        At the call, which reads the sample, or when it is computed, as for :func:`read_records`.
 
     Examples
     --------
@@ -181,7 +185,7 @@ def _infer_pairs(
 ) -> tuple[tuple[str, str], ...]:
     """Return names and paths of the columns: fields of the sample and keys of ``types``."""
     paths = (
-        _flatten_paths(records, "")
+        _list_nested_paths(records, "")
         if flatten
         else list(dict.fromkeys(k for r in records for k in r))
     )
@@ -202,24 +206,24 @@ def _find_absent_fields(
     """Return a fault for each field that no record of a nonempty sample has."""
     if not records:
         return []
-    top = _sibling_paths(records, "")
-    if not top:
+    top_fields = _list_sibling_paths(records, "")
+    if not top_fields:
         return []
     faults = []
     for name, path in pairs:
         get = FieldGetter(path)
         if any(get(record) is not MISSING for record in records):
             continue
-        known = dict.fromkeys([*top, *_sibling_paths(records, path)])
+        known = dict.fromkeys([*top_fields, *_list_sibling_paths(records, path)])
         similar = difflib.get_close_matches(path, known, 3)
-        meant = f"did you mean {' or '.join(map(repr, similar))}? Otherwise " if similar else ""
-        advice = f"{meant}name a rare field in both fields= and types={{{name!r}: ...}}"
+        question = f"did you mean {' or '.join(map(repr, similar))}? Otherwise " if similar else ""
+        advice = f"{question}name a rare field in both fields= and types={{{name!r}: ...}}"
         allowed = f"a field of the {len(records):,} records of the sample"
         faults.append(Fault(where, repr(path), allowed, advice))
     return faults
 
 
-def _sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
+def _list_sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
     """Return the paths of the fields at the same level as ``path``."""
     above, dot, _ = path.rpartition(".")
     parents = map(FieldGetter(above), records) if dot else records
@@ -227,14 +231,14 @@ def _sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
     return list(dict.fromkeys(f"{above}{dot}{name}" for one in inner for name in one))
 
 
-def _flatten_paths(records: list[dict[str, Any]], above: str) -> list[str]:
+def _list_nested_paths(records: list[dict[str, Any]], above: str) -> list[str]:
     """Return the paths of all values; always-nested fields are expanded."""
     paths: list[str] = []
     for name in dict.fromkeys(name for record in records for name in record):
         inner = [record[name] for record in records if record.get(name) is not None]
         nested = bool(inner) and all(isinstance(value, dict) and value for value in inner)
         if nested and "." not in name and not any("." in key for value in inner for key in value):
-            paths += _flatten_paths(inner, f"{above}{name}.")
+            paths += _list_nested_paths(inner, f"{above}{name}.")
         else:
             paths.append(f"{above}{name}")
     return paths

@@ -176,7 +176,7 @@ def test_a_file_that_went_away_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n")
     bag = read_records(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(ReadError, match=r"a\.jsonl: the file is gone"):
+    with pytest.raises(ReadError, match=r"a\.jsonl: the file was deleted"):
         bag.compute(scheduler="sync")
 
 
