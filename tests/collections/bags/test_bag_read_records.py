@@ -78,7 +78,7 @@ def test_every_record_once_however_the_file_is_cut(pieces, bom, ended, parts, st
     content = b"".join(line + end for line, end in pieces)
     content = (b"\xef\xbb\xbf" if bom else b"") + (content if ended else content[:-1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "STEP", step)
+        patch.setattr(lines_module, "BLOCK_BYTES", step)
         bag = read_records(write(content), blocksize=max(1, len(content) // parts), limit=1)
         good, bad = plain(content)
         assert compute(bag) == good
@@ -95,7 +95,7 @@ def test_every_record_once_however_the_file_is_cut(pieces, bom, ended, parts, st
 def test_lines_of_text_are_those_between_line_ends(text, blocksize, step, encoding):
     content = text.encode(encoding, errors="ignore")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "STEP", step)
+        patch.setattr(lines_module, "BLOCK_BYTES", step)
         url = write(content, "a.txt")
         found = compute(read_records(url, blocksize=blocksize, encoding=encoding, limit=1))
     expected = []

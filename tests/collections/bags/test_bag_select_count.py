@@ -105,7 +105,7 @@ def test_files_in_which_the_kernel_does_what_it_can(records, repeats, where, key
         record for record, times in zip(records, repeats, strict=False) for _ in range(times)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "STEP", step)
+        patch.setattr(lines_module, "BLOCK_BYTES", step)
         bag = read(records)
         kept = [record for record in records if meets(record, where)]
         assert exact(select(bag, where).compute(scheduler="sync")) == exact(kept)
