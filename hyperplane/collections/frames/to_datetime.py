@@ -1,4 +1,4 @@
-"""Conversion of text and numbers to times, partition by partition."""
+"""``to_datetime``: conversion of text and numbers to times, partition by partition."""
 
 from __future__ import annotations
 
@@ -48,18 +48,17 @@ def to_datetime(
 ) -> dd.DataFrame:
     """Convert a column of text or numbers to times.
 
-    Without a format each value is parsed separately, as ISO 8601 or else in any form that pandas
+    Without a format each value is parsed separately, as ISO 8601 or else in any format that pandas
     recognizes, so that the result does not depend on other values or on partitions. 1/2/2026 is
-    January 2 unless ``dayfirst`` is True; 13/2/2026 is then not a time, while pandas would take
-    it for February 13.
-    A column of times is kept as it is, with its time zone and unit.
+    January 2 unless ``dayfirst`` is True; 13/2/2026 is then not a time, while pandas would return
+    February 13. A column of times is returned unchanged, with its time zone and unit.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows. URLs are read with :func:`read`.
     column : str
-        The column; it keeps its name and place.
+        The column to convert. It keeps its name and position.
     format : str, optional
         As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have this format. It is
         several times faster than parsing without a format.
@@ -84,9 +83,9 @@ def to_datetime(
     Raises
     ------
     RequestError
-        When the arguments are wrong.
+        With every invalid argument.
     DataError
-        When it is computed, with examples of the values that are not times.
+        When it is computed, with examples of the values that are not times. It has ``column``.
 
     Examples
     --------
@@ -106,22 +105,30 @@ def to_datetime(
             faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
         if not is_one_of(unit, (None, *_UNITS)):
             faults.append(Fault("unit", repr(unit)[:80], f"one of {', '.join(_UNITS)}"))
-        form: Any = format
-        if not isinstance(form, str | None):
+        time_format: Any = format
+        if not isinstance(time_format, str | None):
             allowed = "text such as '%d.%m.%Y', or None"
-            faults.append(Fault("format", repr(form)[:80], allowed))
+            faults.append(Fault("format", repr(time_format)[:80], allowed))
         elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True to get times of UTC"
             faults.append(Fault("format", repr(format), "a format without %z and %Z", advice))
         if has_column(like, column):
             faults += _find_type_faults(like[column].dtype, column, format, unit)
-    own = like[column].dtype
-    kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
-    if pd.api.types.is_datetime64_any_dtype(kind):
-        times_source = df if kind is own else _assign_column(df, column, df[column].astype(kind))
+    column_dtype = like[column].dtype
+    time_dtype: Any = (
+        column_dtype.categories.dtype
+        if isinstance(column_dtype, pd.CategoricalDtype)
+        else column_dtype
+    )
+    if pd.api.types.is_datetime64_any_dtype(time_dtype):
+        times_source = (
+            df
+            if time_dtype is column_dtype
+            else _assign_column(df, column, df[column].astype(time_dtype))
+        )
         if (
             not utc
-            and not _is_date(kind)
+            and not _is_date(time_dtype)
             and filter_pushdown.extract_filters(times_source.expr) is not None
         ):
             return times_source  # readers of files guarantee the declared types
@@ -133,15 +140,16 @@ def to_datetime(
     parse = partial(
         parse_partition,
         column=column,
-        form=format,
+        time_format=format,
         errors=errors,
         utc=utc,
         unit=unit,
         dayfirst=dayfirst,
     )
-    kept = _get_result_unit(unit)
+    result_unit = _get_result_unit(unit)
     meta = pd.Series(
-        dtype=f"datetime64[{kept}, UTC]" if utc else f"datetime64[{kept}]", name=column
+        dtype=f"datetime64[{result_unit}, UTC]" if utc else f"datetime64[{result_unit}]",
+        name=column,
     )
     run = partial(run_in_partition, parse)
     times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
@@ -153,9 +161,11 @@ def _assign_column(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataF
     return new_collection(Assign(df.expr, column, values.expr))
 
 
-def _find_type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:
+def _find_type_faults(
+    dtype: Any, column: str, time_format: str | None, unit: str | None
+) -> list[Fault]:
     number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-    if number and unit is None and form is None:
+    if number and unit is None and time_format is None:
         allowed = f"one of {', '.join(_UNITS)} for numbers: {column!r} is of type {dtype}"
         return [Fault("unit", "None", allowed)]
     if not number and unit is not None:
@@ -173,10 +183,8 @@ def _get_result_unit(unit: str | None) -> str:
 def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
     """Convert a partition of times to the declared type, or to a coarser or finer unit.
 
-    Raises
-    ------
-    DataError
-        When the partition does not hold times, or its times differ in having a time zone.
+    A DataError is raised if the values are not times, or if only they or only the declared type
+    have a time zone.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = decode_categories(values).set_axis(values.index)
@@ -195,17 +203,17 @@ def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
     values = _dates_to_times(values)
     if utc:
         return _convert_unit(convert_to_utc(values), like)
-    own, zone = values.dt.tz, pd.Series(dtype=like).dt.tz
-    if (own is None) != (zone is None):
-        held = "without a time zone" if own is None else f"in {own}"
-        declared = "has no time zone" if zone is None else f"is in {zone}"
+    own_zone, declared_zone = values.dt.tz, pd.Series(dtype=like).dt.tz
+    if (own_zone is None) != (declared_zone is None):
+        held = "without a time zone" if own_zone is None else f"in {own_zone}"
+        declared = "has no time zone" if declared_zone is None else f"is in {declared_zone}"
         raise DataError(
             column,
             f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, but the declared type "
             f"{declared}; write utc=True for times in UTC",
         )
-    in_zone = own is None or str(own) == str(zone)
-    return _convert_unit(values if in_zone else values.dt.tz_convert(zone), like)
+    in_zone = own_zone is None or str(own_zone) == str(declared_zone)
+    return _convert_unit(values if in_zone else values.dt.tz_convert(declared_zone), like)
 
 
 def _convert_unit(times: Any, like: Any) -> Any:
@@ -251,13 +259,13 @@ def convert_to_utc(times: Any) -> Any:
 def parse_partition(
     values: Any,
     column: str,
-    form: str | None,
+    time_format: str | None,
     errors: str,
     utc: bool,
     unit: str | None,
     dayfirst: bool,
 ) -> pd.Series[Any]:
-    """Parse the values of one partition."""
+    """Parse the values of one partition; a DataError has examples of values that are not times."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = decode_categories(values).set_axis(values.index)
     if unit is not None:
@@ -270,20 +278,26 @@ def parse_partition(
     else:
         text = _mask_bytes(values).astype("str")
         text = text.where(values.notna())
-        times = _parse_text(text, form, dayfirst, column, utc)
-    bad = values[times.isna() & values.notna()]
-    if len(bad) and errors == "raise":
-        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_MAX_SHOWN).tolist())
-        kind = f"not times in the format {form!r}" if form else "not times"
+        times = _parse_text(text, time_format, dayfirst, column, utc)
+    invalid = values[times.isna() & values.notna()]
+    if len(invalid) and errors == "raise":
+        shown = ", ".join(
+            repr(value) for value in invalid.drop_duplicates().head(_MAX_SHOWN).tolist()
+        )
+        kind = f"not times in the format {time_format!r}" if time_format else "not times"
         advice = "give their format=, or errors='coerce' to make them missing"
-        text = _mask_bytes(bad).astype("str")
-        if unit is None and form is None and _has_swapped_day_and_month(text, dayfirst).all():
+        text = _mask_bytes(invalid).astype("str")
+        if (
+            unit is None
+            and time_format is None
+            and _has_swapped_day_and_month(text, dayfirst).all()
+        ):
             kind = f"not times with the {'day' if dayfirst else 'month'} first"
             advice = f"write dayfirst={not dayfirst}, or the format= of all values"
         raise DataError(
             column,
-            f"{len(bad):,} of {len(values):,} values of a partition are {kind}, such as {shown}; "
-            f"{advice}",
+            f"{len(invalid):,} of {len(values):,} values of a partition are {kind}, such as "
+            f"{shown}; {advice}",
         )
     times = times.dt.tz_convert("UTC").dt.as_unit(_get_result_unit(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
@@ -295,7 +309,10 @@ def _mask_bytes(values: pd.Series[Any]) -> Any:
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_binary(dtype.pyarrow_dtype):
         return pd.Series(None, values.index, dtype=object)
     is_object = dtype == np.dtype(object)
-    if not is_object or pd.api.types.infer_dtype(values, skipna=True) not in ("bytes", "mixed"):
+    if not is_object or pd.api.types.infer_dtype(values, skipna=True) not in (
+        "bytes",
+        "mixed",
+    ):
         return values
     return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
 
@@ -303,21 +320,21 @@ def _mask_bytes(values: pd.Series[Any]) -> Any:
 def _parse_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
     """Convert numbers to times in UTC, each independent of the others."""
     # No overload of to_datetime has all these arguments.
-    read: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
+    convert: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
     dtype: Any = values.dtype
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_integer(dtype.pyarrow_dtype):
         # Arrow does not compare integers beyond 2**53 with floats.
         values = values.astype("UInt64" if dtype.kind == "u" else "Int64")
-    # With an infinite number among them, pandas takes other numbers for out of bounds.
+    # If one number is infinite, pandas considers other numbers out of bounds, too.
     finite = values.where(~values.isin([float("inf"), float("-inf")]))
     if not pd.api.types.is_float_dtype(finite.dtype):
-        return _set_unit(read(finite), _get_result_unit(unit))
-    # The same with a fraction among them, since it then converts all numbers to nanoseconds.
+        return _set_unit(convert(finite), _get_result_unit(unit))
+    # If one number is a fraction, pandas converts all of them to nanoseconds.
     numbers = finite.to_numpy("float64", na_value=float("nan"))
     fractions = pd.Series(numbers % 1 > 0, finite.index)
-    times = _set_unit(read(finite.mask(fractions)), _get_result_unit(unit))
+    times = _set_unit(convert(finite.mask(fractions)), _get_result_unit(unit))
     if fractions.any():
-        times[fractions] = _set_unit(read(finite[fractions]), _get_result_unit(unit))
+        times[fractions] = _set_unit(convert(finite[fractions]), _get_result_unit(unit))
     return times
 
 
@@ -331,39 +348,43 @@ def _set_unit(times: Any, unit: str) -> Any:
 
 
 def _parse_text(
-    text: pd.Series[Any], form: str | None, dayfirst: bool, column: str, utc: bool
+    text: pd.Series[Any], time_format: str | None, dayfirst: bool, column: str, utc: bool
 ) -> pd.Series[Any]:
     """Parse text to times in UTC; times without an offset are taken as UTC."""
     if not utc:
-        offsets = text[text.str.contains(_OFFSET, na=False)] if form is None else text.iloc[:0]
+        offsets = (
+            text[text.str.contains(_OFFSET, na=False)] if time_format is None else text.iloc[:0]
+        )
         if len(offsets):
             raise DataError(
                 column,
                 f"{len(offsets):,} values have an offset from UTC, such as {offsets.iloc[0]!r}; "
                 "write utc=True to get times of UTC",
             )
-    read: Any = pd.to_datetime
-    first = read(text, format=form or "ISO8601", errors="coerce", utc=True)
-    if form is not None:
+    convert: Any = pd.to_datetime
+    first = convert(text, format=time_format or "ISO8601", errors="coerce", utc=True)
+    if time_format is not None:
         return first
-    rest = first.isna() & text.notna()
-    if not rest.any():
+    unparsed = first.isna() & text.notna()
+    if not unparsed.any():
         return first
-    mixed = text[rest]
-    others = read(mixed, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
-    others[_has_swapped_day_and_month(mixed, dayfirst) | _has_month_after_12(mixed)] = pd.NaT
+    unparsed_text = text[unparsed]
+    others = convert(unparsed_text, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
+    others[
+        _has_swapped_day_and_month(unparsed_text, dayfirst) | _has_month_after_12(unparsed_text)
+    ] = pd.NaT
     # In nanoseconds the range of years would be too small for some values.
     first = first.dt.as_unit("us")
-    first[rest] = others.dt.as_unit("us")
+    first[unparsed] = others.dt.as_unit("us")
     return first
 
 
 def _has_swapped_day_and_month(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
-    """Return which texts are dates only with day and month swapped."""
+    """Return a mask of texts that are dates only with day and month swapped."""
     numbers = text.astype(object).str.extract(_YEAR_LAST)
     return pd.to_numeric(numbers["second" if dayfirst else "first"]) > 12
 
 
 def _has_month_after_12(text: pd.Series[Any]) -> pd.Series[Any]:
-    """Return which texts begin with a year followed by a number that is not a month."""
+    """Return a mask of texts that have a number above 12 in place of the month after a year."""
     return pd.to_numeric(text.astype(object).str.extract(_YEAR_FIRST)["month"]) > 12
