@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.drop_duplicates`."""
+"""``drop_duplicates``: distinct rows, first of each partition, then of an exchange by hash."""
 
 from __future__ import annotations
 
@@ -71,6 +71,8 @@ def drop_duplicates(
     ------
     RequestError
         With every invalid argument.
+    DataError
+        When it is computed, if values of a column have no common type. It has ``column``.
 
     Examples
     --------

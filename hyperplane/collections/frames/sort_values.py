@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.sort_values`."""
+"""``sort_values``: tasks sample values, choose split values, split the rows and sort them."""
 
 from __future__ import annotations
 
@@ -43,26 +43,16 @@ _SAMPLE_SIZE = 2048
 
 @dataclass(frozen=True)
 class SortOrder:
-    """Order of the rows and number of partitions of the result.
+    """Order of the rows and number of partitions of the result."""
 
-    Parameters
-    ----------
-    like : pandas.DataFrame
-        Empty, with the types of the columns.
-    by : tuple of str
-        Columns, the most important first.
-    descending : tuple of bool
-        One for each column.
-    nulls_last : bool
-        Whether rows with a missing value come last.
-    into : int
-        Partitions of the result.
-    """
-
+    #: Empty, with the types of the columns.
     like: pd.DataFrame
+    #: Columns, the most important first.
     by: tuple[str, ...]
+    #: One for each column.
     descending: tuple[bool, ...]
     nulls_last: bool
+    #: Number of partitions of the result.
     into: int
 
 
@@ -106,6 +96,15 @@ def sort_values(
     ------
     RequestError
         With every invalid argument.
+    DataError
+        When it is computed, if values of a column have no common type. It has ``column``.
+
+    Notes
+    -----
+    This is a sample sort (DeWitt, Naughton and Schneider, "Parallel sorting on a shared-nothing
+    architecture using probabilistic splitting", 1991): each task draws up to 2,048 values of the
+    first column, one task chooses quantiles of all samples as split values, and rows are exchanged
+    by them.
 
     Examples
     --------
@@ -142,7 +141,7 @@ def sort_values(
     source = select_source(df, list(like.columns))
     like, keys = escape_columns(like), escape_all(keys)
     into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
-    descending = tuple(not way for way in directions)
+    descending = tuple(not direction for direction in directions)
     order = SortOrder(like, tuple(keys), descending, na_position == "last", into)
     token = tokenize(source.token, order)
     split_values: Any = None
@@ -153,12 +152,12 @@ def sort_values(
         ]
         samples = task_graph.make_tasks("sort-sample", token, sample_partition, sample_arguments)
         find = partial(_find_split_values, descending=descending[0], into=into)
-        (split_values,) = task_graph.make_tasks("sort-edges", token, find, [[samples]])
+        (split_values,) = task_graph.make_tasks("sort-split-values", token, find, [[samples]])
     arguments = [
         [partition, number, source.where, order, split_values]
         for number, partition in enumerate(source.partitions)
     ]
-    tables = task_graph.make_tasks("sort-cut", token, cut_partition, arguments)
+    tables = task_graph.make_tasks("sort-split", token, split_partition, arguments)
     received_tables = task_graph.exchange("sort", token, tables, into, concat_tables)
     finish = partial(_build_partition, order=order)
     results = task_graph.make_tasks(
@@ -172,7 +171,7 @@ def _are_directions(directions: Any, count: int) -> bool:
     return (
         isinstance(directions, Sequence)
         and len(directions) == count
-        and all(isinstance(way, bool) for way in directions)
+        and all(isinstance(direction, bool) for direction in directions)
     )
 
 
@@ -187,7 +186,7 @@ def sample_partition(
 
 
 @name_partition_in_errors
-def cut_partition(
+def split_partition(
     partition: Any,
     number: int,
     where: pl.Expr | None,
@@ -226,18 +225,20 @@ def _find_split_values(
 
     None if all samples are empty.
     """
-    positions = [place for place, (values, _) in enumerate(samples) if len(values)]
-    drawn = [samples[place] for place in positions]
-    if not drawn:
+    positions = [number for number, (values, _) in enumerate(samples) if len(values)]
+    nonempty = [samples[number] for number in positions]
+    if not nonempty:
         return None
-    name = drawn[0][0].name
-    weights = np.concatenate([np.full(len(values), rows / len(values)) for values, rows in drawn])
-    table = concat_tables([pl.DataFrame({name: values}) for values, _ in drawn], positions)
+    name = nonempty[0][0].name
+    weights = np.concatenate(
+        [np.full(len(values), rows / len(values)) for values, rows in nonempty]
+    )
+    table = concat_tables([pl.DataFrame({name: values}) for values, _ in nonempty], positions)
     table = table.rename({name: "value"}).with_columns(weight=pl.Series(weights))
     table = table.sort("value", descending=descending)
     share = np.cumsum(table.get_column("weight").to_numpy()) / weights.sum()
-    places = np.searchsorted(share, np.arange(1, into) / into).clip(0, table.height - 1)
-    return table.get_column("value").gather(places).unique().sort()
+    quantiles = np.searchsorted(share, np.arange(1, into) / into).clip(0, table.height - 1)
+    return table.get_column("value").gather(quantiles).unique().sort()
 
 
 def _split_by_values(
@@ -252,12 +253,12 @@ def _split_by_values(
     values = rows.get_column(column)
     if split_values is None:  # all values are missing
         return [rows, *[rows.clear()] * (into - 1)]
-    number = split_values.search_sorted(values.cast(split_values.dtype), side="left").cast(pl.Int64)
+    piece = split_values.search_sorted(values.cast(split_values.dtype), side="left").cast(pl.Int64)
     if descending:
-        number = len(split_values) - number
+        piece = len(split_values) - piece
     missing = into - 1 if nulls_last else 0
-    bucket = pl.select(pl.when(values.is_null()).then(missing).otherwise(number)).to_series()
-    return kernel.split_by_number(rows, bucket, into)
+    piece_of_row = pl.select(pl.when(values.is_null()).then(missing).otherwise(piece)).to_series()
+    return kernel.split_by_number(rows, piece_of_row, into)
 
 
 def _sort_rows(
@@ -266,7 +267,9 @@ def _sort_rows(
     """Sort rows; the sort is stable."""
     # One column after the other, the least important first: a sort by several columns took ten
     # times longer in Polars. An eager sort took three times longer than a lazy one.
-    for key, down in reversed(list(zip(by, descending, strict=True))):
-        lazy = rows.lazy().sort(key, descending=down, nulls_last=nulls_last, maintain_order=True)
+    for key, is_descending in reversed(list(zip(by, descending, strict=True))):
+        lazy = rows.lazy().sort(
+            key, descending=is_descending, nulls_last=nulls_last, maintain_order=True
+        )
         rows = lazy.collect()
     return rows

@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.top_n_per_group`."""
+"""``top_n_per_group``: the rows with the largest values of each group."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def top_n_per_group(
     column : str
         Column to rank by: numbers, times or text.
     n : int
-        Number of rows per group.
+        Number of rows per group, from 1.
     ascending : bool
         Whether to return the rows with the smallest values.
     split_out : int
@@ -97,6 +97,8 @@ def top_n_per_group(
     ------
     RequestError
         With every invalid argument.
+    DataError
+        When it is computed, if values of a column have no common type. It has ``column``.
 
     Examples
     --------
@@ -140,7 +142,7 @@ def top_n_per_group(
     received_tables = task_graph.gather_by_key("top-n", token, tables, split_out, split, combine)
     finish = partial(_build_partition, ranking=ranking)
     results = task_graph.make_tasks(
-        "top-n", token, finish, [[arguments] for arguments in received_tables]
+        "top-n", token, finish, [[received] for received in received_tables]
     )
     return build_collection(results, named.reset_index(drop=True), "top-n")
 

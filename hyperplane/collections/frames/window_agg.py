@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.window_agg`."""
+"""``window_agg``: aggregation of time windows."""
 
 from __future__ import annotations
 
@@ -75,13 +75,16 @@ def window_agg(
     ------
     RequestError
         With every invalid argument: columns, types, functions, frequency.
+    DataError
+        When it is computed, if values of a column have no common type, or a type for which the
+        function is not defined. It has ``column``.
 
     Notes
     -----
     Each task reads only the needed columns and returns one row per window, with the distinct values
     for ``nunique`` and all values for ``median``. These values are exchanged between workers; those
     of ``nunique`` only for windows that may have rows in several partitions by the statistics of
-    the files.
+    the files. :func:`group_agg` names the source of the formula for ``std`` and ``var``.
 
     Examples
     --------

@@ -115,9 +115,9 @@ def test_equal_values_of_different_types_meet():
 
 
 def test_names_that_tables_use_themselves_are_refused():
-    frame = pd.DataFrame({"__cell__": [1], "x": [1]})
+    frame = pd.DataFrame({"__bin__": [1], "x": [1]})
     with pytest.raises(RequestError, match="begin and end with"):
-        group_agg(dd.from_pandas(frame, npartitions=1), "x", {"__cell__": "sum"})
+        group_agg(dd.from_pandas(frame, npartitions=1), "x", {"__bin__": "sum"})
 
 
 @pytest.mark.parametrize("by", [0, 5])

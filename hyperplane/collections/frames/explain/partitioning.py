@@ -65,12 +65,12 @@ def _make_large_partitions_finding(plan: QueryPlan, node: Any) -> Finding | None
     if size is None or size.at_most or size.total / node.npartitions <= limit:
         return None
     count = max(node.npartitions + 1, -(-size.total // min(limit, GOOD_PARTITION)))
-    has = "" if memory is None else f" of the {format_bytes(memory)} that a thread has"
+    memory_text = "" if memory is None else f" of the {format_bytes(memory)} that a thread has"
     return Finding(
         "large_partitions",
         format_source(node),
         f"{plan.describe(node)}, {format_bytes(size.total // node.npartitions)} each",
-        f"a task needs about {TASK_MEMORY_FACTOR} times its partition{has}",
+        f"a task needs about {TASK_MEMORY_FACTOR} times its partition{memory_text}",
         f"df = df.repartition(npartitions={count})",
         moved=size.total,
     )

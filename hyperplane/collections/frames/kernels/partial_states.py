@@ -43,17 +43,17 @@ def _aggregate_last(column: pl.Expr, order: str | None) -> pl.Expr:
 
 
 def _pair_with_order(column: pl.Expr, order: str) -> pl.Expr:
-    dated = pl.struct(pl.col(order).alias("at"), column.alias("value"))
-    return pl.when(column.is_not_null()).then(dated)
+    ordered_value = pl.struct(pl.col(order).alias("at"), column.alias("value"))
+    return pl.when(column.is_not_null()).then(ordered_value)
 
 
-def _select_first(dated: pl.Expr) -> pl.Expr:
-    present = dated.drop_nulls()
+def _select_first(ordered_value: pl.Expr) -> pl.Expr:
+    present = ordered_value.drop_nulls()
     return present.get(present.struct.field("at").arg_min(), null_on_oob=True)
 
 
-def _select_last(dated: pl.Expr) -> pl.Expr:
-    present = dated.drop_nulls().reverse()  # so that arg_max finds the last of equal times
+def _select_last(ordered_value: pl.Expr) -> pl.Expr:
+    present = ordered_value.drop_nulls().reverse()  # so that arg_max finds the last of equal times
     return present.get(present.struct.field("at").arg_max(), null_on_oob=True)
 
 
@@ -75,15 +75,19 @@ def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def merge_states(
     state: PartialState, states: Sequence[PartialState], dtype: pl.DataType
 ) -> pl.Expr:
-    """Return the expression that merges the states of several tables; ``dtype`` is a state's."""
+    """Return the expression that merges the states of several tables; ``dtype`` is theirs."""
     column = pl.col(state.name)
     if state.kind in ("mean", "m2"):
-        of = {other.kind: pl.col(other.name) for other in states if other.column == state.column}
-        means = of["mean"].fill_null(0.0)
-        mean = ((of["count"] * means).sum() / of["count"].sum()).fill_nan(0.0)
+        state_columns = {
+            other.kind: pl.col(other.name) for other in states if other.column == state.column
+        }
+        means = state_columns["mean"].fill_null(0.0)
+        mean = ((state_columns["count"] * means).sum() / state_columns["count"].sum()).fill_nan(0.0)
         if state.kind == "mean":
             return mean.alias(state.name)
-        return (column.sum() + (of["count"] * (means - mean).pow(2)).sum()).alias(state.name)
+        return (column.sum() + (state_columns["count"] * (means - mean).pow(2)).sum()).alias(
+            state.name
+        )
     expressions = {
         "sum": lambda: _sum(column, dtype),
         "total": column.sum,
@@ -126,8 +130,8 @@ def finalize_state(out: OutputColumn) -> pl.Expr:
     if out.function == "nunique":
         return states["set"].list.len().cast(pl.Int64) + pl.col(counted_column(out.states[0]))
     state = out.states[0]
-    dated = state.order is not None and state.kind in ("first", "last")
-    return states[state.kind].struct.field("value") if dated else states[state.kind]
+    has_order = state.order is not None and state.kind in ("first", "last")
+    return states[state.kind].struct.field("value") if has_order else states[state.kind]
 
 
 def _median(values: pl.Expr) -> pl.Expr:
