@@ -22,12 +22,12 @@ from hyperplane.clusters.call_arguments import (
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.framework import Framework
 from hyperplane.clusters.planning import Planner
-from hyperplane.clusters.running_clusters import find_engine
-from hyperplane.clusters.started_clusters import (
+from hyperplane.clusters.replacement import (
     close_previous_clusters,
     current_location,
     remember_cluster,
 )
+from hyperplane.clusters.running_clusters import find_engine
 from hyperplane.core.errors import EngineUnavailable, Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy

@@ -12,7 +12,7 @@ import pytest
 
 import hyperplane
 from hyperplane import cluster as route
-from hyperplane.clusters import interrupts, records, start_lines, started_clusters
+from hyperplane.clusters import interrupts, records, replacement, start_lines
 from hyperplane.clusters.dask import guarded_cluster
 from hyperplane.clusters.dask.local import forkserver, start
 
@@ -114,7 +114,7 @@ def test_other_threads_have_none_to_put_off() -> None:
         (start, "Client"),
         (guarded_cluster.GuardedCluster, "begin_idle_timeout"),
         (route, "_prepare"),
-        (started_clusters, "_is_open"),
+        (replacement, "_is_open"),
         (start_lines, "print_ready_lines"),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hyperplane.clusters.dask import start_lines
-from hyperplane.clusters.dask.client_config import restore_config_after
+from hyperplane.clusters.dask import dashboard_lines
+from hyperplane.clusters.dask.default_clients import restore_config_after
 from hyperplane.clusters.dask.planning import draft_options
 from hyperplane.clusters.dask.removed_methods import add_removed_methods
 from hyperplane.clusters.engine import StartedCluster
@@ -59,8 +59,8 @@ class DaskFramework:
     def starting_lines(self, plan: ClusterPlan) -> list[str]:
         """Return the documented lines about a scheduler in a pod."""
         del plan
-        return list(start_lines.STARTING)
+        return list(dashboard_lines.STARTING)
 
     def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
         """Return the documented lines about the dashboard and the logs."""
-        return start_lines.describe_ready(plan, dashboard)
+        return dashboard_lines.describe_ready(plan, dashboard)
