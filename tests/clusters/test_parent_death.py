@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hyperplane.platforms.local import parent_death
+from hyperplane.clusters.dask import parent_death
 
 ROOT = Path(__file__).parents[2]
 CHILD = """
 import os, sys
-from hyperplane.platforms.local.parent_death import end_with_parent
+from hyperplane.clusters.dask.parent_death import end_with_parent
 parent = os.getppid()
 end_with_parent(lambda: os.getppid() == parent)
 print(os.getpid(), flush=True)

@@ -17,7 +17,7 @@ from scale import scaled
 
 import hyperplane
 from hyperplane import notebook_common as nc
-from hyperplane.clusters.dask.client_config import restore_config_after
+from hyperplane.clusters.dask.default_clients import restore_config_after
 from hyperplane.clusters.dask.settings import snapshot
 
 ONE: dict[str, Any] = {

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import cluster
-from hyperplane.clusters import records, reserved_memory, start_lines, started_clusters
+from hyperplane.clusters import records, replacement, reserved_memory, start_lines
 from hyperplane.clusters.engine import StartedCluster
-from hyperplane.clusters.started_clusters import CodeLocation, current_location
+from hyperplane.clusters.replacement import CodeLocation, current_location
 from hyperplane.errors import RequestError
 from hyperplane.platforms.local import machine
 from hyperplane.sizing.machine_fit import fit_machine
@@ -125,7 +125,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[StartedCluster]:
         found.append(StartedCluster(Fake(), Fake()))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(started_clusters, "_started", [])
+    monkeypatch.setattr(replacement, "_started", [])
     monkeypatch.setattr(cluster, "start", start)
     monkeypatch.setattr(start_lines, "print_ready_lines", lambda *arguments: None)
     return found
@@ -203,7 +203,7 @@ class TestReplace:
         running = [_record(1, "flights", pid=4), _record(1, "trains", pid=4)]
         monkeypatch.setattr(records, "read_all", lambda starting=False: running)
         monkeypatch.setattr(
-            started_clusters, "_close_of_other_process", lambda one: other.append(one.name)
+            replacement, "_close_of_other_process", lambda one: other.append(one.name)
         )
         hyperplane.initialize_cluster(**SMALL, name="mine")
         hyperplane.initialize_cluster(**SMALL, name="mine", replace=True)
@@ -223,7 +223,7 @@ class TestReplace:
             _, running = hyperplane.initialize_cluster(**SMALL)
             running.close()
         hyperplane.initialize_cluster(**SMALL)
-        assert len(started_clusters._started) == 1
+        assert len(replacement._started) == 1
 
 
 def test_the_place_is_that_of_the_caller():
