@@ -1,4 +1,4 @@
-"""Plan partitions of JSON lines: infer types from samples."""
+"""Read JSON lines: plan partitions, with the types of samples."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import polars as pl
 
 from hyperplane.core.errors import Fault, ReadError, check
 from hyperplane.core.units import plural
-from hyperplane.formats import samples, text_plan, time_formats
+from hyperplane.formats import text_plan, text_samples, time_formats
 from hyperplane.formats.jsonl.decoder import JsonDecoder, parse_object
 from hyperplane.formats.jsonl.types import infer_type, to_text
 from hyperplane.formats.request import ReadPlan, ReadRequest
-from hyperplane.formats.samples import TextSample
 from hyperplane.formats.text_plan import Kinds, TextFile, TextOptions
+from hyperplane.formats.text_samples import TextSample
 from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.locations import File
 
 
-def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
+def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
     """Read samples of the files and plan the partitions.
 
     Raises
@@ -29,7 +29,7 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     ReadError
         When a file cannot be read and ``on_error`` is not "skip".
     """
-    sampled, errors = samples.read_samples(files, lambda _, text: text.rfind(b"\n") + 1)
+    sampled, errors = text_samples.read_samples(files, lambda _, text: text.rfind(b"\n") + 1)
     values: dict[str, list[Any]] = {}
     records = text = 0
     readable = []

@@ -18,7 +18,8 @@ from hyperplane import save, shard_rows
 from hyperplane.calculator.data_files import measure_files
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError, RequestError
-from hyperplane.formats.orc import footers, plan
+from hyperplane.formats.orc import footers
+from hyperplane.formats.orc.read import plan_partitions
 from hyperplane.formats.request import ReadRequest
 from hyperplane.objectstore.listing import find_files
 
@@ -138,7 +139,7 @@ def test_a_compression(tmp_path: Path, packed: str) -> None:
 
 def test_a_partition_has_whole_stripes(tmp_path: Path) -> None:
     file = write_stripes(tmp_path / "a.orc")
-    parts = plan.plan(find_files(file), ReadRequest(partition_size=4000)).parts
+    parts = plan_partitions(find_files(file), ReadRequest(partition_size=4000)).parts
     stripes = [one.stripes for part in parts for one in part.slices]
     assert len(parts) > 3
     assert [number for numbers in stripes for number in numbers] == list(range(10))
@@ -147,7 +148,7 @@ def test_a_partition_has_whole_stripes(tmp_path: Path) -> None:
 def test_whole_files_have_known_rows(tmp_path: Path) -> None:
     write_stripes(tmp_path / "a.orc")
     write_stripes(tmp_path / "b.orc", 500)
-    parts = plan.plan(find_files(tmp_path), ReadRequest()).parts
+    parts = plan_partitions(find_files(tmp_path), ReadRequest()).parts
     assert [part.rows for part in parts] == [1500]
 
 
@@ -162,8 +163,7 @@ def test_a_shard_reads_its_stripes_and_counts_those_before(
         calls.append((number, sorted(names)))
         return read_stripe(opened, number, names)
 
-    monkeypatch.setattr(plan, "read_stripe", counting)
-    monkeypatch.setattr("hyperplane.formats.orc.partition.read_stripe", counting)
+    monkeypatch.setattr("hyperplane.formats.orc.read.read_stripe", counting)
     assert shard_rows(tmp_path, 4, 1).n.tolist() == [*range(750, 1000), *range(500)]
     counted = [(number, ["n"]) for number in range(10)] + [(number, ["n"]) for number in range(5)]
     loaded = [(number, ["n", "s"]) for number in (7, 8, 9, 0, 1, 2, 3, 4)]

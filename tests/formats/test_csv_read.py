@@ -17,7 +17,7 @@ from scale import scaled
 from hyperplane.collections.frames.read import read
 from hyperplane.demo.data import _find_archive
 from hyperplane.errors import ReadError, RequestError
-from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats import partition_sizes, text_samples
 
 VALUES = {
     "whole": st.integers(-(2**62), 2**62),
@@ -104,7 +104,7 @@ def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monke
     )
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     for name, size in (("HEAD", 2_000), ("EXCERPT", 200)):
-        monkeypatch.setattr(samples, name, size)
+        monkeypatch.setattr(text_samples, name, size)
     right = wrong = 0
     for size in range(5_000, 15_000, 500):
         found = read(tmp_path / "a.csv", partition_size=size)
@@ -150,8 +150,8 @@ def test_types_do_not_depend_on_the_part(tmp_path):
     ],
 )
 def test_a_value_that_does_not_fit_is_named(tmp_path, monkeypatch, text, message):
-    monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "HEAD", 400)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ReadError, match=message) as caught:
         read(tmp_path / "a.csv").compute()

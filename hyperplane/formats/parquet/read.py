@@ -1,16 +1,16 @@
-"""Plan partitions of Parquet files from their footers."""
+"""Read Parquet files: plan partitions and shards of row groups from the footers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.formats import hive_partitions, schemas, types
+from hyperplane.formats import column_types, hive_partitions, schemas
 from hyperplane.formats.column_mapping import ColumnMapping, may_lose
 from hyperplane.formats.filters import (
     ColumnStatistics,
@@ -20,13 +20,12 @@ from hyperplane.formats.filters import (
 )
 from hyperplane.formats.parquet import footers, index_ranges
 from hyperplane.formats.parquet.footers import ParquetFooter
-from hyperplane.formats.parquet.partition import ParquetPartition, RowGroupRange
+from hyperplane.formats.parquet.partition import ParquetPartition, RowGroupRange, select_rows
 from hyperplane.formats.partition_sizes import group_neighbors
 from hyperplane.formats.partitions import Bounds
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
 
-T = TypeVar("T")
 Kinds = dict[str, pl.DataType]
 Categories = Mapping[str, tuple[str, ...]]
 
@@ -96,7 +95,7 @@ class _RowGroup:
         return index + sum(footers.estimate_memory(self.group, leaf, schema) for leaf in leaves)
 
 
-def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
+def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     """Read the footers of the files and plan the partitions.
 
     Raises
@@ -157,8 +156,15 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     return ReadPlan(parts, chosen, optional, categories)
 
 
+def plan_shard(files: Sequence[File], request: ReadRequest, index: int, count: int) -> ReadPlan:
+    """Plan the rows of a shard, as ``numpy.array_split`` divides those of all files."""
+    row_groups = plan_partitions(files, replace(request, partition_size=1))
+    part = select_rows(cast(Sequence[ParquetPartition], row_groups.parts), index, count)
+    return replace(row_groups, parts=[part] if part else [])
+
+
 def _group_by_schema(
-    footers_read: Sequence[ParquetFooter], decimals: types.Decimals
+    footers_read: Sequence[ParquetFooter], decimals: column_types.Decimals
 ) -> list[_SchemaGroup]:
     schema_groups: list[_SchemaGroup] = []
     faults = []
@@ -200,7 +206,7 @@ def _find_unreadable(schema_groups: Sequence[_SchemaGroup], names: Kinds) -> lis
         )
         for schema_group in schema_groups
         for field in schema_group.schema
-        if field.name in names and types.is_pandas_extension(field.type)
+        if field.name in names and column_types.is_pandas_extension(field.type)
     ]
 
 
@@ -241,13 +247,13 @@ def _make_mapping(
         tuple(absent.items()),
         tuple(categories.items()),
         frozenset(n for n in cast if may_lose(file_types[n], used[n])),
-        frozenset(n for n in cast if types.is_uuid(schema_group.schema.field(n).type)),
+        frozenset(n for n in cast if column_types.is_uuid(schema_group.schema.field(n).type)),
     )
 
 
 def _is_unchanged(arrow: pa.DataType, kind: pl.DataType) -> bool:
     # The width of stored dates may differ from the schema of the file.
-    return not pa.types.is_date(arrow) and types.from_arrow(arrow) == kind
+    return not pa.types.is_date(arrow) and column_types.from_arrow(arrow) == kind
 
 
 def _list_row_groups(

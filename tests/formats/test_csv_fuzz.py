@@ -16,7 +16,7 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import HyperplaneError
-from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats import partition_sizes, text_samples
 
 QUICK = settings(
     deadline=None,
@@ -139,8 +139,8 @@ def test_csv(tmp_path_factory, case, form, head, size, multiline):
     texts = raw.astype(object).where(raw.notna(), None)
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
         patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-        patch.setattr(samples, "HEAD", head)
-        patch.setattr(samples, "EXCERPT", 0)
+        patch.setattr(text_samples, "HEAD", head)
+        patch.setattr(text_samples, "EXCERPT", 0)
         try:
             found = hyperplane.dataframe.read(
                 folder, schema="union", partition_size=size, multiline=multiline

@@ -18,7 +18,7 @@ import hyperplane
 from hyperplane.dataframe import drop_duplicates, group_agg, join, read, sort_values
 from hyperplane.errors import DataError, RequestError
 from hyperplane.formats import schemas
-from hyperplane.formats.pandas_frames.arrow_tables import as_polars
+from hyperplane.formats.polars_frames import as_polars
 
 #: Written by DuckDB 2.0: one column of UUIDs, the second value missing.
 OF_DUCKDB = base64.b64decode(

@@ -11,7 +11,7 @@ import pytest
 import hyperplane
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError
-from hyperplane.formats import partition_sizes, samples, text_errors
+from hyperplane.formats import partition_sizes, text_errors, text_samples
 
 ROWS = 4_000
 
@@ -19,9 +19,9 @@ ROWS = 4_000
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-    monkeypatch.setattr(samples, "HEAD", 3_000)
-    monkeypatch.setattr(samples, "EXCERPT", 100)
-    monkeypatch.setattr(samples, "SHORT_HEAD", 1_000)
+    monkeypatch.setattr(text_samples, "HEAD", 3_000)
+    monkeypatch.setattr(text_samples, "EXCERPT", 100)
+    monkeypatch.setattr(text_samples, "SHORT_HEAD", 1_000)
     monkeypatch.setattr(text_errors, "STEP", 1_000)
     with dask.config.set(scheduler="sync"):
         yield

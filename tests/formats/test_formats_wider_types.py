@@ -10,7 +10,7 @@ import pytest
 import hyperplane
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError
-from hyperplane.formats import samples
+from hyperplane.formats import text_samples
 
 ODD = 2**53 + 1
 
@@ -63,8 +63,8 @@ def test_times_beyond_the_finer_unit(tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_late_whole_number_beside_fractions(tmp_path, monkeypatch, form):
-    monkeypatch.setattr(samples, "HEAD", 1_000)
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "HEAD", 1_000)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
     values = ["1.5"] * 1_000 + [str(ODD)] + ["2.5"] * 1_000
     head, row = ("n\n", "{}\n") if form == "csv" else ("", '{{"n": {}}}\n')
     (tmp_path / f"a.{form}").write_text(head + "".join(row.format(value) for value in values))

@@ -1,4 +1,4 @@
-"""Plan partitions of CSV files: read headers, infer types, divide between records."""
+"""Read CSV files: plan partitions from headers and the types of samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.core.errors import Fault, ReadError, check
-from hyperplane.formats import samples, schemas, text_errors, text_plan, time_formats
+from hyperplane.formats import schemas, text_errors, text_plan, text_samples, time_formats
 from hyperplane.formats.csv import inference
 from hyperplane.formats.csv import quotes as csv_quotes
 from hyperplane.formats.csv.decoder import (
@@ -23,10 +23,10 @@ from hyperplane.formats.csv.decoder import (
     parse_csv,
     to_arrow_type,
 )
-from hyperplane.formats.missing_values import parse_na_values
+from hyperplane.formats.csv.missing_values import parse_na_values
 from hyperplane.formats.request import ReadPlan, ReadRequest
-from hyperplane.formats.samples import SHORT_HEAD, TextSample
 from hyperplane.formats.text_plan import Kinds, TextFile, TextOptions
+from hyperplane.formats.text_samples import SHORT_HEAD, TextSample
 from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.file_names import suffix_of
 from hyperplane.objectstore.locations import File
@@ -46,7 +46,7 @@ class _InspectedFile:
     text: int
 
 
-def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
+def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
     """Read headers and samples of the files and plan the partitions.
 
     Raises
@@ -56,7 +56,7 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     ReadError
         When a file cannot be read and ``on_error`` is not "skip".
     """
-    sampled, errors = samples.read_samples(
+    sampled, errors = text_samples.read_samples(
         files, lambda file, text: _find_last_end(file, text, options)
     )
     sampled = [sample for sample in sampled if sample.head.strip(BOM + b"\r\n") or not sample.whole]
@@ -134,7 +134,7 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
         start = end
     else:
         names = list(options.names)
-    multiline = options.multiline or samples.has_multiline_values(sample.head[start:])
+    multiline = options.multiline or text_samples.has_multiline_values(sample.head[start:])
     distinct = inference.deduplicate_names(names)
     missing = parse_na_values(options.na_values, distinct)[0]
     dialect = CsvDialect(distinct, separator, options.encoding, multiline, missing)

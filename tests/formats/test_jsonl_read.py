@@ -13,7 +13,7 @@ from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.errors import ReadError, RequestError
-from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats import partition_sizes, text_samples
 
 VALUES = {
     "whole": st.integers(-(2**62), 2**62),
@@ -108,8 +108,8 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch):
     ],
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "HEAD", 400)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n' * 400 + line + "\n" + '{"n": 1}\n')
     with pytest.raises(ReadError, match=message):
         read(tmp_path / "a.jsonl").compute()

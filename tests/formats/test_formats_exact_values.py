@@ -12,7 +12,7 @@ import pytest
 import hyperplane
 from hyperplane.collections.frames.read import read
 from hyperplane.errors import ReadError, RequestError
-from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats import partition_sizes, text_samples
 from hyperplane.formats.jsonl import decoder, types
 
 
@@ -49,8 +49,8 @@ def test_json_values_are_whole(tmp_path, values, held):
 @pytest.fixture
 def short(monkeypatch):
     """Sample only the first lines."""
-    monkeypatch.setattr(samples, "HEAD", 200)
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "HEAD", 200)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
 
 
 @pytest.mark.usefixtures("short")
@@ -126,8 +126,8 @@ def test_durations_of_avro_are_no_numbers(tmp_path, unit):
 
 
 def test_lines_that_are_objects_only_together_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "HEAD", 200)
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "HEAD", 200)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
     between = json.dumps(decoder.SEPARATOR)
     for late in ('{"a": ["x"\n"y"]}\n{"a": "z"}, {"a": 1}', f'{{"a": 1}},{between},{{"a": 2}}'):
         (tmp_path / "a.jsonl").write_text('{"a": "b"}\n' * 100 + late + "\n")
@@ -154,8 +154,8 @@ def test_large_floats_and_mixed_values_are_not_decoded_line_by_line(tmp_path, mo
 
 @pytest.mark.parametrize("late", [f"{2**53 + 1}", f"[{2**63}]", f'{{"x": -{2**60 + 1}}}'])
 def test_long_numbers_among_large_floats_are_still_found(tmp_path, monkeypatch, late):
-    monkeypatch.setattr(samples, "HEAD", 200)
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "HEAD", 200)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
     early = {"[": "[1e18]", "{": '{"x": 1e18}'}.get(late[0], "1e18")
     if late == f"[{2**63}]":
         late = f"[{2**63 + 1}]"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from hyperplane.core.errors import ReadError
-from hyperplane.formats.reader import translate_read_errors
-from hyperplane.formats.reader_threads import READER_THREADS
+from hyperplane.formats.reader import READER_THREADS, translate_read_errors
 from hyperplane.objectstore.locations import File
 
 #: Bytes read from the head of a sampled file, from its middle and its end, and from the head of

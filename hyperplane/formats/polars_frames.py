@@ -1,10 +1,13 @@
-"""Conversion of Arrow tables, sliced ones too, to Polars."""
+"""Polars frames: conversion from Arrow, and columns by literal name."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from polars import selectors
 
 
 def as_polars(table: pa.Table) -> pl.DataFrame:
@@ -30,3 +33,21 @@ def _is_broken_by_slicing(kind: pa.DataType, nested: bool = False) -> bool:
     if pa.types.is_fixed_size_list(kind) or (nested and pa.types.is_dictionary(kind)):
         return True
     return any(_is_broken_by_slicing(kind.field(n).type, True) for n in range(kind.num_fields))
+
+
+def column(name: str) -> pl.Expr:
+    """Return the expression of the column with exactly this name.
+
+    Examples
+    --------
+    >>> pl.DataFrame({"*": [1], "b": [2]}).select(column("*")).columns
+    ['*']
+    """
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        return selectors.by_name(name).as_expr()
+    return pl.col(name)
+
+
+def columns(names: Iterable[str]) -> list[pl.Expr]:
+    """Return the expressions of several columns by literal name."""
+    return [column(name) for name in names]

@@ -16,7 +16,7 @@ from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.errors import ReadError
-from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats import partition_sizes, text_samples
 from hyperplane.formats.csv import quotes
 from hyperplane.formats.jsonl import decoder
 
@@ -86,8 +86,8 @@ def test_stray_quotes_do_not_make_planning_slow(tmp_path):
 
 
 def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "HEAD", 1_000)
-    monkeypatch.setattr(samples, "MAX_HEAD", 10_000)
+    monkeypatch.setattr(text_samples, "HEAD", 1_000)
+    monkeypatch.setattr(text_samples, "MAX_HEAD", 10_000)
     (tmp_path / "a.csv").write_text('a,"b\n' + "1,2\n" * 10_000)
     with pytest.raises(ReadError, match="its first 10000 bytes have no two complete lines"):
         read(tmp_path / "a.csv")
@@ -157,8 +157,8 @@ def test_large_whole_numbers_in_json_lines(tmp_path):
 )
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_late_value_names_a_type_that_holds_it(tmp_path, monkeypatch, value, advice, suffix):
-    monkeypatch.setattr(samples, "HEAD", 2_000)
-    monkeypatch.setattr(samples, "EXCERPT", 100)
+    monkeypatch.setattr(text_samples, "HEAD", 2_000)
+    monkeypatch.setattr(text_samples, "EXCERPT", 100)
     path = tmp_path / f"a.{suffix}"
     if suffix == "csv":
         early, late = "1,0xa\n" * 1_000, f"{value},0xb\n"
@@ -191,7 +191,7 @@ def test_missing_values_in_integer_columns_are_an_error(tmp_path, suffix):
 
 
 def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
     decoded = []
 
     def loads(line):
@@ -224,8 +224,8 @@ def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
 
 
 def test_digits_that_a_nested_float_does_not_hold_are_not_lost(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "EXCERPT", 0)
+    monkeypatch.setattr(text_samples, "HEAD", 400)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
     for value in ([2**53 + 1], {"a": 2**53 + 1}):
         early = json.dumps({"v": [1.5] if isinstance(value, list) else {"a": 1.5}}) + "\n"
         (tmp_path / "a.jsonl").write_text(early * 100 + json.dumps({"v": value}) + "\n")
