@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hyperplane.asl import fields, templates
+from hyperplane.asl import fields
 from hyperplane.asl.field_types import PATH, TEXT
 from hyperplane.asl.json_parser import JsonLocation
+from hyperplane.asl.payload_templates import find_template_errors
 from hyperplane.asl.problems import ProblemCollector, format_value
 
 ALL = "States.ALL"
@@ -77,7 +78,7 @@ def check_template(collector: ProblemCollector, value: Any, location: JsonLocati
     """Check a payload template."""
     if not collector.check_object(value, location):
         return
-    for inside, asked, why in templates.find_template_errors(value):
+    for inside, asked, why in find_template_errors(value):
         collector.add(
             (*location, *inside), format_value(asked), "a path or an intrinsic function", why
         )

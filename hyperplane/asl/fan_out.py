@@ -9,13 +9,18 @@ from functools import partial
 from typing import Any
 
 from hyperplane.asl.checking import mode_of
-from hyperplane.asl.dataflow import build_output, read_percentage, read_whole_number, select_path
 from hyperplane.asl.errors import StateError
 from hyperplane.asl.execution import Execution, ExecutionFrame
 from hyperplane.asl.execution_scope import ExecutionScope, run_concurrently
+from hyperplane.asl.input_output import (
+    build_output,
+    read_percentage,
+    read_whole_number,
+    select_path,
+)
 from hyperplane.asl.items import make_batches, read_items
-from hyperplane.asl.state_handlers import StateResult, next_state
-from hyperplane.asl.templates import fill_template
+from hyperplane.asl.payload_templates import fill_template
+from hyperplane.asl.state_types import StateResult, next_state
 from hyperplane.core.units import plural
 
 EXCEEDED = "States.ExceedToleratedFailureThreshold"

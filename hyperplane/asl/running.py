@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.asl import fan_out, state_handlers
-from hyperplane.asl.dataflow import apply_result_path
+from hyperplane.asl import fan_out, state_types
 from hyperplane.asl.errors import BranchStopped, ExecutionStopped, MachineFailed, StateError
 from hyperplane.asl.events import Event
 from hyperplane.asl.execution import Execution, ExecutionFrame
 from hyperplane.asl.execution_scope import ExecutionScope
+from hyperplane.asl.input_output import apply_result_path
 from hyperplane.asl.json_parser import JsonLocation
 from hyperplane.asl.json_values import copy_json
 from hyperplane.asl.problems import format_location
@@ -31,17 +31,15 @@ CANCELLED = "Cancelled"
 #: Seconds between checks of the caller's cancel event.
 _POLL_SECONDS = 0.05
 
-Handler = Callable[
-    [Execution, dict[str, Any], Any, Any, ExecutionFrame], state_handlers.StateResult
-]
+Handler = Callable[[Execution, dict[str, Any], Any, Any, ExecutionFrame], state_types.StateResult]
 
 _HANDLERS: dict[str, Handler] = {
-    "Pass": state_handlers.run_pass,
-    "Task": state_handlers.run_task,
-    "Choice": state_handlers.run_choice,
-    "Wait": state_handlers.run_wait,
-    "Succeed": state_handlers.run_succeed,
-    "Fail": state_handlers.run_fail,
+    "Pass": state_types.run_pass,
+    "Task": state_types.run_task,
+    "Choice": state_types.run_choice,
+    "Wait": state_types.run_wait,
+    "Succeed": state_types.run_succeed,
+    "Fail": state_types.run_fail,
     "Parallel": fan_out.run_parallel,
     "Map": fan_out.run_map,
 }
@@ -202,7 +200,7 @@ def run_states(
 
 def _run_state(
     execution: Execution, state: dict[str, Any], name: str, data: Any, frame: ExecutionFrame
-) -> state_handlers.StateResult:
+) -> state_types.StateResult:
     """Run one state with its retries; return its output and the next state."""
     path: JsonLocation = (*frame.path, name)
     retry_counter = RetryCounter(state.get("Retry", []))
@@ -227,7 +225,7 @@ def _run_state(
 
 def _run_handler(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
-) -> state_handlers.StateResult:
+) -> state_types.StateResult:
     try:
         return _HANDLERS[state["Type"]](execution, state, data, context, frame)
     except RecursionError:
@@ -241,7 +239,7 @@ def _handle_failure(
     data: Any,
     error: StateError,
     branches: bool,
-) -> state_handlers.StateResult:
+) -> state_types.StateResult:
     clause = find_catcher(state.get("Catch", []), error, branches=branches)
     if clause is not None:
         try:

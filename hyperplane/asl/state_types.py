@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hyperplane.asl.choice_rules import matches_rule
-from hyperplane.asl.dataflow import build_output, follow_path, read_whole_number, select_path
 from hyperplane.asl.errors import StateError
 from hyperplane.asl.execution import Execution, ExecutionFrame
+from hyperplane.asl.input_output import build_output, follow_path, read_whole_number, select_path
 from hyperplane.asl.json_values import copy_json
+from hyperplane.asl.payload_templates import evaluate_dynamic, fill_template
 from hyperplane.asl.retry_catch import RUNTIME
-from hyperplane.asl.templates import evaluate_dynamic, fill_template
 from hyperplane.asl.timestamps import parse_timestamp
 
 #: The output of a state and the name of the next state; None after a terminal state.
