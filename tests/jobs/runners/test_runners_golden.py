@@ -11,7 +11,7 @@ import pytest
 from runner_cases import typical
 
 import hyperplane
-from hyperplane.jobs.runners import render
+from hyperplane.jobs.exporters.registry import render
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs"
 OPTIONS = {
