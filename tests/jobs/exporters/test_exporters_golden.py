@@ -1,6 +1,6 @@
 """What is rendered for a job with something of everything, against files that one can read.
 
-``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/jobs/runners/test_runners_golden.py`` writes them anew.
+``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/jobs/exporters/test_exporters_golden.py`` writes them anew.
 """
 
 import os
