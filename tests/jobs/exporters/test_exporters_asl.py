@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import threading
 
+import dask
 import pytest
 from job_cases import bash
 
+from hyperplane import config
 from hyperplane.asl.checking import check_machine
+from hyperplane.asl.errors import MachineFailed
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.exporters.asl import BATCH
+from hyperplane.jobs.retries import retry_delay
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def test_the_machine_is_valid_and_says_what_the_steps_say(diamond):
         branch["States"][branch["StartAt"]] for branch in machine["States"]["wave 2 2"]["Branches"]
     )
     assert left["Parameters"]["ArrayProperties"] == {"Size": 4}
-    assert (left["TimeoutSeconds"], left["Retry"][0]["MaxAttempts"]) == (90, 2)
+    assert left["TimeoutSeconds"] == 90
     needs = right["Parameters"]["ContainerOverrides"]["ResourceRequirements"]
     assert needs == [{"Type": "VCPU", "Value": "2"}, {"Type": "MEMORY", "Value": "3814"}]
     first = machine["States"]["first"]["Parameters"]["ContainerOverrides"]["Environment"]
@@ -48,6 +52,71 @@ def test_the_machine_is_valid_and_says_what_the_steps_say(diamond):
         "HYPERPLANE_JOB_PARAMETER_PATH": "/evil",
         "KIND": "own",
     }
+
+
+RETRY_SETTINGS = {
+    "hyperplane.jobs.max_retries": 3,
+    "hyperplane.jobs.retry_wait": "2.5s",
+    "hyperplane.jobs.retry_wait_most": "7s",
+}
+
+
+def _retrier(step, **settings):
+    with dask.config.set({**RETRY_SETTINGS, **settings}):
+        machine = Pipeline.from_steps("p", [step]).to_asl()
+    assert check_machine(json.loads(json.dumps(machine))) == []
+    [retrier] = machine["States"][step.name].get("Retry", [None])
+    return retrier
+
+
+def test_retries_and_delays_are_those_of_a_job(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    retrier = _retrier(bash("one", "true"))
+    assert retrier == {
+        "ErrorEquals": ["States.TaskFailed", "States.Timeout"],
+        "MaxAttempts": 3,
+        "IntervalSeconds": 3,
+        "BackoffRate": 2.0,
+        "MaxDelaySeconds": 7,
+    }
+    assert _retrier(bash("one", "true", retries=1)) == {**retrier, "MaxAttempts": 1}
+    assert _retrier(bash("one", "true", retries=0)) is None
+    assert _retrier(bash("one", "true"), **{"hyperplane.jobs.max_retries": 0}) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "most", "interval", "longest"),
+    [
+        ("0s", "0s", 1, 1),
+        ("100ms", "60s", 1, 60),
+        ("9s", "4s", 4, 4),
+        ("2d", "9000d", 172_800, 31_622_399),
+    ],
+)
+def test_delays_are_positive_and_within_the_limits_of_step_functions(
+    tmp_path, monkeypatch, first, most, interval, longest
+):
+    monkeypatch.chdir(tmp_path)
+    waits = {"hyperplane.jobs.retry_wait": first, "hyperplane.jobs.retry_wait_most": most}
+    retrier = _retrier(bash("one", "true"), **waits)
+    assert (retrier["IntervalSeconds"], retrier["MaxDelaySeconds"]) == (interval, longest)
+
+
+def test_a_failing_step_waits_here_as_long_as_in_a_job(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {**RETRY_SETTINGS, "hyperplane.jobs.retry_wait": "3s"}
+    with dask.config.set(settings):
+        machine = read_machine(Pipeline.from_steps("p", [bash("one", "true")]).to_asl())
+        delays = [retry_delay(retry, config.jobs()) for retry in (1, 2, 3)]
+
+    def fail(asked):
+        raise OSError("no capacity")
+
+    waits = []
+    asked = {"job_queue": "q", "job_definition": "d"}
+    with pytest.raises(MachineFailed):
+        run_machine(machine, asked, {BATCH: fail}, sleep=waits.append)
+    assert waits == delays == [3, 6, 7]
 
 
 def test_it_runs_here_in_the_order_of_the_pipeline(diamond):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hyperplane.asl.errors import StateError
+from hyperplane.asl.errors import RUNTIME, StateError
 from hyperplane.asl.field_types import is_number
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value, put_value
-from hyperplane.asl.retry_catch import RUNTIME
-from hyperplane.asl.templates import fill_template
+from hyperplane.asl.payload_templates import fill_template
 
 
 def select_path(state: dict[str, Any], name: str, data: Any, context: Any) -> Any:

@@ -5,7 +5,8 @@ from runner_cases import command, made, typical
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, calls
-from hyperplane.jobs.runners import RENDERERS, create_renderer, create_runner, render
+from hyperplane.jobs.exporters.registry import EXPORTERS, create_exporter, render
+from hyperplane.jobs.runners.registry import create_runner
 
 
 def faults(runner, job, **options):
@@ -17,8 +18,8 @@ def faults(runner, job, **options):
 def test_an_unknown_runner_and_one_that_was_meant():
     (fault,) = faults("slrum", typical()).values()
     assert fault == "runner = 'slrum': expected one of slurm, kubernetes; did you mean slurm?"
-    assert RENDERERS.names() == ["slurm", "kubernetes"]
-    assert [create_renderer(name).name for name in RENDERERS.names()] == RENDERERS.names()
+    assert EXPORTERS.names() == ["slurm", "kubernetes"]
+    assert [create_exporter(name).name for name in EXPORTERS.names()] == EXPORTERS.names()
     known = "expected one of local, slurm, kubernetes; did you mean local"
     with pytest.raises(RequestError, match=known):
         create_runner("locale", {}, {})
@@ -26,7 +27,7 @@ def test_an_unknown_runner_and_one_that_was_meant():
 
 def test_unknown_options_and_those_that_were_meant():
     with pytest.raises(RequestError) as caught:
-        create_renderer("kubernetes", imgae="x", python="y")
+        create_exporter("kubernetes", imgae="x", python="y")
     first, second = map(str, caught.value.faults)
     assert first.startswith("imgae: unknown option of kubernetes; expected image, root")
     assert first.endswith("did you mean image?")

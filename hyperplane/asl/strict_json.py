@@ -1,14 +1,13 @@
-"""JSON parser that records the line of each value and duplicate fields."""
+"""Strict JSON: parsing, also with the line of each value and duplicate fields, and copying."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
-
-from hyperplane.asl.json_values import parse_finite, reject_constant
 
 #: Maximum nesting of objects and lists.
 MAX_DEPTH = 32
@@ -16,7 +15,74 @@ MAX_DEPTH = 32
 JsonLocation = tuple[str | int, ...]
 
 _BLANK = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder(parse_constant=reject_constant, parse_float=parse_finite)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON text; raise ValueError for invalid JSON, NaN, infinity and deep nesting.
+
+    Examples
+    --------
+    >>> parse_json('{"a": [1, 2.5, null]}')
+    {'a': [1, 2.5, None]}
+    """
+    try:
+        return json.loads(text, parse_constant=_reject_constant, parse_float=_parse_finite)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("the text is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"invalid JSON: {error}") from None
+
+
+def _reject_constant(name: str) -> Any:
+    """Refuse ``NaN`` and ``Infinity``, which Python's decoder accepts."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse_finite(digits: str) -> float:
+    """Parse a float; refuse numbers that overflow to infinity."""
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return number
+
+
+def copy_json(value: Any) -> Any:
+    """Copy a value as JSON would represent it; raise ValueError if it cannot.
+
+    Examples
+    --------
+    >>> copy_json({"a": (1, 2)})
+    {'a': [1, 2]}
+    """
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{type(value).__name__} is not JSON: {error}") from None
+
+
+def copy_json_to_depth(value: Any, max_depth: int) -> Any:
+    """Copy a value like :func:`copy_json`; raise ValueError beyond ``max_depth`` levels.
+
+    Examples
+    --------
+    >>> copy_json_to_depth({"a": [1]}, 2)
+    {'a': [1]}
+    """
+    copy = copy_json(value)
+    level = [copy]
+    for _ in range(max_depth + 1):
+        level = [one for one in level if isinstance(one, (dict, list))]
+        if not level:
+            return copy
+        level = [
+            inner for one in level for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    raise ValueError(f"it is nested deeper than {max_depth} levels")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_parse_finite)
 
 
 class JsonSyntaxError(ValueError):
@@ -74,9 +140,9 @@ class _JsonParser:
         found = _BLANK.match(self.text, position)
         return found.end() if found else position
 
-    def expect(self, position: int, char: str, what: str) -> int:
+    def expect(self, position: int, char: str, expected: str) -> int:
         if not self.text.startswith(char, position):
-            raise self.error(position, f"{self.show_character(position)}, expected {what}")
+            raise self.error(position, f"{self.show_character(position)}, expected {expected}")
         return self.skip_blanks(position + 1)
 
     def show_character(self, position: int) -> str:

@@ -6,7 +6,7 @@ import subprocess
 import fake_slurm
 
 from hyperplane.jobs import Pipeline, Resources, Step
-from hyperplane.jobs.runners import render
+from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.states import Job
 
 #: Texts that need quoting in a shell, in YAML, in a Slurm script or in a manifest.

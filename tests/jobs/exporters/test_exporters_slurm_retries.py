@@ -10,7 +10,7 @@ import fake_slurm
 import pytest
 from runner_cases import command, made, ran, submitted
 
-from hyperplane.jobs.runners import render
+from hyperplane.jobs.exporters.registry import render
 
 pytestmark = pytest.mark.process
 

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.intrinsics import IntrinsicSyntax, cached_intrinsic, evaluate, parse_intrinsic
+from hyperplane.asl.intrinsic_calls import (
+    IntrinsicSyntax,
+    cached_intrinsic,
+    evaluate,
+    parse_intrinsic,
+)
+from hyperplane.asl.json_path import PathSyntax, parse_path
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
-from hyperplane.asl.paths import PathSyntax, parse_path
 
 DYNAMIC_SUFFIX = ".$"
 

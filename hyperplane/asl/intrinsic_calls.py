@@ -9,8 +9,8 @@ from typing import Any
 
 from hyperplane.asl import intrinsic_functions
 from hyperplane.asl.errors import StateError
+from hyperplane.asl.json_path import JsonPath, PathSyntax
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
-from hyperplane.asl.paths import JsonPath, PathSyntax
 
 #: Maximum number of function calls in one expression, as the language specifies.
 MAX_CALLS = 10

@@ -1,4 +1,4 @@
-"""Resources, retries, variables and command lines of steps, for all schedulers."""
+"""File names, variables, command line and faults of a step, as all exporters write them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from hyperplane import config
 from hyperplane.core.errors import Fault, UnknownPool
-from hyperplane.core.units import gb_to_bytes, parse_seconds
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value
@@ -23,6 +21,7 @@ from hyperplane.jobs.environment import (
 )
 from hyperplane.jobs.failure_kinds import INPUT, classify_failure
 from hyperplane.jobs.parameters import PARAMETER_PREFIX
+from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.jobs.states import Job, WorkUnit
 from hyperplane.jobs.step_command import build_arguments, notebook_output_path
 
@@ -30,50 +29,8 @@ from hyperplane.jobs.step_command import build_arguments, notebook_output_path
 INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "") == INPUT)
 
 _COUNT = "HYPERPLANE_SHARD_COUNT"
-_OF_INDEX = ("HYPERPLANE_SHARD_INDEX", f"{PARAMETER_PREFIX}CHUNK_ID", "CHUNK_ID")
-_OF_ITEM = (f"{PARAMETER_PREFIX}ITEM", "ITEM")
-
-
-class ResourceRequest(NamedTuple):
-    """Resources that one process of a step requests; None where it states none.
-
-    Parameters
-    ----------
-    cores : float or None
-        Cores.
-    memory : int or None
-        Bytes.
-    gpus : int
-        GPUs.
-    """
-
-    cores: float | None
-    memory: int | None
-    gpus: int
-
-
-def resource_request(step: Step) -> ResourceRequest:
-    """Return the request of a step; for a pool, what worker processes can have of it.
-
-    Examples
-    --------
-    >>> from hyperplane.jobs import Resources
-    >>> step = Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5))
-    >>> resource_request(step)
-    ResourceRequest(cores=None, memory=1500000000, gpus=0)
-    """
-    resources = step.resources
-    if resources.pool is not None:
-        pool = config.get_pool(resources.pool)
-        room = gb_to_bytes(pool.allocatable_ram_gb)
-        return ResourceRequest(pool.allocatable_cores, room, resources.gpus or pool.gpus)
-    memory = None if resources.ram_gb is None else gb_to_bytes(resources.ram_gb)
-    return ResourceRequest(resources.cores, memory, resources.gpus)
-
-
-def grace_seconds() -> float:
-    """Return the seconds between SIGTERM and SIGKILL."""
-    return float(parse_seconds(config.jobs().grace))
+_INDEX_VARIABLES = ("HYPERPLANE_SHARD_INDEX", f"{PARAMETER_PREFIX}CHUNK_ID", "CHUNK_ID")
+_ITEM_VARIABLES = (f"{PARAMETER_PREFIX}ITEM", "ITEM")
 
 
 def slug(name: str, most: int) -> str:
@@ -124,8 +81,8 @@ def build_environment(job: Job, step: Step) -> StepEnvironment:
     secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
     secret_names = {name for names in secrets.values() for name in names}
     taken = secret_names | set(step.env)
-    index_variables = _without_taken(taken, _OF_INDEX if step.chunk_count else ())
-    item_variables = _without_taken(taken, _OF_ITEM if step.foreach else ())
+    index_variables = _without_taken(taken, _INDEX_VARIABLES if step.chunk_count else ())
+    item_variables = _without_taken(taken, _ITEM_VARIABLES if step.foreach else ())
     dropped = ("chunk_id",) * bool(step.chunk_count) + ("item",) * bool(step.foreach)
     parameters = {name: text for name, text in job.parameters.items() if name not in dropped}
     fixed = step_variables(replace(job, parameters=parameters), step, WorkUnit(step.name), 1)
@@ -167,7 +124,7 @@ def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
     return CommandLine(words[:-1], (f"{path.parent / path.stem}-", path.suffix))
 
 
-def common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
+def find_common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
     """Yield what no scheduler supports: changing a step's size after a failure."""
     for index, step in enumerate(pipeline.steps):
         for field in ("more_memory", "split"):
@@ -183,7 +140,7 @@ def common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
             yield from (replace(fault, where=where) for fault in error.faults)
 
 
-def encoding_faults(job: Job) -> Iterator[Fault]:
+def find_encoding_faults(job: Job) -> Iterator[Fault]:
     """Yield faults for parameters that cannot be encoded."""
     for name, text in job.parameters.items():
         try:

@@ -14,7 +14,7 @@ from hyperplane.core.errors import UnknownPool
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.step_job import STEP_NAME, build_step_labels, build_step_pod
+from hyperplane.jobs.runners.kubernetes.step_pod import STEP_NAME, build_step_labels, build_step_pod
 from hyperplane.platforms.kubernetes import batch_job, objects
 from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs
 from hyperplane.platforms.kubernetes.pods import (

@@ -14,9 +14,10 @@ from runner_cases import HOSTILE, command, made, typical
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETERS, step_variables
 from hyperplane.jobs.exporters import kubernetes
+from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.failure_kinds import classify_failure
 from hyperplane.jobs.parameters import PARAMETER_PREFIX
-from hyperplane.jobs.runners import item, render
+from hyperplane.jobs.runners import item
 from hyperplane.jobs.states import WorkUnit
 
 IMAGE = "registry.example/flights:1"

@@ -12,7 +12,7 @@ import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.environment import PARAMETERS, step_variables
-from hyperplane.jobs.runners import render
+from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.states import WorkUnit
 
 pytestmark = pytest.mark.process
@@ -217,7 +217,7 @@ def test_options_of_the_slurm_script():
         (Step(name="x", kind="python", path="x.py", foreach=("a", "b")), ""),
         (Step(name="x", kind="bash", path="x.sh", depends_on=()), ""),
         (Step(name="x", kind="javascript", path="x.js", cluster={"nprocs": 1}), ""),
-        (command("x", "true", retries=1), "jobs/runners/retrying.py"),
+        (command("x", "true", retries=1), "jobs/exporters/retry_wrapper.py"),
         (Step(name="x", kind="notebook", path="x.ipynb"), "jobs/notebook.py"),
     ],
 )

@@ -9,7 +9,7 @@ from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value
-from hyperplane.jobs.exporters.rendering import grace_seconds
+from hyperplane.jobs.runners.step_resources import grace_seconds
 from hyperplane.platforms.kubernetes.batch_job import build_job_pod
 from hyperplane.platforms.kubernetes.objects import MANAGED_BY
 from hyperplane.platforms.kubernetes.pods import build_container

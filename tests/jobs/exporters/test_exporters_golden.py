@@ -1,6 +1,6 @@
 """What is rendered for a job with something of everything, against files that one can read.
 
-``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/jobs/runners/test_runners_golden.py`` writes them anew.
+``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/jobs/exporters/test_exporters_golden.py`` writes them anew.
 """
 
 import os
@@ -11,7 +11,7 @@ import pytest
 from runner_cases import typical
 
 import hyperplane
-from hyperplane.jobs.runners import render
+from hyperplane.jobs.exporters.registry import render
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs"
 OPTIONS = {
