@@ -15,19 +15,19 @@ import typer
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
 from hyperplane.core.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancel_marker
-from hyperplane.jobs.processes import AttemptCommand, LocalProcess
-from hyperplane.jobs.runners import resolve_options
-from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, WorkUnit
-from hyperplane.jobs.step_command import attempt_prefix
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submission_snapshot import folder_error, save_snapshot
-from hyperplane.jobs.submitting import (
+from hyperplane.jobs.execution import cancel_marker
+from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
+from hyperplane.jobs.execution.step_command import attempt_prefix
+from hyperplane.jobs.job_control import (
     cancellation_reason,
     capture_environment,
     ensure_supervisor,
     unread_parameter_warnings,
 )
+from hyperplane.jobs.runners import resolve_options
+from hyperplane.jobs.store.job_records import CANCELLED, IN_PROGRESS, Job, WorkUnit
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission.submission_snapshot import folder_error, save_snapshot
 from hyperplane.jobs.supervisor import Supervisor, claim_job
 
 #: Seconds between checks whether jobs have lost their supervisor.

@@ -10,7 +10,7 @@ import cloudpickle
 
 from hyperplane.core.errors import JobError
 from hyperplane.jobs.pickled_calls import OtherVersionError, unpickle
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
 
 #: Module that the step runs with ``python -m``; stored in job definitions.
 PROGRAM = "hyperplane.jobs.calls"

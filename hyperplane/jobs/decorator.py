@@ -13,13 +13,13 @@ from typing import Any, TypeVar, overload
 
 from hyperplane.core.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.core.public_calls import check_call, stating_outcome, unknown_name
-from hyperplane.jobs import calls, submitting
+from hyperplane.jobs import calls, job_control
+from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.definition.records import validate_record
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import suggest_names
+from hyperplane.jobs.definition.validated_record import validate_record
 from hyperplane.jobs.handle import JobHandle
-from hyperplane.jobs.options import label_faults, option_faults
+from hyperplane.jobs.submission.option_checks import label_faults, option_faults
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,12 +83,12 @@ def job(function: Any = None, **options: Any) -> Any:
         step_options = {name: value for name, value in options.items() if name not in _JOB_OPTIONS}
         argv = (sys.executable, "-m", calls.PROGRAM)
         step = Step(name=title, kind="command", argv=argv, **step_options)
-        new = submitting.new_job(
+        new = job_control.new_job(
             Pipeline.from_steps(title, [step], root=Path.cwd()),
             **{name: value for name, value in options.items() if name in _JOB_OPTIONS},
         )
         calls.save_call(new, (function, arguments, named))
-        return JobHandle(submitting.submit_job(new, source=_read_source(function)).id)
+        return JobHandle(job_control.submit_job(new, source=_read_source(function)).id)
 
     @functools.wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:

@@ -22,10 +22,10 @@ from hyperplane.core.errors import (
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import in_seconds, is_boolean, whole_number
-from hyperplane.jobs import calls, outputs, submitting
+from hyperplane.jobs import calls, job_control, job_output
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
+from hyperplane.jobs.store.jobs_home import open_store
 
 #: Seconds between polls of a job.
 _POLL_SECONDS = 0.1
@@ -48,9 +48,9 @@ class JobHandle:
         If there is no such job.
     """
 
-    def __init__(self, job_id: str | submitting.Submitted) -> None:
+    def __init__(self, job_id: str | job_control.Submitted) -> None:
         self._store = open_store()
-        self.id = self._store.get(submitting.to_job_id(job_id)).id
+        self.id = self._store.get(job_control.to_job_id(job_id)).id
 
     @property
     def job(self) -> Job:
@@ -90,13 +90,13 @@ class JobHandle:
         """
         limit = _timeout_seconds(timeout)
         deadline = None if limit is None else time.monotonic() + limit
-        submitting.ensure_supervisor(self._store)
+        job_control.ensure_supervisor(self._store)
         looked = time.monotonic()
         while not (job := self.job).processed:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it continues")
             if time.monotonic() - looked > 5:
-                submitting.ensure_supervisor(self._store)
+                job_control.ensure_supervisor(self._store)
                 looked = time.monotonic()
             time.sleep(_POLL_SECONDS)
         return job.status
@@ -135,12 +135,12 @@ class JobHandle:
     @check_call
     def cancel(self) -> None:
         """Cancel the job and end all processes of its steps."""
-        submitting.cancel(self.id)
+        job_control.cancel(self.id)
 
     @check_call
     def resume(self) -> JobHandle:
         """Resume the failed job from its finished steps."""
-        submitting.resume(self.id)
+        job_control.resume(self.id)
         return self
 
     @check_call
@@ -178,7 +178,7 @@ class JobHandle:
             return ""
         log = Path(self.job.folder, _most_relevant(attempts).log)
         try:
-            return outputs.read_last_lines(log, number)
+            return job_output.read_last_lines(log, number)
         except OSError as error:
             message = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{message}; it ran on {self.job.machine}") from error
@@ -295,7 +295,7 @@ def submit(
     >>> job.logs()
     'Hello, World!\n'
     """
-    job = submitting.new_job(
+    job = job_control.new_job(
         pipeline,
         name=name,
         job_type=job_type,
@@ -306,4 +306,4 @@ def submit(
         runner=runner,
         runner_options=runner_options,
     )
-    return JobHandle(submitting.submit_job(job, runner_options=runner_options).id)
+    return JobHandle(job_control.submit_job(job, runner_options=runner_options).id)

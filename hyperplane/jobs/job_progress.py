@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hyperplane.jobs import requirements
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
-from hyperplane.jobs.step_command import attempt_prefix
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.step_command import attempt_prefix
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,7 +1,8 @@
 """Execute a notebook in a step, cell by cell: ``python notebook.py NOTEBOOK OUTPUT``.
 
 Runs as a separate program and imports nothing of hyperplane, which would take a tenth of the time
-of a short notebook. Its options are in the environment, set by :mod:`hyperplane.jobs.environment`.
+of a short notebook. Its options are environment variables, set by
+:mod:`hyperplane.jobs.execution.step_environment`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ if __name__ == "__main__":
     # Modules in this folder must not be importable from the notebook.
     _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
     # The files are in this folder, as in a pod, or in those of the package.
-    sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "platforms" / "local")]
+    _folder = Path(__file__).parent
+    _local = _folder.parent / "platforms" / "local"
+    sys.path += [str(_folder), str(_folder / "notebook_steps"), str(_local)]
     from cell_errors import describe_error, name_cell  # type: ignore[import-not-found]
     from kernel_folder import KernelFolder, open_kernel_folder  # type: ignore[import-not-found]
 
     sys.path[:] = _path
 else:
-    from hyperplane.jobs.cell_errors import describe_error, name_cell
-    from hyperplane.jobs.kernel_folder import KernelFolder, open_kernel_folder
+    from hyperplane.jobs.notebook_steps.cell_errors import describe_error, name_cell
+    from hyperplane.jobs.notebook_steps.kernel_folder import KernelFolder, open_kernel_folder
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
 #: Kernel that the step selects; by default the one that the notebook names.

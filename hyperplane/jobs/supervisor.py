@@ -21,16 +21,18 @@ from hyperplane import config
 from hyperplane.clusters import job_dashboards, records
 from hyperplane.core.errors import HyperplaneError, JobStoreError
 from hyperplane.core.units import parse_seconds
-from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
-from hyperplane.jobs.adoption import can_adopt
-from hyperplane.jobs.home import open_store, this_machine
-from hyperplane.jobs.job_scheduler import JobScheduler
-from hyperplane.jobs.resource_allocator import ResourceAllocator
-from hyperplane.jobs.states import FAILED, OPEN, Job
-from hyperplane.jobs.step_command import SubmissionEnvironment
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.store_backoff import Backoff, is_disk_full, is_retryable
-from hyperplane.jobs.submitting import capture_environment
+from hyperplane.jobs import supervisor_client
+from hyperplane.jobs.execution import cancel_marker
+from hyperplane.jobs.execution.job_folder import can_adopt
+from hyperplane.jobs.execution.job_scheduler import JobScheduler
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.execution.step_command import SubmissionEnvironment
+from hyperplane.jobs.job_control import capture_environment
+from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
+from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.store.jobs_home import open_store, this_machine
+from hyperplane.jobs.submission import submission_snapshot
 from hyperplane.platforms.local.file_locks import try_lock
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import pytest
 from job_cases import ran
 
 from hyperplane.jobs import Step
-from hyperplane.jobs.cell_errors import describe_error, name_cell
-from hyperplane.jobs.states import FAILED
+from hyperplane.jobs.notebook_steps.cell_errors import describe_error, name_cell
+from hyperplane.jobs.store.job_records import FAILED
 
 DASHES, TITLE = "\x1b[31m---------\x1b[39m", "KeyError       Traceback (most recent call last)"
 CELL = "\x1b[36mCell\x1b[39m In[2], line 4\n      3 \n----> 4 total(frame)\n"

@@ -16,9 +16,15 @@ import pytest
 from job_cases import is_alive, ran, submitted, wait_until
 from scale import scaled
 
-from hyperplane.jobs import Resources, Step, kernel_folder
-from hyperplane.jobs.kernel_folder import KernelFolder, _create_in, _remove_abandoned, create_folder
-from hyperplane.jobs.states import DONE
+from hyperplane.jobs import Resources, Step
+from hyperplane.jobs.notebook_steps import kernel_folder
+from hyperplane.jobs.notebook_steps.kernel_folder import (
+    KernelFolder,
+    _create_in,
+    _remove_abandoned,
+    create_folder,
+)
+from hyperplane.jobs.store.job_records import DONE
 
 pytestmark = pytest.mark.process
 

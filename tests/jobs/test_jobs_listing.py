@@ -11,9 +11,9 @@ from job_cases import bash
 import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Job, Pipeline
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import DONE, FAILED
-from hyperplane.jobs.submitting import new_job
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.jobs.store.jobs_home import open_store
 
 pytestmark = pytest.mark.process
 

@@ -11,12 +11,13 @@ import pytest
 from job_cases import LIMIT, bash, ran
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs import Pipeline, Step, notebook_checks, submit
+from hyperplane.jobs import Pipeline, Step, submit
+from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.notebook import notebook_language
-from hyperplane.jobs.notebook_checks import notebook_warnings
-from hyperplane.jobs.parameter_use import find_unread_parameters
-from hyperplane.jobs.states import DONE
-from hyperplane.jobs.submitting import new_job
+from hyperplane.jobs.notebook_steps import notebook_checks
+from hyperplane.jobs.notebook_steps.notebook_checks import notebook_warnings
+from hyperplane.jobs.store.job_records import DONE
+from hyperplane.jobs.submission.unread_parameters import find_unread_parameters
 
 pytestmark = pytest.mark.process
 

@@ -13,8 +13,8 @@ from job_cases import LIMIT, bash, ran
 
 import hyperplane
 from hyperplane.jobs import Pipeline, Step
-from hyperplane.jobs.parameter_use import find_unread_parameters
-from hyperplane.jobs.states import DONE
+from hyperplane.jobs.store.job_records import DONE
+from hyperplane.jobs.submission.unread_parameters import find_unread_parameters
 
 pytestmark = pytest.mark.process
 

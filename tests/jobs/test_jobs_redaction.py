@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperplane.jobs import redaction
-from hyperplane.jobs.redaction import redact_file, redact_text
+from hyperplane.jobs.execution import redaction
+from hyperplane.jobs.execution.redaction import redact_file, redact_text
 
 HARD = 'p@ss "w\\ord" ü/+\'<&>'
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEF\nab\n-----END KEY-----\n"

@@ -10,7 +10,7 @@ from job_cases import bash
 
 from hyperplane import config
 from hyperplane.jobs.definition.step import Resources
-from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
+from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.platforms.local import gpus
 
 

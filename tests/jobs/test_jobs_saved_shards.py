@@ -11,7 +11,7 @@ from job_cases import LIMIT, bash, ran
 
 import hyperplane
 from hyperplane.jobs import Step
-from hyperplane.jobs.states import DONE, FAILED
+from hyperplane.jobs.store.job_records import DONE, FAILED
 from hyperplane.storage import missing_shards
 
 pytestmark = pytest.mark.process

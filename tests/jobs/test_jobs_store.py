@@ -22,10 +22,10 @@ from scale import scaled
 
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
 from hyperplane.jobs import Pipeline, Step, supervisor_client
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import new_job
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.store.jobs_home import open_store
 
 
 @pytest.fixture(scope="module")
@@ -206,5 +206,5 @@ def test_sqlite_has_no_log_in_memory_where_several_machines_write(tmp_path, monk
             return opened.execute("PRAGMA journal_mode").fetchone()[0]
 
     assert mode("local.db") == "wal"
-    monkeypatch.setattr("hyperplane.jobs.store.is_on_network", lambda path: True)
+    monkeypatch.setattr("hyperplane.jobs.store.job_store.is_on_network", lambda path: True)
     assert [mode(name) for name in ("shared.db", "local.db")] == ["delete", "delete"]

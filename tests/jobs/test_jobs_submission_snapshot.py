@@ -12,10 +12,11 @@ import pytest
 from job_cases import LIMIT, bash, kill_supervisor, ran, submitted
 
 from hyperplane.errors import JobError, RequestError
-from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submission_snapshot, submit
-from hyperplane.jobs.resource_allocator import ResourceAllocator
-from hyperplane.jobs.states import DONE, FAILED
-from hyperplane.jobs.submitting import new_job
+from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.jobs.submission import submission_snapshot
 
 pytestmark = pytest.mark.process
 

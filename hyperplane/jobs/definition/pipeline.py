@@ -10,12 +10,12 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.jobs.definition import fields
-from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_path
-from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
-from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
+from hyperplane.jobs.definition import field_types
+from hyperplane.jobs.definition.dependencies import dependency_faults, resolve_dependencies
+from hyperplane.jobs.definition.message_formatting import format_path
+from hyperplane.jobs.definition.referenced_files import PipelineFiles, find_files, is_path
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_path
+from hyperplane.jobs.definition.validated_record import ValidatedRecord, validate_record
 
 
 class Pipeline(ValidatedRecord):
@@ -39,11 +39,11 @@ class Pipeline(ValidatedRecord):
         Accepted deviations of the file, with how to correct them.
     """
 
-    name: fields.Name
+    name: field_types.Name
     steps: tuple[Step, ...]
-    requirements: fields.PathText | None = None
-    working_dir: fields.PathText | None = None
-    job_type: fields.Name | None = None
+    requirements: field_types.PathText | None = None
+    working_dir: field_types.PathText | None = None
+    job_type: field_types.Name | None = None
     root: str
     warnings: tuple[str, ...] = ()
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
-from hyperplane.jobs.definition.records import validate_record
-from hyperplane.jobs.definition.rules import CONTENT_FIELDS
+from hyperplane.jobs.definition.message_formatting import format_path, format_value
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_path, format_value
-from hyperplane.jobs.definition.yaml_text import YamlMapping, YamlNode, to_python
+from hyperplane.jobs.definition.step_rules import CONTENT_FIELDS
+from hyperplane.jobs.definition.validated_record import validate_record
+from hyperplane.jobs.definition.yaml_tree import YamlMapping, YamlNode, to_python
 
 #: Accepted values of ``type``, with the kind of step.
 TYPES = {

@@ -7,8 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.jobs.definition.order import order_in_waves
-from hyperplane.jobs.parameters import parameter_faults, parameter_variables, parameters_as_text
+from hyperplane.jobs.definition.dependencies import order_in_waves
+from hyperplane.jobs.submission.parameters import (
+    parameter_faults,
+    parameter_variables,
+    parameters_as_text,
+)
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.step import Step

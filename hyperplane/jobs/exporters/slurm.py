@@ -11,11 +11,13 @@ from typing import ClassVar
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, check
-from hyperplane.jobs import requirements
-from hyperplane.jobs.definition.order import waves
+from hyperplane.jobs.definition.dependencies import waves
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.environment import PARAMETERS
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.retries import count_retries, retry_delay
+from hyperplane.jobs.execution.step_command import working_folder
+from hyperplane.jobs.execution.step_environment import PARAMETERS
 from hyperplane.jobs.exporters.rendering import (
     INPUT_CODES,
     StepEnvironment,
@@ -26,13 +28,11 @@ from hyperplane.jobs.exporters.rendering import (
     grace_seconds,
     slug,
 )
-from hyperplane.jobs.parameters import variable_name
-from hyperplane.jobs.retries import count_retries, retry_delay
 from hyperplane.jobs.runners import retrying
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.slurm.submit import batch_resources
-from hyperplane.jobs.states import Job
-from hyperplane.jobs.step_command import working_folder
+from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.submission.parameters import variable_name
 from hyperplane.platforms.slurm.arrays import format_range
 from hyperplane.platforms.slurm.directives import format_directives, format_options
 from hyperplane.platforms.slurm.script import SUBMIT_FUNCTION, quote_word, render_array

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.registry import Registry
-from hyperplane.jobs.definition.wording import format_value, suggest_names
+from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 
 if TYPE_CHECKING:
     from hyperplane.jobs.runners.base import Document, Renderer, Runner
-    from hyperplane.jobs.states import Job
+    from hyperplane.jobs.store.job_records import Job
 
 #: Runners by name; other packages register theirs in the entry-point group.
 RUNNERS: Registry[Runner] = Registry(
@@ -145,7 +145,7 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     Examples
     --------
     >>> from hyperplane.jobs import Pipeline, Step
-    >>> from hyperplane.jobs.submitting import new_job
+    >>> from hyperplane.jobs.job_control import new_job
     >>> step = Step(name="years", kind="command", argv=("echo", "a b"), chunks=10, max_parallel=4)
     >>> documents = render("slurm", new_job(Pipeline.from_steps("flights", [step])))
     >>> [document.name for document in documents]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.jobs import notebook_checks
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
+from hyperplane.jobs.notebook_steps import notebook_checks
+from hyperplane.jobs.store.job_records import Job
 
 
 class Document(NamedTuple):

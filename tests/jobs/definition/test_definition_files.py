@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs.definition import credentials
+from hyperplane.jobs.definition import credential_detection
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.definition.step import Step
@@ -175,5 +175,7 @@ def test_credentials_in_variables_and_arguments_are_reported_and_never_shown(rep
 
 def test_plain_code_is_no_credential():
     assert not any(
-        map(credentials.detect_credential, ["AKIA", "ghp_short", "xoxb-1", "import os", ""])
+        map(
+            credential_detection.detect_credential, ["AKIA", "ghp_short", "xoxb-1", "import os", ""]
+        )
     )

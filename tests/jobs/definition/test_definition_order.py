@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs.definition.order import (
+from hyperplane.jobs.definition.dependencies import (
     dependency_faults,
     resolve_dependencies,
     waves,

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import psutil
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.runners.base import Document, SharedFilesystemMixin
 
 ENTRY_POINTS = f"""\

@@ -17,7 +17,7 @@ from runner_cases import command, made
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls, runners
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name, build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.runner import KubernetesRunner
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from hyperplane.core.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.core.public_calls import may_be_secret
 from hyperplane.core.pydantic_faults import faults_from_validation
-from hyperplane.jobs.definition.wording import suggest_names
+from hyperplane.jobs.definition.message_formatting import suggest_names
 
 if TYPE_CHECKING:
     from typing import Self

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.core.errors import Fault
+from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_value, suggest_names
 from hyperplane.jobs.notebook import DEFAULT_KERNEL, notebook_language
-from hyperplane.jobs.parameter_cells import ParameterCell, read_parameter_cell
+from hyperplane.jobs.notebook_steps.parameter_cells import ParameterCell, read_parameter_cell
 
 #: Environment variables with which a step finds other kernels than this process.
 _KERNEL_VARIABLES = {"JUPYTER_PATH", "JUPYTER_DATA_DIR", "HOME", "XDG_DATA_HOME"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from hyperplane.core.errors import Fault
-from hyperplane.jobs.definition.wording import format_value
+from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.spec.request import ClusterArguments, read_request
 
 #: Field with the program of a step, by kind; all but the last are paths of files.

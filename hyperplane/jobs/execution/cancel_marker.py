@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
 
 _MARKER = "cancelled"
 

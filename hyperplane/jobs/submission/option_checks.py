@@ -11,8 +11,8 @@ from hyperplane import config
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import in_seconds
 from hyperplane.jobs import runners
+from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.definition.wording import suggest_names
 
 #: Documented form of a job's name.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hyperplane.jobs.parameters import PARAMETER_PREFIX, variable_name
+from hyperplane.jobs.submission.parameters import PARAMETER_PREFIX, variable_name
 
 #: Standard library modules that start programs or run text, which then read the environment, too.
 _OPEN_MODULES = {"subprocess", "pty", "runpy", "importlib", "code", "codeop", "ctypes"}

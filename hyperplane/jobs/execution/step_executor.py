@@ -11,17 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.core.units import parse_seconds
-from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
+from hyperplane.jobs import runners, step_wrapper
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.environment import (
-    PROGRESS,
-    cluster_variable,
-    find_secrets,
-    secret_variables,
-    step_variables,
-    without_other_secrets,
-)
-from hyperplane.jobs.failure_kinds import (
+from hyperplane.jobs.execution import redaction, requirements, saved_shards
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.failure_kinds import (
     INPUT,
     MEMORY,
     TRANSIENT,
@@ -29,10 +23,25 @@ from hyperplane.jobs.failure_kinds import (
     describe_failure,
     read_tail,
 )
-from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.resource_allocator import ResourceAllocator
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.execution.step_command import (
+    SubmissionEnvironment,
+    attempt_prefix,
+    build_arguments,
+    notebook_output_path,
+    working_folder,
+)
+from hyperplane.jobs.execution.step_environment import (
+    PROGRESS,
+    cluster_variable,
+    find_secrets,
+    secret_variables,
+    step_variables,
+    without_other_secrets,
+)
 from hyperplane.jobs.runners.base import StepProcess
-from hyperplane.jobs.states import (
+from hyperplane.jobs.store.backoff import Backoff, is_disk_full
+from hyperplane.jobs.store.job_records import (
     DONE,
     FAILED,
     IN_PROGRESS,
@@ -42,16 +51,8 @@ from hyperplane.jobs.states import (
     Job,
     WorkUnit,
 )  # fmt: skip
-from hyperplane.jobs.step_command import (
-    SubmissionEnvironment,
-    attempt_prefix,
-    build_arguments,
-    notebook_output_path,
-    working_folder,
-)
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.store_backoff import Backoff, is_disk_full
-from hyperplane.jobs.submission_snapshot import SubmissionSnapshot
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission.submission_snapshot import SubmissionSnapshot
 
 _log = logging.getLogger(__name__)
 #: Missing folder, missing permission, too many or too long arguments; other errors may be

@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperplane.jobs import submission_snapshot, supervisor_client
-from hyperplane.jobs.states import Job
+from hyperplane.jobs import supervisor_client
+from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.submission import submission_snapshot
 from hyperplane.platforms.local.file_locks import exclusive_lock, is_locked
 from hyperplane.platforms.local.process_identity import running_system
 

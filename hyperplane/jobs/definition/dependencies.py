@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hyperplane.core.errors import Fault
-from hyperplane.jobs.definition.wording import suggest_names
+from hyperplane.jobs.definition.message_formatting import suggest_names
 
 #: Maximum names of a list or cycle in a message.
 _MAX_SHOWN = 12

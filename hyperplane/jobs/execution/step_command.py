@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.states import Job, WorkUnit
+from hyperplane.jobs.store.job_records import Job, WorkUnit
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def build_arguments(job: Job, step: Step, unit: WorkUnit, python: str) -> tuple[
     path = str(Path(job.pipeline.root, step.path))
     if step.kind == "notebook":
         output = str(notebook_output_path(job, step, unit))
-        return (python, str(Path(__file__).with_name("notebook.py")), path, output)
+        return (python, str(Path(__file__).parents[1] / "notebook.py"), path, output)
     if step.kind == "python":
         return (python, path)
     if step.kind == "javascript":

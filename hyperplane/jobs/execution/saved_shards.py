@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hyperplane.core.errors import HyperplaneError
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.states import Job
-from hyperplane.jobs.step_command import working_folder
-from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.execution.step_command import working_folder
+from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.store.job_store import JobStore
 
 if TYPE_CHECKING:
     from hyperplane.storage.manifest import Manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.home import jobs_folder
+from hyperplane.jobs.store.jobs_home import jobs_folder
 
 #: Name of the step that installs the requirements.
 INSTALL_STEP = "(pip install)"

@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from hyperplane.core.errors import JobStoreError
-from hyperplane.jobs import cancel_marker, notifications, submission_snapshot
+from hyperplane.jobs import notifications
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.failure_kinds import INPUT
-from hyperplane.jobs.resource_allocator import ResourceAllocator
-from hyperplane.jobs.retries import MAX_LOST_ATTEMPTS, count_retries, jitter, retry_delay
-from hyperplane.jobs.states import (
+from hyperplane.jobs.execution import cancel_marker
+from hyperplane.jobs.execution.failure_kinds import INPUT
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.execution.retries import MAX_LOST_ATTEMPTS, count_retries, jitter, retry_delay
+from hyperplane.jobs.execution.step_command import SubmissionEnvironment
+from hyperplane.jobs.execution.step_executor import StepExecutor
+from hyperplane.jobs.store.backoff import is_disk_full
+from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
     FAILED,
@@ -28,10 +32,8 @@ from hyperplane.jobs.states import (
     WorkUnit,
     timeout_reason,
 )  # fmt: skip
-from hyperplane.jobs.step_command import SubmissionEnvironment
-from hyperplane.jobs.step_executor import StepExecutor
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.store_backoff import is_disk_full
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission import submission_snapshot
 from hyperplane.platforms.local import machine
 
 #: Maximum number of failed attempts named in the reason of a job.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.core.errors import Fault, JobError, check
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.submitting import Submitted, to_job_id
+from hyperplane.jobs.job_control import Submitted, to_job_id
+from hyperplane.jobs.store.jobs_home import open_store
 
 #: Bytes at the end of a log that are read first.
 _BLOCK_BYTES = 1 << 16

@@ -15,35 +15,31 @@ from hyperplane import config
 from hyperplane.core.errors import Fault, HyperplaneError, JobError, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import in_seconds
-from hyperplane.jobs import (
-    call_site,
-    cancel_marker,
-    notebook_checks,
-    requirements,
-    supervisor_client,
-)
-from hyperplane.jobs.adoption import can_adopt, hold_submission_lock
+from hyperplane.jobs import call_site, supervisor_client
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
-from hyperplane.jobs.environment import find_secrets
-from hyperplane.jobs.home import jobs_folder, open_store, this_machine
-from hyperplane.jobs.options import (
+from hyperplane.jobs.execution import cancel_marker, requirements
+from hyperplane.jobs.execution.job_folder import can_adopt, hold_submission_lock
+from hyperplane.jobs.execution.step_command import SubmissionEnvironment
+from hyperplane.jobs.execution.step_environment import find_secrets
+from hyperplane.jobs.notebook_steps import notebook_checks
+from hyperplane.jobs.runners import has_shared_files, resolve_options
+from hyperplane.jobs.store.job_records import CANCELLED, OPEN, PENDING, PROCESSED, Job
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
+from hyperplane.jobs.submission.option_checks import (
     label_faults,
     label_warnings,
     option_faults,
     pool_faults,
     runner_faults,
 )  # fmt: skip
-from hyperplane.jobs.parameter_use import find_unread_parameters
-from hyperplane.jobs.parameters import parameter_faults, parameters_as_text
-from hyperplane.jobs.runners import has_shared_files, resolve_options
-from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
-from hyperplane.jobs.step_command import SubmissionEnvironment
-from hyperplane.jobs.submission_snapshot import load_snapshot as kept_of
-from hyperplane.jobs.submission_snapshot import save_snapshot
+from hyperplane.jobs.submission.parameters import parameter_faults, parameters_as_text
+from hyperplane.jobs.submission.submission_snapshot import load_snapshot as kept_of
+from hyperplane.jobs.submission.submission_snapshot import save_snapshot
+from hyperplane.jobs.submission.unread_parameters import find_unread_parameters
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 #: Words of generated job names.
 _FIRST = (

@@ -7,9 +7,9 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.jobs.definition.wording import suggest_names
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import (
+from hyperplane.jobs.definition.message_formatting import suggest_names
+from hyperplane.jobs.job_control import ensure_supervisor
+from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
     FAILED,
@@ -19,7 +19,7 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Job,
 )  # fmt: skip
-from hyperplane.jobs.submitting import ensure_supervisor
+from hyperplane.jobs.store.jobs_home import open_store
 
 #: Largest integer that all databases accept.
 _MAX_LIMIT = 2**31 - 1

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.jobs.calls import PROGRAM
+from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_value, suggest_names
-from hyperplane.jobs.notebook_checks import read_declared_parameters
-from hyperplane.jobs.parameters import variable_name
-from hyperplane.jobs.source_reads import (
+from hyperplane.jobs.notebook_steps.notebook_checks import read_declared_parameters
+from hyperplane.jobs.submission.parameters import variable_name
+from hyperplane.jobs.submission.source_analysis import (
     UNKNOWN,
     ParameterReads,
     analyze_bash,

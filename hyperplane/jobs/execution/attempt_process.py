@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hyperplane.platforms.local.processes import DetachedProcess, start_detached
 
-_STEP_WRAPPER = Path(__file__).with_name("step_wrapper.py")
+_STEP_WRAPPER = Path(__file__).parents[1] / "step_wrapper.py"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from hyperplane.core.errors import Fault
-from hyperplane.jobs.definition.wording import format_value
+from hyperplane.jobs.definition.message_formatting import format_value
 
 MAX_FILE_BYTES = 2**20
 MAX_DEPTH = 32

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.core.errors import JobError, UnknownPool
-from hyperplane.jobs.definition import credentials
+from hyperplane.jobs.definition import credential_detection
 from hyperplane.jobs.definition.step import Resources, Step
-from hyperplane.jobs.environment import without_other_secrets
+from hyperplane.jobs.execution.step_environment import without_other_secrets
 from hyperplane.platforms.local.process_identity import running_system
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.states import Job
+    from hyperplane.jobs.store.job_records import Job
     from hyperplane.spec.settings import JobSettings
 
 _FILE_NAME = "submission.json"
@@ -204,5 +204,5 @@ def _plain_variables(job: Job, environment: Mapping[str, str]) -> dict[str, str]
     return {
         name: text
         for name, text in shown.items()
-        if _PLAIN_VARIABLES.fullmatch(name) and not credentials.detect_credential(text)
+        if _PLAIN_VARIABLES.fullmatch(name) and not credential_detection.detect_credential(text)
     }

@@ -7,11 +7,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hyperplane.jobs.parameters import as_json, is_protected, parameter_variables, variable_name
+from hyperplane.jobs.submission.parameters import (
+    as_json,
+    is_protected,
+    parameter_variables,
+    variable_name,
+)
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.step import Step
-    from hyperplane.jobs.states import Job, WorkUnit
+    from hyperplane.jobs.store.job_records import Job, WorkUnit
 
 SECRET_PREFIX = "HYPERPLANE_CUSTOM_SECRET_KEY_"  # noqa: S105 - a name, and no secret
 #: File in which a notebook step records the cell that it executes.

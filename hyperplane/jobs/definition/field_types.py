@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from hyperplane.core.units import is_boolean
-from hyperplane.jobs.definition import credentials
+from hyperplane.jobs.definition import credential_detection
 from hyperplane.spec.request import Gigabytes, Seconds, check_integer
 
 MAX_NAME_LENGTH = 128
@@ -87,7 +87,7 @@ def _check_variable(name: str) -> str:
 
 
 def _check_secret(name: str) -> str:
-    if credentials.detect_credential(name):
+    if credential_detection.detect_credential(name):
         raise ValueError("the name of a secret, not its value")
     if not re.fullmatch(_SECRET, name):
         raise ValueError(

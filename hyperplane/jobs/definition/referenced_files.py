@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hyperplane.core.errors import Fault
-from hyperplane.jobs.definition import credentials
-from hyperplane.jobs.definition.wording import format_value, suggest_names
+from hyperplane.jobs.definition import credential_detection
+from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 
 #: What must be at a path: an existing file, an existing folder, or a file to be written.
 _FILE, _FOLDER, _NEW = "a file", "a folder", "a new file"
@@ -201,7 +201,7 @@ def _suggest_file(file: Path) -> str:
 def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], warnings: list[str]) -> None:
     """Scan a notebook for credentials; add warnings that do not contain them."""
     try:
-        findings = credentials.find_in_notebook(root / one.text)
+        findings = credential_detection.find_in_notebook(root / one.text)
     except ValueError as error:
         faults.append(Fault(one.where, format_value(one.text), str(error)))
     except OSError as error:
@@ -222,7 +222,7 @@ def _credential_warnings(steps: Sequence[Mapping[str, Any]]) -> list[str]:
         "list its name under secrets, because this value is stored with the job and shown"
         for step in steps
         for place, text in _step_texts(step)
-        if (kind := credentials.detect_credential(text))
+        if (kind := credential_detection.detect_credential(text))
     ]
 
 

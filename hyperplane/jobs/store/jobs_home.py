@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from hyperplane import config
 from hyperplane.core.errors import JobStoreError
 from hyperplane.core.optional import need
-from hyperplane.jobs.store_backoff import is_retryable
+from hyperplane.jobs.store.backoff import is_retryable
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 
 def jobs_folder() -> Path:
@@ -71,7 +71,7 @@ def store_url() -> str:
 @functools.lru_cache(maxsize=4)
 def _open_cached(url: str, process: int) -> JobStore:
     del process
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
     return JobStore(url)
 
