@@ -22,8 +22,9 @@ from hyperplane.core.errors import (
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import in_seconds, is_boolean, whole_number
-from hyperplane.jobs import calls, job_control, job_output
+from hyperplane.jobs import calls, job_control
 from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -178,7 +179,7 @@ class JobHandle:
             return ""
         log = Path(self.job.folder, _most_relevant(attempts).log)
         try:
-            return job_output.read_last_lines(log, number)
+            return read_last_lines(log, number)
         except OSError as error:
             message = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{message}; it ran on {self.job.machine}") from error

@@ -18,9 +18,12 @@ from hyperplane.core.units import in_seconds
 from hyperplane.jobs import call_site, supervisor_client
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
-from hyperplane.jobs.execution import cancel_marker, requirements
-from hyperplane.jobs.execution.job_folder import can_adopt, hold_submission_lock
-from hyperplane.jobs.execution.step_command import SubmissionEnvironment
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.job_folder import (
+    can_adopt,
+    hold_submission_lock,
+    remove_cancel_marker,
+)
 from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.notebook_steps import notebook_checks
 from hyperplane.jobs.runners import has_shared_files, resolve_options
@@ -34,6 +37,7 @@ from hyperplane.jobs.submission.option_checks import (
     runner_faults,
 )  # fmt: skip
 from hyperplane.jobs.submission.parameters import parameter_faults, parameters_as_text
+from hyperplane.jobs.submission.submission_environment import capture_environment
 from hyperplane.jobs.submission.submission_snapshot import load_snapshot as kept_of
 from hyperplane.jobs.submission.submission_snapshot import save_snapshot
 from hyperplane.jobs.submission.unread_parameters import find_unread_parameters
@@ -144,17 +148,6 @@ def new_job(
         folder=str(jobs_folder() / "jobs" / job_id),
         schedule=schedule,
     )
-
-
-def capture_environment() -> SubmissionEnvironment:
-    """Return the environment for steps of a job submitted from this process."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("HYPERPLANE_JOB_")
-    }
-    environment["DASK_HYPERPLANE__JOBS__HOME"] = str(jobs_folder())
-    if config.jobs().store:
-        environment["DASK_HYPERPLANE__JOBS__STORE"] = str(config.jobs().store)
-    return SubmissionEnvironment(environment)
 
 
 def unread_parameter_warnings(job: Job, source: str | None = None) -> list[str]:
@@ -277,7 +270,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     }  # fmt: skip
     submission = capture_environment()
     save_snapshot(job, submission.environment, kept_of(job).runner)
-    cancel_marker.remove_marker(job)
+    remove_cancel_marker(job)
     with hold_submission_lock(job):
         supervisor_client.notify_supervisor(job.id, submission)
         store.update(job.id, if_status=PROCESSED, **reset)

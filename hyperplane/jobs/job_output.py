@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.jobs.job_control import Submitted, to_job_id
 from hyperplane.jobs.store.jobs_home import open_store
-
-#: Bytes at the end of a log that are read first.
-_BLOCK_BYTES = 1 << 16
 
 
 def current_job_id() -> str:
@@ -67,22 +63,3 @@ def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> li
 
 def _resolve_id(job_id: str | Submitted | None) -> str:
     return current_job_id() if job_id is None else to_job_id(job_id)
-
-
-def read_last_lines(log: Path, lines: int | None = None) -> str:
-    """Return the end of a log, reading no more of it than needed; all by default.
-
-    Raises OSError if the log cannot be read.
-    """
-    with log.open("rb") as opened:
-        if lines is None:
-            return opened.read().decode(errors="replace")
-        size, block = opened.seek(0, os.SEEK_END), _BLOCK_BYTES
-        while True:
-            opened.seek(max(0, size - block))
-            tail = opened.read(min(block, size)).splitlines()
-            # One more, for the first may have lost its beginning.
-            if len(tail) > lines or block >= size:
-                last = tail[max(0, len(tail) - lines) :]
-                return "\n".join(line.decode(errors="replace") for line in last)
-            block *= 2

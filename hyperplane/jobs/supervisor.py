@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from hyperplane import config
@@ -22,18 +21,18 @@ from hyperplane.clusters import job_dashboards, records
 from hyperplane.core.errors import HyperplaneError, JobStoreError
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import supervisor_client
-from hyperplane.jobs.execution import cancel_marker
-from hyperplane.jobs.execution.job_folder import can_adopt
+from hyperplane.jobs.execution.job_folder import can_adopt, claim_job, is_marked_cancelled
 from hyperplane.jobs.execution.job_scheduler import JobScheduler
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
-from hyperplane.jobs.execution.step_command import SubmissionEnvironment
-from hyperplane.jobs.job_control import capture_environment
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
 from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.jobs_home import open_store, this_machine
 from hyperplane.jobs.submission import submission_snapshot
-from hyperplane.platforms.local.file_locks import try_lock
+from hyperplane.jobs.submission.submission_environment import (
+    SubmissionEnvironment,
+    capture_environment,
+)
 
 _log = logging.getLogger(__name__)
 #: Seconds between polls of the store, for changes without a notification.
@@ -55,7 +54,7 @@ class Supervisor:
     only : str, optional
         Id of the only job to run.
     claim : optional
-        Lock of that job, as :func:`claim_job` returns it.
+        Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Supervisor:
                 self.store.update(job.id, if_status=OPEN, **failed)
                 continue
             self._schedulers[job.id] = scheduler
-            if self._cancel_reason or cancel_marker.has_marker(job):
+            if self._cancel_reason or is_marked_cancelled(job):
                 scheduler.cancel(
                     self._cancel_reason or "cancelled while the disk of its folder was full"
                 )
@@ -209,12 +208,6 @@ class Supervisor:
                 with contextlib.suppress(OSError):
                     records.read_all()  # removes records of clusters of killed steps
             del self._schedulers[job_id]
-
-
-def claim_job(folder: Path) -> Any:
-    """Lock a job for this process and return the open file; None if another process has it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return try_lock(folder / "lock")
 
 
 async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:

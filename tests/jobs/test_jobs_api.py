@@ -19,6 +19,7 @@ from hyperplane.jobs import JobHandle, Pipeline, Step, job_control, job_output, 
 from hyperplane.jobs.execution import requirements
 from hyperplane.jobs.execution.step_command import attempt_prefix
 from hyperplane.jobs.execution.step_environment import step_variables, without_other_secrets
+from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_control import Submitted, cancel, new_job, resume, to_job_id
 from hyperplane.jobs.job_summary import summarize_jobs
 from hyperplane.jobs.store.job_records import (
@@ -306,14 +307,12 @@ def test_only_the_end_of_a_log_is_read(tmp_path, monkeypatch):
         log.write_text(text, newline="")
         for lines in (0, 1, 2, 3, 50, 1_000):
             wanted = text.splitlines()
-            assert job_output.read_last_lines(log, lines) == "\n".join(
-                wanted[max(0, len(wanted) - lines) :]
-            )
+            assert read_last_lines(log, lines) == "\n".join(wanted[max(0, len(wanted) - lines) :])
     with log.open("wb") as opened:
         opened.truncate(20 * 10**9)  # a hole, too large to be read as a whole
         opened.seek(0, os.SEEK_END)
         opened.write(b"\nlast but one\nlast")
-    assert job_output.read_last_lines(log, 2) == "last but one\nlast"
+    assert read_last_lines(log, 2) == "last but one\nlast"
 
 
 @pytest.mark.parametrize("lines", [-1, 1.5, "3", True])

@@ -27,7 +27,7 @@ from scale import scaled
 from hyperplane.cli.job_foreground import run_here
 from hyperplane.errors import JobError, JobStoreError
 from hyperplane.jobs import JobHandle, Pipeline, list_jobs, step_wrapper, supervisor_client
-from hyperplane.jobs.execution import cancel_marker
+from hyperplane.jobs.execution import job_folder
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store import backoff
 from hyperplane.jobs.store.backoff import Backoff
@@ -262,11 +262,11 @@ def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
     job = the_job(tmp_path)
     job.folder_path.mkdir(parents=True)
     (job.folder_path / "lock").touch()
-    assert not cancel_marker.has_marker(job)
-    cancel_marker.set_marker(job)
-    assert cancel_marker.has_marker(job)
-    cancel_marker.remove_marker(job)
-    assert not cancel_marker.has_marker(job)
+    assert not job_folder.is_marked_cancelled(job)
+    job_folder.mark_cancelled(job)
+    assert job_folder.is_marked_cancelled(job)
+    job_folder.remove_cancel_marker(job)
+    assert not job_folder.is_marked_cancelled(job)
 
 
 def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:

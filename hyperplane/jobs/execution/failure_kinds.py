@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from pathlib import Path
 
 #: Kinds of failures: of the input, of memory, and transient ones.
 INPUT, MEMORY, TRANSIENT = "input", "memory", "passing"
-#: Bytes at the end of a log that are examined.
-_TAIL_BYTES = 8192
 
 #: By convention: usage, data or configuration errors (sysexits.h), program not found, not
 #: executable.
@@ -34,7 +31,6 @@ _INPUT_ERRORS = {
 }  # fmt: skip
 #: The last line of a traceback: the exception's name, possibly qualified.
 _ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*)(?::|$)", re.MULTILINE)
-_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def classify_failure(exit_code: int | None, log: str) -> str:
@@ -84,16 +80,6 @@ def describe_failure(exit_code: int | None, log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = f": {lines[-1][:300]}" if lines else ""
     return f"exit code {exit_code}{last}"
-
-
-def read_tail(log: Path) -> str:
-    """Return the end of a log without color codes."""
-    try:
-        with log.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
-            return _COLORS.sub("", opened.read().decode(errors="replace"))
-    except OSError:
-        return ""
 
 
 def _last_error_name(log: str) -> str:

@@ -1,4 +1,7 @@
-"""Decide whether this supervisor may adopt a job; containers may share a host name."""
+"""Locks and markers in the folder of a job: which process runs it, and whether it is cancelled.
+
+Containers may share a host name and the folders of jobs, but each has a supervisor.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,25 @@ import fnmatch
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from hyperplane.jobs import supervisor_client
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.jobs.submission import submission_snapshot
-from hyperplane.platforms.local.file_locks import exclusive_lock, is_locked
+from hyperplane.platforms.local.file_locks import exclusive_lock, is_locked, try_lock
 from hyperplane.platforms.local.process_identity import running_system
 
 #: File in a job's folder that is locked while the job is submitted.
 _SUBMISSION_LOCK = "submission.lock"
+#: File that is locked while a process runs the job, and its name after a cancellation that the
+#: store had no room for.
+_LOCK, _CANCEL_MARKER = "lock", "cancelled"
+
+
+def claim_job(folder: Path) -> Any:
+    """Lock a job for this process and return the open file; None if another process has it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return try_lock(folder / _LOCK)
 
 
 def can_adopt(job: Job) -> bool:
@@ -58,3 +71,26 @@ def _has_running_steps(job: Job) -> bool:
         for folder, _, names in os.walk(job.folder_path / "steps")
         for name in fnmatch.filter(names, "attempt-*.lock")
     )
+
+
+def mark_cancelled(job: Job) -> None:
+    """Mark a job as cancelled in its folder without using disk space.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be renamed either.
+    """
+    # A new file needs disk space; renaming an existing one does not.
+    (job.folder_path / _LOCK).replace(job.folder_path / _CANCEL_MARKER)
+
+
+def is_marked_cancelled(job: Job) -> bool:
+    """Whether the job was cancelled while its store could not be written."""
+    return (job.folder_path / _CANCEL_MARKER).exists()
+
+
+def remove_cancel_marker(job: Job) -> None:
+    """Remove the marker: the store has the cancellation, or the job is resumed."""
+    with contextlib.suppress(OSError):
+        (job.folder_path / _CANCEL_MARKER).unlink()

@@ -12,11 +12,10 @@ from contextlib import suppress
 from hyperplane.core.errors import JobStoreError
 from hyperplane.jobs import notifications
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.execution import cancel_marker
 from hyperplane.jobs.execution.failure_kinds import INPUT
+from hyperplane.jobs.execution.job_folder import remove_cancel_marker
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.execution.retries import MAX_LOST_ATTEMPTS, count_retries, jitter, retry_delay
-from hyperplane.jobs.execution.step_command import SubmissionEnvironment
 from hyperplane.jobs.execution.step_executor import StepExecutor
 from hyperplane.jobs.store.backoff import is_disk_full
 from hyperplane.jobs.store.job_records import (
@@ -34,6 +33,7 @@ from hyperplane.jobs.store.job_records import (
 )  # fmt: skip
 from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.submission import submission_snapshot
+from hyperplane.jobs.submission.submission_environment import SubmissionEnvironment
 from hyperplane.platforms.local import machine
 
 #: Maximum number of failed attempts named in the reason of a job.
@@ -101,7 +101,7 @@ class JobScheduler:
             status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]
         ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
         self.store.update(self.job.id, if_status=OPEN, **ended)
-        cancel_marker.remove_marker(self.job)
+        remove_cancel_marker(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._executor is None else self._executor.read_failed_log()
             now, environment = self.store.get(self.job.id), self._submission.environment

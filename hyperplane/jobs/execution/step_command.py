@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.store.job_records import Job, WorkUnit
-
-
-@dataclass(frozen=True)
-class SubmissionEnvironment:
-    """Environment that a job was submitted with; it is passed to the supervisor, not stored."""
-
-    environment: Mapping[str, str] = field(repr=False)
 
 
 def attempt_prefix(job: Job, unit: WorkUnit, number: int) -> Path:

@@ -21,11 +21,9 @@ from hyperplane.jobs.execution.failure_kinds import (
     TRANSIENT,
     classify_failure,
     describe_failure,
-    read_tail,
 )
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.execution.step_command import (
-    SubmissionEnvironment,
     attempt_prefix,
     build_arguments,
     notebook_output_path,
@@ -39,6 +37,7 @@ from hyperplane.jobs.execution.step_environment import (
     step_variables,
     without_other_secrets,
 )
+from hyperplane.jobs.execution.step_log import read_tail
 from hyperplane.jobs.runners.base import StepProcess
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full
 from hyperplane.jobs.store.job_records import (
@@ -52,6 +51,7 @@ from hyperplane.jobs.store.job_records import (
     WorkUnit,
 )  # fmt: skip
 from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission.submission_environment import SubmissionEnvironment
 from hyperplane.jobs.submission.submission_snapshot import SubmissionSnapshot
 
 _log = logging.getLogger(__name__)
