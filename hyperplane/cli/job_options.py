@@ -105,7 +105,7 @@ def build_job(
             schedule=schedule,
             runner=runner,
             runner_options=runner_options,
-            here=here,
+            check_machine=here,
         )
     except RequestError as error:
         check([*faults, *error.faults])

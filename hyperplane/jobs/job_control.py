@@ -38,26 +38,33 @@ from hyperplane.jobs.submission.option_checks import (
 )  # fmt: skip
 from hyperplane.jobs.submission.parameters import parameter_faults, parameters_as_text
 from hyperplane.jobs.submission.submission_environment import capture_environment
-from hyperplane.jobs.submission.submission_snapshot import load_snapshot as kept_of
-from hyperplane.jobs.submission.submission_snapshot import save_snapshot
+from hyperplane.jobs.submission.submission_snapshot import load_snapshot, save_snapshot
 from hyperplane.jobs.submission.unread_parameters import find_unread_parameters
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store.job_store import JobStore
 
 #: Words of generated job names.
-_FIRST = (
+_ADJECTIVES = (
     "amber", "brisk", "calm", "clear", "crisp", "early", "fair", "fresh", "gentle", "keen",
     "mild", "noble", "plain", "quiet", "rapid", "sound", "steady", "sunny", "swift", "warm",
 )  # fmt: skip
-_SECOND = (
-    "acorn", "birch", "brook", "cedar", "clover", "falcon", "harbour", "heron", "island", "juniper",
+_NOUNS = (
+    "acorn", "birch", "brook", "cedar", "clover", "falcon", "harbor", "heron", "island", "juniper",
     "lantern", "maple", "meadow", "otter", "pebble", "ridge", "river", "sparrow", "thistle",
 )  # fmt: skip
 
 
 class Submitted(NamedTuple):
-    """Ids of a submitted job and of this run of it."""
+    """Result of a submission.
+
+    Parameters
+    ----------
+    id : str
+        Id of the job.
+    run_id : str
+        Id of this run of the job.
+    """
 
     id: str
     run_id: str
@@ -75,7 +82,7 @@ def new_job(
     schedule: str = "",
     runner: str = "local",
     runner_options: Mapping[str, Any] | None = None,
-    here: bool = True,
+    check_machine: bool = True,
 ) -> Job:
     """Create a job without submitting it; see :func:`hyperplane.jobs.submit`.
 
@@ -87,8 +94,8 @@ def new_job(
         Schedule that the job is a run of.
     runner, runner_options
         As for :func:`hyperplane.jobs.submit`.
-    here : bool
-        Whether the job is run from this machine: then its runner and secrets must be available.
+    check_machine : bool
+        Whether the runner and the secrets must be available on this machine.
 
     Raises
     ------
@@ -116,14 +123,14 @@ def new_job(
     faults += label_faults(label)
     faults += (
         runner_faults(runner, {} if runner_options is None else runner_options, parsed)
-        if here
+        if check_machine
         else []
     )
     if parsed is not None:
         faults += requirements.name_faults(parsed)
         faults += pool_faults(parsed)
         # Rendered jobs find their secrets where they are submitted or run.
-        wanted = {secret for step in parsed.steps for secret in step.secrets if here}
+        wanted = {secret for step in parsed.steps for secret in step.secrets if check_machine}
         _, missing = find_secrets(sorted(wanted), os.environ, settings.secrets)
         advice = f"set the environment variable, or write the file {settings.secrets}/<name>"
         faults += [Fault("secrets", one, "an existing secret", advice) for one in missing]
@@ -151,7 +158,10 @@ def new_job(
 
 
 def unread_parameter_warnings(job: Job, source: str | None = None) -> list[str]:
-    """Describe parameters of a job that no step reads; ``source`` is that of its function."""
+    """Describe the parameters of a job that no step reads.
+
+    ``source`` is the source of the function that the job runs, if any.
+    """
     return find_unread_parameters(job.pipeline, job.parameters, source)
 
 
@@ -269,7 +279,7 @@ def resume(job_id: str | Submitted) -> Submitted:
         "tries": 0, "cancelled": False,
     }  # fmt: skip
     submission = capture_environment()
-    save_snapshot(job, submission.environment, kept_of(job).runner)
+    save_snapshot(job, submission.environment, load_snapshot(job).runner)
     remove_cancel_marker(job)
     with hold_submission_lock(job):
         supervisor_client.notify_supervisor(job.id, submission)
@@ -329,5 +339,5 @@ def cancellation_reason(by: str) -> str:
 
 def _generate_name(job_id: str) -> str:
     """Generate a name; it ends with a part of the id, so that duplicates are rare."""
-    first, second = random.choice(_FIRST), random.choice(_SECOND)  # noqa: S311 - no secret
-    return f"{first}_{second}_{job_id[:4]}"
+    adjective, noun = random.choice(_ADJECTIVES), random.choice(_NOUNS)  # noqa: S311 - no secret
+    return f"{adjective}_{noun}_{job_id[:4]}"

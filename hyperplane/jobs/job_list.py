@@ -40,7 +40,7 @@ def list_jobs(
     ----------
     status : str or iterable of str, optional
         Only jobs with this status, such as ``"in progress"`` or ``"in-progress"``, or with one of
-        these.
+        several.
     name : str, optional
         Only jobs of this name.
     schedule : str, optional
@@ -51,7 +51,8 @@ def list_jobs(
     Returns
     -------
     list of Job
-        Their current state. In a store shared by a team, also jobs of other users and machines.
+        The jobs in their current state. A store shared by a team also has jobs of other users and
+        machines.
 
     Raises
     ------

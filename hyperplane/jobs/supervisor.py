@@ -36,9 +36,9 @@ from hyperplane.jobs.submission.submission_environment import (
 
 _log = logging.getLogger(__name__)
 #: Seconds between polls of the store, for changes without a notification.
-TICK = 0.5
+_POLL_SECONDS = 0.5
 #: Maximum number of jobs that run concurrently; others are pending.
-JOBS_AT_ONCE = 100
+_MAX_JOBS = 100
 
 
 class Supervisor:
@@ -75,9 +75,9 @@ class Supervisor:
         self.write_error: BaseException | None = None
 
     def receive(self, submissions: dict[str, SubmissionEnvironment]) -> None:
-        """Take the environments of submitted or resumed jobs, and poll the store."""
+        """Remember the environments of submitted or resumed jobs, and poll the store."""
         self._submissions.update(submissions)
-        self._busy_until = time.monotonic()  # the job follows in the store
+        self._busy_until = time.monotonic()  # the submitter adds the job to the store next
         self._wakeup.set()
 
     def has_waiting_jobs(self) -> bool:
@@ -113,9 +113,8 @@ class Supervisor:
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
         if not is_retryable(error):
-            if (
-                self.only is not None
-            ):  # else running steps continue, and the next supervisor reattaches
+            # With all jobs, running steps continue, and the next supervisor reattaches to them.
+            if self.only is not None:
                 for scheduler in self._schedulers.values():
                     await scheduler.end_processes()
             raise error
@@ -129,7 +128,7 @@ class Supervisor:
             self.store.expire_pending(this_machine())
         self._start_jobs()
         self._cancel_requested()
-        self._note_dashboards()
+        self._store_dashboards()
 
     def _start_jobs(self) -> None:
         if self._backoff.is_waiting:
@@ -138,7 +137,7 @@ class Supervisor:
         if self._backoff.is_expired or not (job_ids or self._running):
             self._backoff.record_success()
         for job_id in job_ids:
-            if len(self._schedulers) >= JOBS_AT_ONCE:
+            if len(self._schedulers) >= _MAX_JOBS:
                 return
             job = self.store.get(job_id)
             if self._claim is None and not can_adopt(job):
@@ -166,7 +165,7 @@ class Supervisor:
             self._running[task] = job.id
 
     def _submission_for(self, job: Job) -> SubmissionEnvironment:
-        # Kept until the job has ended: after a full disk it is started once more.
+        # Not removed yet: a job that a full disk has stopped is started again.
         if job.id in self._submissions:
             return self._submissions[job.id]
         return SubmissionEnvironment(
@@ -184,7 +183,7 @@ class Supervisor:
             if job_id in self._schedulers:
                 self._schedulers[job_id].cancel()
 
-    def _note_dashboards(self) -> None:
+    def _store_dashboards(self) -> None:
         """Store the dashboard addresses of the current clusters of steps."""
         for job_id, scheduler in self._schedulers.items():
             now = next(reversed(job_dashboards.read_dashboards(scheduler.job.folder_path)), "")
@@ -195,7 +194,7 @@ class Supervisor:
     async def _wait_for_event(self) -> None:
         """Wait until a job ends, a notification arrives, or the polling interval has passed."""
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._wakeup.wait(), TICK)
+            await asyncio.wait_for(self._wakeup.wait(), _POLL_SECONDS)
         for task in [task for task in self._running if task.done()]:
             job_id, error = self._running.pop(task), task.exception()
             if isinstance(error, JobStoreError) or (error is not None and is_retryable(error)):
@@ -244,7 +243,7 @@ async def _serve_requests(supervisor: Supervisor) -> None:
 
 
 if __name__ == "__main__":
-    # The shell that starts this process in the background makes it ignore SIGINT.
+    # A shell makes processes that it starts in the background ignore SIGINT.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(_run_supervisor())

@@ -1,4 +1,4 @@
-"""Detect credentials in text by their form."""
+"""Detect credentials in text by their format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def detect_credential(text: str) -> str:
 
 
 def find_in_notebook(file: Path) -> list[tuple[str, str]]:
-    """Find credentials in a notebook; return their places and kinds, never the credentials.
+    """Return the cells of a notebook that contain credentials, with the kind of each.
 
     Each item is such as ``("cell 3", "a Slack token")``, with cells counted from 1; there is at
     most one for a cell's source and one for its output. Raises OSError if the file cannot be read,

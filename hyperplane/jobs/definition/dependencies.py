@@ -10,7 +10,7 @@ from hyperplane.jobs.definition.message_formatting import suggest_names
 
 #: Maximum names of a list or cycle in a message.
 _MAX_SHOWN = 12
-#: Maximum faults that are examined: a hostile file must not keep a processor busy.
+#: Maximum faults that are examined: a malicious file must not keep a processor busy.
 _MAX_FAULTS = 50
 
 
@@ -127,10 +127,10 @@ def _shorten_names(names: Sequence[str]) -> str:
 
 
 def waves(pipeline: SupportsSteps) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the steps of a pipeline in waves, each in the first wave possible.
+    """Group the names of a pipeline's steps into waves that can run concurrently.
 
-    There are as many waves as the longest chain has steps; within a wave, names are in the order of
-    the file.
+    Each step is in the first wave after those of its dependencies; within a wave, names are in the
+    order of the file.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def waves(pipeline: SupportsSteps) -> tuple[tuple[str, ...], ...]:
 
 
 def order_in_waves(steps: Sequence[SupportsDependencies]) -> tuple[tuple[str, ...], ...]:
-    """Return the names of steps in waves, see :func:`waves`."""
+    """Group the names of steps into waves, as :func:`waves` does."""
     missing = {step.name: len(step.depends_on) for step in steps}
     place = {step.name: index for index, step in enumerate(steps)}
     followers = _followers(steps)

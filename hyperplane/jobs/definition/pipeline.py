@@ -36,7 +36,7 @@ class Pipeline(ValidatedRecord):
     root : str
         Absolute folder that all paths are relative to.
     warnings : tuple of str
-        Accepted deviations of the file, with how to correct them.
+        Deviations of the file that were accepted, and how to correct each.
     """
 
     name: field_types.Name
@@ -100,6 +100,7 @@ class Pipeline(ValidatedRecord):
         Returns
         -------
         Pipeline
+            With all dependencies resolved, and its paths relative to its root.
 
         Raises
         ------
@@ -165,7 +166,7 @@ class Pipeline(ValidatedRecord):
         Raises
         ------
         RequestError
-            With everything that Batch does not support.
+            With a fault for each feature that AWS Batch does not support.
         """
         from hyperplane.jobs.exporters.asl import to_asl  # rarely used
 

@@ -58,7 +58,7 @@ def read_pipeline(
     Returns
     -------
     Pipeline
-        Its ``warnings`` are the accepted deviations of the file.
+        The pipeline. Its ``warnings`` are the deviations of the file that were accepted.
 
     Raises
     ------

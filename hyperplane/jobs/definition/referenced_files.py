@@ -12,7 +12,7 @@ from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition import credential_detection
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 
-#: What must be at a path: an existing file, an existing folder, or a file to be written.
+#: Kinds of files: an existing file, an existing folder, a file to be written.
 _FILE, _FOLDER, _NEW = "a file", "a folder", "a new file"
 #: Maximum faults for which folders are searched for similar names.
 _MAX_SUGGESTIONS = 50
@@ -21,12 +21,12 @@ _PIPELINE_PATHS = {"requirements": _FILE, "working_dir": _FOLDER}
 
 
 class _PathField(NamedTuple):
-    """A path as written in a field, and what must be there."""
+    """A path as written in a field, and the kind of file that must be there."""
 
     step: int | None
     field: str
     text: str
-    sort: str
+    kind: str
 
     @property
     def where(self) -> str:
@@ -102,7 +102,7 @@ def find_files(
         relative = _relative_path(selected, one.text)
         fault = _path_fault(selected, one, relative)
         if fault is not None:
-            # A hostile file must not cause thousands of folder listings.
+            # A malicious file must not cause thousands of folder listings.
             near = (
                 _suggest_file(selected / one.text)
                 if relative and len(faults) < _MAX_SUGGESTIONS
@@ -120,13 +120,13 @@ def find_files(
 def _list_paths(
     steps: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
 ) -> Iterator[_PathField]:
-    for field, sort in _PIPELINE_PATHS.items():
+    for field, kind in _PIPELINE_PATHS.items():
         if shared.get(field):
-            yield _PathField(None, field, shared[field], sort)
+            yield _PathField(None, field, shared[field], kind)
     for index, step in enumerate(steps):
-        for field, sort in _STEP_PATHS.items():
+        for field, kind in _STEP_PATHS.items():
             if step.get(field):
-                yield _PathField(index, field, step[field], sort)
+                yield _PathField(index, field, step[field], kind)
 
 
 def _candidate_roots(folder: Path) -> list[Path]:
@@ -141,11 +141,11 @@ def _count_valid_paths(root: Path, given: Sequence[_PathField]) -> int:
 
 def _relative_path(root: Path, text: str) -> str | None:
     """Return a path relative to a folder; None if it leads out of it by ``..`` or a link."""
-    real, there = os.path.realpath(root), os.path.realpath(root / text)
-    if not Path(there).is_relative_to(real):
+    real_root, target = os.path.realpath(root), os.path.realpath(root / text)
+    if not Path(target).is_relative_to(real_root):
         return None
     if Path(text).is_absolute():
-        return os.path.relpath(there, real)
+        return os.path.relpath(target, real_root)
     return text.removeprefix("./") or "."
 
 
@@ -181,11 +181,11 @@ def _path_fault(root: Path, one: _PathField, relative: str | None) -> Fault | No
     given, file = format_value(one.text), root / one.text
     if relative is None:
         return Fault(one.where, given, f"a path inside {root}", "move or copy the file there")
-    if one.sort == _FILE and not is_file(file):
+    if one.kind == _FILE and not is_file(file):
         return Fault(one.where, given, f"an existing file in {root}")
-    if one.sort == _FOLDER and not is_folder(file):
+    if one.kind == _FOLDER and not is_folder(file):
         return Fault(one.where, given, f"an existing folder in {root}")
-    if one.sort == _NEW and is_folder(file):
+    if one.kind == _NEW and is_folder(file):
         return Fault(one.where, given, "a file, not a folder")
     return None
 

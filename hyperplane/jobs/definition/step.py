@@ -28,6 +28,16 @@ class Resources(ValidatedRecord):
         Memory in GB (10**9 bytes).
     gpus : int
         GPUs.
+
+    Raises
+    ------
+    RequestError
+        With every fault, such as a pool together with cores.
+
+    Examples
+    --------
+    >>> Resources(cores=4, ram_gb="16 GB")
+    Resources(pool=None, cores=4.0, ram_gb=16.0, gpus=0)
     """
 
     pool: field_types.Name | None = None
@@ -62,7 +72,7 @@ class Step(ValidatedRecord):
     working_dir : str, optional
         Working folder, relative to the root; by default that of the pipeline.
     port : int, optional
-        Port on which it serves, from 1 to 65535.
+        Port on which the program serves, from 1 to 65535.
     chunks : int, optional
         Number of times that the step runs, with the parameter ``chunk_id`` from 0.
     foreach : tuple of str, optional
@@ -78,13 +88,14 @@ class Step(ValidatedRecord):
     cluster : mapping, optional
         Arguments of ``initialize_cluster`` for the Dask cluster of the step.
     env : mapping of str to str
-        Environment variables; they are stored with the job and shown to all who can see it.
+        Environment variables. They are stored with the job, and shown to all users who can read its
+        store.
     secrets : tuple of str
         Names of secrets for the step: environment variables of the submission, or files below
         ``/etc/hyperplane/secrets``. Their values are not stored.
     output : str, optional
-        URL of what the chunks save with ``hyperplane.save(shard=)``: chunks whose shard is
-        committed there are done and are not run.
+        URL of the data that the chunks save with ``hyperplane.save(shard=)``: a chunk whose shard
+        is already committed there is done, and is not run.
     more_memory : float, optional
         Factor by which ``resources.ram_gb`` and the cluster's ``ram_gb_per_proc`` grow with each
         retry after the step ran out of memory.

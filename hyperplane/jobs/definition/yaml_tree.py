@@ -109,19 +109,19 @@ class _TreeBuilder:
 
     def build(self, events: Iterator[Any]) -> tuple[YamlNode, list[Fault]]:
         for event in events:
-            self._take(event)
+            self._add_event(event)
         return self.root or YamlScalar(1, "", True), self.faults
 
-    def _take(self, event: Any) -> None:
+    def _add_event(self, event: Any) -> None:
         line = event.start_mark.line + 1
         if isinstance(event, yaml.NodeEvent):
             self._refuse(event, line)
         if isinstance(event, yaml.ScalarEvent):
-            self._place(YamlScalar(line, event.value, not event.style))
+            self._add_node(YamlScalar(line, event.value, not event.style))
         elif isinstance(event, yaml.SequenceStartEvent):
-            self._enter(YamlList(line))
+            self._open_node(YamlList(line))
         elif isinstance(event, yaml.MappingStartEvent):
-            self._enter(YamlMapping(line))
+            self._open_node(YamlMapping(line))
         elif isinstance(event, yaml.CollectionEndEvent):
             self.open.pop()
             self.keys.pop()
@@ -138,15 +138,15 @@ class _TreeBuilder:
             given, advice = f"the tag {format_value(event.tag)}", "quote a value that begins with !"
             raise YamlError(line, given, "no tags", advice)
 
-    def _enter(self, node: YamlList | YamlMapping) -> None:
+    def _open_node(self, node: YamlList | YamlMapping) -> None:
         if len(self.open) == MAX_DEPTH:
             given = f"more than {MAX_DEPTH} nested lists and mappings"
             raise YamlError(node.line, given, f"at most {MAX_DEPTH}")
-        self._place(node)
+        self._add_node(node)
         self.open.append(node)
         self.keys.append(None)
 
-    def _place(self, node: YamlNode) -> None:
+    def _add_node(self, node: YamlNode) -> None:
         if not self.open:
             self.root = node
             return

@@ -124,9 +124,9 @@ class JobScheduler:
         if self._cancelled:
             self._abort(CANCELLED)
         try:
-            end, reason_if_late = self._deadline(started)
-            left = None if end == math.inf else max(0.0, end - time.time())
-            await asyncio.wait({work}, timeout=left)
+            deadline, reason_if_late = self._deadline(started)
+            seconds = None if deadline == math.inf else max(0.0, deadline - time.time())
+            await asyncio.wait({work}, timeout=seconds)
             late = not work.done() and not self._cancelled
             if late:
                 self._abort(TIMED_OUT)
@@ -165,9 +165,9 @@ class JobScheduler:
             await asyncio.sleep(jitter(retry_delay(tries, self._settings)))
 
     async def _run_steps(self, executor: StepExecutor) -> list[Attempt]:
-        """Run everything that is not done, as far as possible; return the final failures."""
+        """Run the pending units whose dependencies are done; return the final failures."""
         usual = self._settings.chunks_at_once or machine.cores()
-        todo = {
+        queues = {
             step.name: _StepQueue(
                 step,
                 executor.pending_units(step),
@@ -179,9 +179,9 @@ class JobScheduler:
         failed: list[Attempt] = []
         try:
             while True:
-                for unit in _pop_startable(todo):
+                for unit in _pop_startable(queues):
                     task = asyncio.ensure_future(
-                        self._run_unit(executor, todo[unit.step].step, unit)
+                        self._run_unit(executor, queues[unit.step].step, unit)
                     )
                     running[task] = unit
                 if not running:
@@ -189,11 +189,11 @@ class JobScheduler:
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     last = task.result()
-                    step = todo[running.pop(task).step]
-                    step.record_end(succeeded=last is None)
+                    queue = queues[running.pop(task).step]
+                    queue.record_end(succeeded=last is None)
                     failed += [] if last is None else [last]
-                    if step.step.name in executor.doomed_steps:
-                        step.units.clear()  # the other chunks would fail for the same reason
+                    if queue.step.name in executor.skipped_steps:
+                        queue.units.clear()
         finally:
             for task in running:
                 task.cancel()
@@ -203,10 +203,10 @@ class JobScheduler:
     async def _run_unit(self, executor: StepExecutor, step: Step, unit: WorkUnit) -> Attempt | None:
         """Run a step or chunk with retries; return the last attempt unless one succeeded."""
         # Steps with ``retries`` use their own limit, others the retries of the job.
-        most = 1 + count_retries(step, self._try_count)
+        max_attempts = 1 + count_retries(step, self._try_count)
         while True:
             failed, lost = executor.recent_failures(unit)
-            if failed and (failed[-1].fault == INPUT or len(failed) >= most):
+            if failed and (failed[-1].fault == INPUT or len(failed) >= max_attempts):
                 return failed[-1]
             if len(lost) > MAX_LOST_ATTEMPTS:
                 return lost[-1]
@@ -216,16 +216,16 @@ class JobScheduler:
             if ended.status != LOST:
                 await asyncio.sleep(
                     jitter(retry_delay(len(failed) + 1, self._settings))
-                    if len(failed) + 1 < most
+                    if len(failed) + 1 < max_attempts
                     else 0
                 )
 
 
 class _StepQueue:
-    """Units of a step that are still to run."""
+    """Units of a step that have not started."""
 
-    def __init__(self, step: Step, units: Iterable[WorkUnit], at_once: int) -> None:
-        self.step, self.units, self.at_once = step, deque(units), at_once
+    def __init__(self, step: Step, units: Iterable[WorkUnit], max_running: int) -> None:
+        self.step, self.units, self.max_running = step, deque(units), max_running
         self.running, self.failed = 0, 0
 
     @property
@@ -237,10 +237,11 @@ class _StepQueue:
         self.failed += not succeeded
 
 
-def _pop_startable(todo: dict[str, _StepQueue]) -> Iterable[WorkUnit]:
-    for one in todo.values():
-        if one.units and all(todo[name].done for name in one.step.depends_on):
-            while one.units and one.running < one.at_once:
+def _pop_startable(queues: dict[str, _StepQueue]) -> Iterable[WorkUnit]:
+    """Yield the units that can start now, and count them as running."""
+    for one in queues.values():
+        if one.units and all(queues[name].done for name in one.step.depends_on):
+            while one.units and one.running < one.max_running:
                 one.running += 1
                 yield one.units.popleft()
 

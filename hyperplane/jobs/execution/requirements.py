@@ -1,4 +1,4 @@
-"""Virtual environments for the requirements of pipelines, one per list of packages."""
+"""Virtual environments with the requirements of pipelines, one for each requirements file."""
 
 from __future__ import annotations
 

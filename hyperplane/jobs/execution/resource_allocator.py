@@ -24,7 +24,7 @@ class Demand(NamedTuple):
     memory : int
         Bytes.
     slots : int
-        Slots among the steps that state no resources.
+        Slots, for a step that sets no resources.
     gpus : int
         GPUs.
     """
@@ -53,9 +53,9 @@ class ResourceAllocator:
     memory : float
         Bytes of memory.
     slots : int
-        Concurrent steps that state no resources.
+        Concurrent steps that set no resources.
     gpus : int
-        GPUs. 1 if none can be counted: steps that ask for GPUs then take turns.
+        GPUs. 1 if none can be counted: steps that need GPUs then run one at a time.
 
     Examples
     --------
@@ -79,9 +79,9 @@ class ResourceAllocator:
         return cls(machine.cores(), machine.free_ram(), slots, max(1, count_device_files()))
 
     def demand(self, step: Step, memory_factor: float = 1.0) -> Demand:
-        """Return what a step takes; at most the whole machine.
+        """Return the resources that a step takes; at most the whole machine.
 
-        ``memory_factor`` is by how much its memory has grown after running out of memory.
+        ``memory_factor`` multiplies its memory, after earlier attempts ran out of memory.
         """
         resources = step.resources
         cores, gigabytes, gpus = resources.cores, resources.ram_gb, resources.gpus
@@ -102,7 +102,8 @@ class ResourceAllocator:
     def chunks_at_once(self, step: Step, usual: int | None = None) -> int:
         """Return how many chunks of a step may run concurrently; at least 1.
 
-        ``usual`` is the number for steps that state none; by default that of the configuration.
+        ``usual`` is the maximum for steps without ``max_parallel``; by default that of the
+        configuration.
         """
         demand = self.demand(step)
         fit = min(total // one for total, one in zip(self._total, demand, strict=True) if one)

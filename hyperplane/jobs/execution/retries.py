@@ -1,4 +1,4 @@
-"""How often failed attempts are retried, and after which delay."""
+"""Number of retries of failed attempts, and the delays before them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 MAX_LOST_ATTEMPTS = 5
 
 
-def count_retries(step: Step, usual: int) -> int:
-    """Return the maximum number of retries of a step, ``usual`` if it states none."""
-    return usual if step.retries is None else step.retries
+def count_retries(step: Step, default: int) -> int:
+    """Return the maximum number of retries of a step; ``default`` if the step sets none."""
+    return default if step.retries is None else step.retries
 
 
 def retry_delay(retry: int, settings: JobSettings) -> float:
@@ -30,10 +30,13 @@ def retry_delay(retry: int, settings: JobSettings) -> float:
     [1.0, 2.0, 4.0, 60.0]
     """
     first = float(parse_seconds(settings.retry_wait))
-    most = float(parse_seconds(settings.retry_wait_most))
-    return min(most, first * 2.0 ** (retry - 1))
+    longest = float(parse_seconds(settings.retry_wait_most))
+    return min(longest, first * 2.0 ** (retry - 1))
 
 
 def jitter(seconds: float) -> float:
-    """Return a random half to all of a delay: jobs that failed together retry separately."""
+    """Return a random delay between half of ``seconds`` and all of it.
+
+    Jobs that failed together then do not retry together.
+    """
     return seconds * random.uniform(0.5, 1.0)  # noqa: S311

@@ -24,14 +24,14 @@ class SavedShards(NamedTuple):
     Parameters
     ----------
     chunks : set of int
-        Chunks whose shard was committed by an earlier run of the same steps. Empty if the last such
-        run had other parameters or there was none: saved shards then have other content.
-    wrong : str
-        Why no chunk can save its shard; empty if no obstacle is known.
+        Chunks whose shard was committed by an earlier run of the same steps. Empty if there was no
+        such run, or the last one had other parameters: its shards have other content.
+    conflict : str
+        Why the step cannot save its shards to this output; empty if no conflict is known.
     """
 
     chunks: set[int]
-    wrong: str = ""
+    conflict: str = ""
 
 
 def find_saved_shards(step: Step, job: Job, store: JobStore) -> SavedShards:

@@ -56,12 +56,15 @@ def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[st
     return {**variables, **step.env}
 
 
-def cluster_variable(step: Step, times: int) -> dict[str, str]:
-    """Return the variable with the step's cluster, with more memory after running out of it."""
+def cluster_variable(step: Step, memory_faults: int) -> dict[str, str]:
+    """Return the variable with the arguments of the step's cluster.
+
+    Its memory grows with each of the attempts that ran out of memory, ``memory_faults``.
+    """
     if step.cluster is None:
         return {}
     cluster = dict(step.cluster)
-    factor = (step.more_memory or 1.0) ** times
+    factor = (step.more_memory or 1.0) ** memory_faults
     if factor > 1 and "ram_gb_per_proc" in cluster:
         cluster["ram_gb_per_proc"] = float(str(cluster["ram_gb_per_proc"])) * factor
     return {CLUSTER: json.dumps(cluster)}

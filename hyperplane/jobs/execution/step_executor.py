@@ -92,8 +92,8 @@ class StepExecutor:
                 requirements.add_install_step(job.pipeline, job.python),
             )
         )
-        #: Steps whose remaining chunks would all fail for the same reason.
-        self.doomed_steps: set[str] = set()
+        #: Steps whose remaining chunks are not run, because all would fail for the same reason.
+        self.skipped_steps: set[str] = set()
         #: Status of attempts that are ended together with the job; empty while the job runs.
         self.ending = ""
         self.runner = runners.create_runner(job.runner, submission.environment, snapshot.runner)
@@ -145,9 +145,9 @@ class StepExecutor:
         process = self.runner.reattach(
             AttemptCommand((), {}, "", attempt_prefix(self.job, whole, last.number))
         )
-        left = _with_end_time(last, process)
+        attempt = _with_end_time(last, process)
         code = await self._end(process)
-        self._store(replace(left, status=self._final_status(code), exit_code=code))
+        self._store(replace(attempt, status=self._final_status(code), exit_code=code))
 
     def read_failed_log(self) -> str:
         """Return the end of the log of the attempt that failed last."""
@@ -166,10 +166,10 @@ class StepExecutor:
         before = self._attempts[unit]
         if step.output is not None and not (before and before[-1].status == IN_PROGRESS):
             saved = await self._find_saved(step)
-            if saved.wrong:
-                self.doomed_steps.add(step.name)
+            if saved.conflict:
+                self.skipped_steps.add(step.name)
                 return self._store(
-                    replace(self._new_attempt(unit, FAILED, saved.wrong), fault=INPUT)
+                    replace(self._new_attempt(unit, FAILED, saved.conflict), fault=INPUT)
                 )
             # Only before the first attempt: a chunk that has failed is run again.
             if not before and unit.chunk in saved.chunks:
@@ -177,18 +177,18 @@ class StepExecutor:
                     self._new_attempt(unit, DONE, reason="its shard was already saved")
                 )
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
-        more = (step.more_memory or 1.0) ** memory_faults
-        async with self.capacity.reserve(self.runner.demand(self.capacity, step, more)):
+        memory_factor = (step.more_memory or 1.0) ** memory_faults
+        async with self.capacity.reserve(self.runner.demand(self.capacity, step, memory_factor)):
             if before and before[-1].status == IN_PROGRESS:
                 running = before[-1]
                 command = AttemptCommand((), {}, "", attempt_prefix(self.job, unit, running.number))
                 ended = await self._wait_and_record(step, running, self.runner.reattach(command))
                 if ended.status != LOST:
                     return ended
-            return await self._start_attempt(step, unit, memory_faults, more)
+            return await self._start_attempt(step, unit, memory_faults, memory_factor)
 
     async def _find_saved(self, step: Step) -> saved_shards.SavedShards:
-        """Return what the step had saved when its first chunk could start."""
+        """Return the shards that were saved before the first chunk of a step started."""
         async with self._shards_lock:
             if step.name not in self._saved_shards:
                 saved = await asyncio.to_thread(
@@ -286,16 +286,16 @@ class StepExecutor:
 
     async def _wait_and_record(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
         """Wait for the end of an attempt and store it."""
-        late = False
+        timed_out = False
         attempt = _with_end_time(attempt, process)
         try:
-            began = await self._start_time(attempt, process)
-            left = None if step.timeout is None else step.timeout + began - time.time()
+            start = await self._start_time(attempt, process)
+            left = None if step.timeout is None else step.timeout + start - time.time()
             code = process.exit_code()  # it may have ended while no supervisor was running
             if code is None or left is None or left > 0:
                 code = await asyncio.wait_for(process.wait(), left and max(0.0, left))
         except TimeoutError:
-            late, code = True, await self._end(process)
+            timed_out, code = True, await self._end(process)
         except asyncio.CancelledError:
             if not self.ending:
                 raise  # the supervisor ends; the step keeps running
@@ -309,7 +309,7 @@ class StepExecutor:
         text = read_tail(process.command.file(".log"))
         if values:
             text = redaction.redact_text(text, values)
-        if late:
+        if timed_out:
             status, fault = TIMED_OUT, TRANSIENT
             reason = f"exceeded the step's timeout of {step.timeout:g} s"
         else:
@@ -338,8 +338,7 @@ class StepExecutor:
                 redaction.redact_file, process.command.file(".log"), secret_values
             )
             if step.kind == "notebook":
-                chunks = step.chunk_count
-                unit = WorkUnit(step.name, attempt.chunk, chunks)
+                unit = WorkUnit(step.name, attempt.chunk, step.chunk_count)
                 notebook = notebook_output_path(self.job, step, unit)
                 await asyncio.to_thread(redaction.redact_file, notebook, secret_values)
         return secret_values
@@ -370,8 +369,8 @@ class StepExecutor:
 
 def _with_end_time(attempt: Attempt, process: StepProcess) -> Attempt:
     """Return an attempt with its end time if it ended before it was reattached."""
-    gone = process.end_time()
-    return replace(attempt, ended=max(attempt.started, gone)) if gone else attempt
+    end = process.end_time()
+    return replace(attempt, ended=max(attempt.started, end)) if end else attempt
 
 
 def _is_running(attempt: Attempt) -> bool:

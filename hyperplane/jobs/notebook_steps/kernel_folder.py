@@ -58,8 +58,8 @@ class KernelFolder:
         connection = str(self._folder / "connection.json")
         return {"transport": "ipc", "ip": str(self._folder / "k"), "connection_file": connection}
 
-    def note_kernel(self, pid: int | None) -> None:
-        """Register a kernel, whose processes are then ended together with this process."""
+    def register_kernel(self, pid: int | None) -> None:
+        """Register a kernel: its processes are ended when this process ends."""
         if pid is not None:
             os.write(self._cleaner, f"{pid} {start_time(pid)}\n".encode())
 

@@ -31,16 +31,16 @@ class Backoff:
 
     Parameters
     ----------
-    say : callable
-        Takes the announcement.
+    announce : callable
+        Called with a sentence at the first failure of a series, and at its end.
     clock : callable
         Monotonic clock in seconds.
     """
 
     def __init__(
-        self, say: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+        self, announce: Callable[[str], object], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._say, self._clock = say, clock
+        self._announce, self._clock = announce, clock
         self._delay, self._until = 0.0, 0.0
 
     @property
@@ -66,7 +66,7 @@ class Backoff:
         if self.is_waiting:
             return self._until - self._clock()
         if not self._delay:
-            self._say(f"waiting: {_describe(error)}")
+            self._announce(f"waiting: {_describe(error)}")
         self._delay = min(MAX_DELAY, self._delay * 2 or FIRST_DELAY)
         self._until = self._clock() + self._delay
         return self._delay
@@ -74,7 +74,7 @@ class Backoff:
     def record_success(self) -> None:
         """Record a success, which ends the series."""
         if self._delay:
-            self._say("resuming")
+            self._announce("resuming")
         self._delay = self._until = 0.0
 
     def retry_now(self) -> None:

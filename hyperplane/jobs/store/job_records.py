@@ -1,4 +1,4 @@
-"""States of jobs and attempts, in the documented wording, and their records."""
+"""Records of jobs and attempts, and their statuses in the documented wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the options of a job."""
+"""Check the options of a job: name, label, timeouts, retries, runner and pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find parameters that Python, bash and JavaScript programs read, from their source."""
+"""Find the parameters that programs in Python, bash and JavaScript read, in their source."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from dataclasses import dataclass, replace
 
 from hyperplane.jobs.submission.parameters import PARAMETER_PREFIX, variable_name
 
-#: Standard library modules that start programs or run text, which then read the environment, too.
-_OPEN_MODULES = {"subprocess", "pty", "runpy", "importlib", "code", "codeop", "ctypes"}
+#: Standard library modules that run programs or text, which may read any variable.
+_MODULES_WITH_UNKNOWN_READS = {
+    "subprocess", "pty", "runpy", "importlib", "code", "codeop", "ctypes",
+}  # fmt: skip
 #: Functions through which a program may read names that its source does not show.
-_OPEN_NAMES = {"eval", "exec", "compile", "__import__", "globals", "locals", "vars"}
-_OPEN_OS_NAMES = re.compile(
+_NAMES_WITH_UNKNOWN_READS = {"eval", "exec", "compile", "__import__", "globals", "locals", "vars"}
+_OS_NAMES_WITH_UNKNOWN_READS = re.compile(
     r"system|popen|exec\w+|spawn\w+|posix_spawnp?|expandvars|environb|getenvb"
 )
 _ENVIRON = {"environ", "getenv"}
-#: Shell commands that read no variables except those in their words.
-_CLOSED_COMMANDS = frozenset(
+#: Shell commands that read no variables except those in their arguments.
+_ANALYZABLE_COMMANDS = frozenset(
     re.split(
         " ",
         ": [ [[ ] ]] { } break cat cd chmod cmp cp cut date diff dirname basename do done echo "
@@ -95,7 +97,7 @@ def find_words(text: str) -> frozenset[str]:
 
 
 def analyze_python(text: str) -> ParameterReads:
-    """Find what a Python program reads of its environment.
+    """Return the parameters that a Python program may read.
 
     Examples
     --------
@@ -123,17 +125,19 @@ def analyze_python(text: str) -> ParameterReads:
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             modules |= {base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)} - {""}
-            complete &= all(not _OPEN_OS_NAMES.fullmatch(alias.name) for alias in node.names)
+            complete &= all(
+                not _OS_NAMES_WITH_UNKNOWN_READS.fullmatch(alias.name) for alias in node.names
+            )
     for node in nodes:
         name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)
-        if isinstance(node, ast.Name) and name in _OPEN_NAMES:
+        if isinstance(node, ast.Name) and name in _NAMES_WITH_UNKNOWN_READS:
             complete = False
-        elif isinstance(node, ast.Attribute) and _OPEN_OS_NAMES.fullmatch(str(name)):
+        elif isinstance(node, ast.Attribute) and _OS_NAMES_WITH_UNKNOWN_READS.fullmatch(str(name)):
             complete &= not (isinstance(node.value, ast.Name) and node.value.id in ("os", "path"))
             complete &= not (isinstance(node.value, ast.Attribute) and name == "expandvars")
         elif name in _ENVIRON and id(node) not in single_uses:
             complete = False  # reads all variables, or one whose name is not a literal
-    complete &= not any(module.split(".")[0] in _OPEN_MODULES for module in modules)
+    complete &= not any(module.split(".")[0] in _MODULES_WITH_UNKNOWN_READS for module in modules)
     return ParameterReads(
         frozenset(names),
         words=frozenset(words),
@@ -160,7 +164,7 @@ def _parameter_names(text: str) -> set[str]:
 
 
 def analyze_cells(cells: list[str]) -> ParameterReads:
-    """Find what the cells of a Python notebook read; parameters are variables there, too."""
+    """Return the parameters that the cells of a Python notebook may read, also as variables."""
     combined = ParameterReads()
     for cell in cells:
         text, complete = _strip_magics(cell)
@@ -178,7 +182,7 @@ def analyze_cells(cells: list[str]) -> ParameterReads:
 
 
 def _strip_magics(cell: str) -> tuple[str, bool]:
-    """Return a cell as Python, and whether the cell does nothing else."""
+    """Return a cell's Python code without magics, and whether it is all that the cell runs."""
     lines, complete = [], True
     for number, line in enumerate(cell.splitlines()):
         magic = _MAGIC.match(line)
@@ -197,7 +201,7 @@ def _strip_magics(cell: str) -> tuple[str, bool]:
 
 
 def analyze_bash(text: str) -> ParameterReads:
-    """Find what a shell script reads of its environment.
+    """Return the parameters that a shell script may read.
 
     Examples
     --------
@@ -213,7 +217,7 @@ def analyze_bash(text: str) -> ParameterReads:
     for part in re.split(r"[\n;|&()`]+|\$\(|\b(?:do|then|else|if|while|until)\b|!\s", code):
         words = re.sub(r"^(\s*[A-Za-z_]\w*=(\"[^\"]*\"|'[^']*'|\S*))+", "", part).split()
         complete = complete and (
-            not words or words[0].strip("\"'") in _CLOSED_COMMANDS | {"$", "}"}
+            not words or words[0].strip("\"'") in _ANALYZABLE_COMMANDS | {"$", "}"}
         )
     files = {word.strip("\"'") for word in re.split(r"[\s;|&()<>=`]+", code)}
     return ParameterReads(
@@ -222,7 +226,7 @@ def analyze_bash(text: str) -> ParameterReads:
 
 
 def analyze_javascript(text: str) -> ParameterReads:
-    """Find what a JavaScript program reads of its environment.
+    """Return the parameters that a JavaScript program may read.
 
     Examples
     --------

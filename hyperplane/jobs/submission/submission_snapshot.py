@@ -126,7 +126,7 @@ def save_snapshot(
 
 
 def read_running_system(job: Job) -> str:
-    """Return the running system whose supervisor runs a job; empty if unknown.
+    """Return the running system of the supervisor that runs a job; empty if unknown.
 
     It identifies a boot and a process namespace, as ``process_identity.running_system`` returns
     it: two containers may share a host name, which is part of a machine's name.

@@ -1,4 +1,4 @@
-"""Find parameters of a job that no step reads: a misspelled name has no effect otherwise."""
+"""Find parameters of a job that no step reads, such as misspelled ones."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _READERS = {
     ".py": analyze_python, ".sh": analyze_bash, ".bash": analyze_bash,
     ".js": analyze_javascript, ".mjs": analyze_javascript, ".cjs": analyze_javascript,
 }  # fmt: skip
-#: Packages that read only environment variables with names of their project.
-_CLOSED_PACKAGES = {
+#: Packages that read no parameters: only environment variables of their own project.
+_PACKAGES_WITHOUT_READS = {
     "IPython", "dask", "distributed", "hyperplane", "hyperplane_gpu", "joblib", "matplotlib",
     "numpy", "pandas", "pyarrow", "scipy", "sklearn", "tqdm", "xarray", "yaml", "zarr",
 }  # fmt: skip
@@ -160,7 +160,7 @@ def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]
             if file is not None:
                 files.append(file)
             elif _module_file(module.rpartition(".")[0], folders) is None:
-                complete &= _is_closed_package(module)
+                complete &= _reads_no_parameters(module)
         for word in one.files:
             file = _find_program(word, folders)
             if file is not None:
@@ -186,9 +186,9 @@ def _module_file(module: str, folders: list[Path]) -> Path | None:
     return None
 
 
-def _is_closed_package(module: str) -> bool:
+def _reads_no_parameters(module: str) -> bool:
     top = module.split(".")[0]
-    return top in sys.stdlib_module_names or top in _CLOSED_PACKAGES
+    return top in sys.stdlib_module_names or top in _PACKAGES_WITHOUT_READS
 
 
 def _find_program(word: str, folders: list[Path]) -> Path | None:

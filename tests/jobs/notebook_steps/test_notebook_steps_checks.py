@@ -67,7 +67,7 @@ def test_a_kernel_may_come_with_the_requirements_or_another_folder(tmp_path):
     (tmp_path / "requirements.txt").write_text("ipykernel\n")
     new_job(Pipeline.from_steps("p", [bad], requirements="requirements.txt"))
     new_job(Pipeline.from_steps("p", [bad.model_copy(update={"env": {"JUPYTER_PATH": "/x"}})]))
-    new_job(Pipeline.from_steps("p", [bad]), here=False)
+    new_job(Pipeline.from_steps("p", [bad]), check_machine=False)
     assert len(faults(bad)) == 1
 
 
