@@ -2,13 +2,15 @@
 
 There is one for each user and store of a machine, started by the first submission. It exits after
 some idle time. If it is killed, the next call that queries a job starts another one, which
-reattaches to running steps.
+reattaches to running steps. If another version of hyperplane is installed, it starts a supervisor
+of that version and exits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import logging
 import os
 import signal
@@ -39,6 +41,34 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 #: Maximum number of jobs that run concurrently; others are pending.
 _MAX_JOBS = 100
+#: Seconds between checks for another installed version.
+_VERSION_CHECK_SECONDS = 2.0
+
+
+class _InstalledVersion:
+    """The installed version of hyperplane, and the version that this process has loaded."""
+
+    def __init__(self) -> None:
+        self._loaded = self._installed = self._read()
+        self._checked = time.monotonic()
+
+    def has_changed(self) -> bool:
+        """Whether another version was installed at the last two checks.
+
+        One check may find an installation that is not complete.
+        """
+        if time.monotonic() - self._checked < _VERSION_CHECK_SECONDS:
+            return False
+        self._checked = time.monotonic()
+        before, self._installed = self._installed, self._read()
+        return before == self._installed not in ("", self._loaded)
+
+    @staticmethod
+    def _read() -> str:
+        try:
+            return importlib.metadata.version("hyperplane")
+        except importlib.metadata.PackageNotFoundError:
+            return ""
 
 
 class Supervisor:
@@ -71,6 +101,10 @@ class Supervisor:
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
         self._capacity = ResourceAllocator.detect()
         self._backoff, self._cancel_reason = Backoff(_log.warning), ""
+        self._version = _InstalledVersion()
+        #: Whether another version of hyperplane has been installed.
+        self.is_outdated = False
+        self._released: list[Any] = []
         #: Error that prevented the end of the only job from being stored.
         self.write_error: BaseException | None = None
 
@@ -94,7 +128,10 @@ class Supervisor:
             scheduler.cancel(why)
 
     async def run(self, linger: float = 0.0) -> None:
-        """Run jobs until there has been nothing to do for ``linger`` seconds."""
+        """Run jobs until there has been nothing to do for ``linger`` seconds.
+
+        If another version is installed, stop at once; steps continue.
+        """
         self._busy_until = time.monotonic()
         while True:
             self._wakeup.clear()
@@ -109,6 +146,26 @@ class Supervisor:
             elif time.monotonic() - self._busy_until >= linger:
                 return
             await self._wait_for_event()
+            if self.only is None and self._version.has_changed():
+                self.is_outdated = True
+                await self._release_jobs()
+                return
+
+    async def _release_jobs(self) -> None:
+        """Stop supervising the running jobs, but keep them locked; their steps continue."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        folders = [scheduler.job.folder_path for scheduler in self._schedulers.values()]
+        self._released = [claim for folder in folders if (claim := claim_job(folder)) is not None]
+
+    def start_successor(self) -> None:
+        """Start a supervisor of the installed version, and send it the environments of the jobs."""
+        supervisor_client.notify_supervisor()
+        for job_id, submission in self._submissions.items():
+            supervisor_client.notify_supervisor(job_id, submission)
+        for claim in self._released:  # not before: it takes jobs as soon as they are not locked
+            claim.close()
 
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
@@ -214,11 +271,11 @@ async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:
         await scheduler.run()
 
 
-async def _run_supervisor() -> None:
-    """Run the supervisor of this user and store, unless one is running."""
+async def _run_supervisor() -> Supervisor | None:
+    """Run the supervisor of this user and store to its end; None if another one is running."""
     with supervisor_client.hold_supervisor_lock() as is_only:
         if not is_only:
-            return
+            return None
         # Steps must not inherit the configuration that a program has set.
         os.environ.pop(supervisor_client.INHERITED_CONFIG, None)
         backoff, supervisor = Backoff(_log.warning), None
@@ -231,12 +288,12 @@ async def _run_supervisor() -> None:
                     raise
                 await asyncio.sleep(backoff.record_failure(error))
             else:
-                return
+                return supervisor
 
 
 async def _serve_requests(supervisor: Supervisor) -> None:
     linger = max(1.0, float(parse_seconds(config.jobs().linger)))
-    while supervisor.has_waiting_jobs():
+    while not supervisor.is_outdated and supervisor.has_waiting_jobs():
         # A submission after the last check finds no socket, and starts another supervisor.
         async with supervisor_client.listen(supervisor.receive):
             await supervisor.run(linger)
@@ -246,7 +303,10 @@ if __name__ == "__main__":
     # A shell makes processes that it starts in the background ignore SIGINT.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        asyncio.run(_run_supervisor())
+        _ended = asyncio.run(_run_supervisor())
+        if _ended is not None and _ended.is_outdated:
+            _log.warning("another version of hyperplane is installed; its supervisor continues")
+            _ended.start_successor()
     except HyperplaneError as error:
         _log.error("%s", error)
         sys.exit(1)
