@@ -35,7 +35,7 @@ _READERS = {
     ".py": analyze_python, ".sh": analyze_bash, ".bash": analyze_bash,
     ".js": analyze_javascript, ".mjs": analyze_javascript, ".cjs": analyze_javascript,
 }  # fmt: skip
-#: Packages that read no parameters: only environment variables of their own project.
+#: Packages that read no parameters, only environment variables with names of their project.
 _PACKAGES_WITHOUT_READS = {
     "IPython", "dask", "distributed", "hyperplane", "hyperplane_gpu", "joblib", "matplotlib",
     "numpy", "pandas", "pyarrow", "scipy", "sklearn", "tqdm", "xarray", "yaml", "zarr",
