@@ -263,6 +263,20 @@ def resume(job_id: str | Submitted) -> Submitted:
     ------
     JobError
         If there is no such job, it belongs to another machine, it is done, or it is running.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from hyperplane.jobs import Pipeline, Step, resume, submit
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "data.csv")
+    >>> step = Step(name="read", kind="command", argv=("cat", str(file)), retries=0)
+    >>> job = submit(Pipeline.from_steps("p", [step]))
+    >>> job.wait()
+    'failed'
+    >>> _ = file.write_text("1,2")
+    >>> _ = resume(job.id)
+    >>> job.wait()
+    'done'
     """
     store = open_store()
     job = store.get(to_job_id(job_id))
@@ -310,6 +324,15 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     ------
     JobError
         If there is no such job.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Pipeline, Step, cancel, submit
+    >>> step = Step(name="wait", kind="command", argv=("sleep", "600"))
+    >>> job = submit(Pipeline.from_steps("p", [step]))
+    >>> _ = cancel(job.id)
+    >>> job.wait()
+    'cancelled'
     """
     store = open_store()
     job = store.get(to_job_id(job_id))

@@ -165,7 +165,7 @@ def _hide_modules(names: Iterable[str]) -> Iterator[None]:
 
 
 def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """Return the kernel for a notebook, its language, and its specification if not installed."""
+    """Return a notebook's kernel, its language, and its specification if not installed."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
     chosen = os.environ.get(KERNEL)

@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _RetryableError(Exception):
-    """The server may accept the message later; ``after`` is the delay it asks for."""
+    """The server may accept the message later; ``after`` is the requested delay in seconds."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
         super().__init__(why)

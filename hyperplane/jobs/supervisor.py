@@ -61,7 +61,7 @@ class _InstalledVersion:
             return False
         self._checked = time.monotonic()
         before, self._installed = self._installed, self._read()
-        return before == self._installed not in ("", self._loaded)
+        return self._installed == before and self._installed not in ("", self._loaded)
 
     @staticmethod
     def _read() -> str:

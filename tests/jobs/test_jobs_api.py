@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import sys
 import time
@@ -19,7 +18,6 @@ from hyperplane.jobs import JobHandle, Pipeline, Step, job_control, job_output, 
 from hyperplane.jobs.execution import requirements
 from hyperplane.jobs.execution.step_command import attempt_prefix
 from hyperplane.jobs.execution.step_environment import step_variables, without_other_secrets
-from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_control import Submitted, cancel, new_job, resume, to_job_id
 from hyperplane.jobs.job_summary import summarize_jobs
 from hyperplane.jobs.store.job_records import (
@@ -297,22 +295,6 @@ def test_logs_are_those_of_what_failed_or_ended_last():
     with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
         job.logs("a")
     cancel(made.id)
-
-
-def test_only_the_end_of_a_log_is_read(tmp_path, monkeypatch):
-    log = tmp_path / "a.log"
-    monkeypatch.setattr(job_output, "_BLOCK_BYTES", 16)
-    texts = ["", "\n", "one", "one\n", "one\ntwo", "é" * 40 + "\n\n" + "ü" * 9 + "\r\nlast\n"]
-    for text in [*texts, "x" * 500, "\n" * 99, "".join(f"line {i}\n" for i in range(200))]:
-        log.write_text(text, newline="")
-        for lines in (0, 1, 2, 3, 50, 1_000):
-            wanted = text.splitlines()
-            assert read_last_lines(log, lines) == "\n".join(wanted[max(0, len(wanted) - lines) :])
-    with log.open("wb") as opened:
-        opened.truncate(20 * 10**9)  # a hole, too large to be read as a whole
-        opened.seek(0, os.SEEK_END)
-        opened.write(b"\nlast but one\nlast")
-    assert read_last_lines(log, 2) == "last but one\nlast"
 
 
 @pytest.mark.parametrize("lines", [-1, 1.5, "3", True])

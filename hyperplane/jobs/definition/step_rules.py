@@ -1,4 +1,4 @@
-"""Rules between the fields of a step: no field may be given that has no effect."""
+"""Rules for combinations of a step's fields: no field may be set that has no effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK_FIELDS = ("max_parallel", "output", "split")
 
 
 def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-    """Return faults between the fields of a step.
+    """Return the faults of combinations of a step's fields.
 
     ``values`` are the given fields that are valid individually, ``faulty`` the names of the others.
     """
@@ -36,7 +36,7 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
 
 
 def resources_faults(values: Mapping[str, Any]) -> list[Fault]:
-    """Return faults between the fields of resources: a pool already has cores and memory."""
+    """Return the fault of a pool beside cores or memory, which the pool already has."""
     given = {name for name, value in values.items() if value is not None}
     both = [name for name in ("cores", "ram_gb") if name in given]
     if "pool" not in given or not both:

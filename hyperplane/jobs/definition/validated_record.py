@@ -81,7 +81,10 @@ class ValidatedRecord(BaseModel):
 
     @classmethod
     def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
-        """Return faults between fields that are valid individually; ``faulty`` names the others."""
+        """Return the faults of combinations of fields.
+
+        ``values`` are the fields that are valid individually, ``faulty`` the names of the others.
+        """
         return []
 
     @classmethod
@@ -125,7 +128,7 @@ class ValidatedRecord(BaseModel):
 def validate_record(
     record: type[RecordT], values: Mapping[str, Any], prefix: str = ""
 ) -> tuple[RecordT | None, list[Fault]]:
-    """Create a record and return it, or None and its faults, whose paths begin with ``prefix``."""
+    """Create a record; return it, or None, and its faults, whose paths begin with ``prefix``."""
     try:
         return record(**{str(name): value for name, value in values.items()}), []
     except RequestError as error:

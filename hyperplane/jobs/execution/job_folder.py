@@ -1,4 +1,4 @@
-"""Locks and markers in the folder of a job: which process runs it, and whether it is cancelled.
+"""Locks and markers in a job's folder: which process runs it, and whether it is cancelled.
 
 Containers may share a host name and the folders of jobs, but each has a supervisor.
 """

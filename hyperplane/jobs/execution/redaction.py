@@ -92,7 +92,7 @@ def _redact_notebook(notebook: Path, forms: Sequence[bytes]) -> bool:
 
 
 def _redact_value(value: Any, forms: Sequence[bytes], *, shown: bool = False) -> Any:
-    """Mask a part of a notebook; ``shown`` within displayed data, whose keys are masked, too."""
+    """Mask a part of a notebook; ``shown`` is for displayed data, whose keys are masked."""
     if isinstance(value, str):
         return _mask_text(value, forms)
     if isinstance(value, list):

@@ -61,7 +61,7 @@ _INPUT_ERRNOS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.E
 
 
 class StepExecutor:
-    """Attempts at the steps of one job.
+    """Run and record attempts at the steps of one job.
 
     Parameters
     ----------

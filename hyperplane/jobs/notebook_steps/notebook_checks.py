@@ -105,7 +105,7 @@ def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fa
 
 
 def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
-    """Return warnings: no kernel, parameters that are no variables, or of another type."""
+    """Return warnings of missing kernels, and of parameters with other names or types."""
     given = list(parameters)
     steps = [step for step in pipeline.steps if step.kind == "notebook"]
     read = [
@@ -150,7 +150,7 @@ def _type_warning(step: Step, notebook: _NotebookInfo, given: Sequence[str]) -> 
 
 
 def read_declared_parameters(path: Path) -> tuple[str, frozenset[str]]:
-    """Return the language of a notebook and the variables of its cell tagged ``parameters``.
+    """Return a notebook's language and the variables of its cell tagged ``parameters``.
 
     Raises ValueError if the notebook cannot be read.
     """

@@ -63,7 +63,7 @@ _ATTEMPTS = sql.Table(
 
 
 class JobStore:
-    """All submitted jobs, in a shared database also those of other users and machines.
+    """Store of all jobs; a shared database also has those of other users and machines.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Submissions: checks of options and parameters, and what is stored with a job."""
+"""Submissions: checks of options and parameters, the environment and the stored settings."""

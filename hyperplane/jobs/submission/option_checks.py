@@ -79,7 +79,7 @@ def label_warnings(label: str) -> list[str]:
 def runner_faults(
     runner: str, options: Mapping[str, Any], pipeline: Pipeline | None
 ) -> list[Fault]:
-    """Return why a runner is unknown, unavailable, or cannot run a pipeline."""
+    """Return the faults of a runner that is unknown, unavailable or cannot run a pipeline."""
     try:
         instance = runners.create_runner(
             runner, os.environ, runners.resolve_options(runner, options)

@@ -41,7 +41,7 @@ def is_protected(name: str) -> bool:
 
 
 def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
-    """Return why parameters cannot be environment variables."""
+    """Return the faults of parameters that cannot be environment variables."""
     faults: list[Fault] = []
     names_by_variable: dict[str, str] = {}
     sizes: list[int] = []
@@ -101,7 +101,7 @@ def parameters_as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parameter_variables(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return parameters as variables: with the prefix, and bare unless protected."""
+    """Return the variables of parameters: with the prefix, and without it unless protected."""
     variables: dict[str, str] = {}
     for name, value in parameters.items():
         variable = variable_name(name)

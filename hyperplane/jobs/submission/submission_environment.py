@@ -12,7 +12,7 @@ from hyperplane.jobs.store.jobs_home import jobs_folder
 
 @dataclass(frozen=True)
 class SubmissionEnvironment:
-    """Environment that a job was submitted with; it is passed to the supervisor, not stored."""
+    """Environment that a job was submitted with, which is sent to the supervisor."""
 
     environment: Mapping[str, str] = field(repr=False)
 

@@ -73,7 +73,7 @@ class SubmissionSnapshot:
         return step.model_copy(update={"resources": pool.model_copy(update={"gpus": gpus})})
 
     def apply_to(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Replace the plain variables of an environment by those of the submission.
+        """Replace the plain variables of an environment with those of the submission.
 
         Examples
         --------

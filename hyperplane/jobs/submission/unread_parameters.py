@@ -150,7 +150,7 @@ def _notebook_reads(path: Path, folder: Path) -> ParameterReads:
 
 
 def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]) -> ParameterReads:
-    """Return what a program reads, including the local files that it imports or runs."""
+    """Add the parameters that local files read which a program imports or runs."""
     pending = [reads]
     while pending:
         one = pending.pop()
