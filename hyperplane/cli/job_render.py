@@ -22,13 +22,21 @@ from hyperplane.cli.job_options import (
 )
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.jobs import requirements
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.environment import cluster_variable, secret_variables, step_variables
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.step_command import (
+    build_arguments,
+    notebook_output_path,
+    working_folder,
+)
+from hyperplane.jobs.execution.step_environment import (
+    cluster_variable,
+    secret_variables,
+    step_variables,
+)
 from hyperplane.jobs.exporters import registry
 from hyperplane.jobs.exporters.base import Document
-from hyperplane.jobs.states import Job, WorkUnit
-from hyperplane.jobs.step_command import build_arguments, notebook_output_path, working_folder
+from hyperplane.jobs.store.job_records import Job, WorkUnit
 
 
 def render(

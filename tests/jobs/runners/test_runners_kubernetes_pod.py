@@ -11,8 +11,8 @@ import zlib
 import pytest
 
 from hyperplane.errors import EngineError
-from hyperplane.jobs.failure_kinds import MEMORY, classify_failure
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.failure_kinds import MEMORY, classify_failure
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import attempt_job_name
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot
