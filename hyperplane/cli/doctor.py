@@ -15,7 +15,7 @@ from hyperplane.clusters.registry import ENGINES
 from hyperplane.core.units import plural
 
 if TYPE_CHECKING:
-    from hyperplane.cli.checks import CheckResult
+    from hyperplane.cli.doctor_checks import CheckResult
 
 _STYLES = {"ok": "green", "off": "dim", "warning": "yellow", "wrong": "bold red"}
 
@@ -26,16 +26,16 @@ def doctor(as_json: JsonOption = False) -> None:
     Exit code: 1 if a problem prevents clusters from starting, 2 for an invalid configuration.
     """
     # Imported here: `packaging` would take a tenth of the start of every command.
-    from hyperplane.cli import checks
+    from hyperplane.cli import doctor_checks
 
     all_checks = (
-        checks.check_versions,
-        checks.check_machine,
-        checks.check_spill_folder,
-        checks.check_engines,
+        doctor_checks.check_versions,
+        doctor_checks.check_machine,
+        doctor_checks.check_spill_folder,
+        doctor_checks.check_engines,
         # Before the configuration, whose plan also reads and cleans the list of clusters.
-        checks.check_clusters,
-        checks.check_configuration,
+        doctor_checks.check_clusters,
+        doctor_checks.check_configuration,
     )
     findings = [finding for check in all_checks for finding in check()]
     faults = config.faults(ENGINES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hyperplane.cli import job_inspect, job_machine, job_render, job_schedule
+from hyperplane.cli import job_inspect, job_render, job_schedule, job_state_machine
 from hyperplane.cli.job_options import (
     ActiveOption,
     FileArgument,
@@ -79,14 +79,14 @@ def run(
         "--active-timeout": active_timeout, "--max-retries": max_retries,
     }  # fmt: skip
     machine_options = {"--input": given, "--task": task}
-    machine = job_machine.is_machine(file)
+    machine = job_state_machine.is_machine(file)
     check(
         Fault(option, "", f"only for {'a pipeline' if machine else 'a state machine'}")
         for option, value in (pipeline_options if machine else machine_options).items()
         if value not in (None, "")
     )
     if machine:
-        job_machine.run_machine_file(file, given, task or (), as_json=as_json)
+        job_state_machine.run_machine_file(file, given, task or (), as_json=as_json)
         return
     options = parse_settings(runner_option or (), "--runner-option")
     with stating_outcome("nothing was started"):

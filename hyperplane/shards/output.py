@@ -8,7 +8,7 @@ from typing import Any
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.objectstore.path_templates import fill_template
-from hyperplane.shards.identity import resolve_shard
+from hyperplane.shards.current_shard import resolve_shard
 
 
 @check_call

@@ -18,7 +18,7 @@ from hyperplane.formats.partitions import ScannablePartition
 from hyperplane.formats.reader import collect_columns, translate_read_errors
 from hyperplane.formats.request import ReadRequest
 from hyperplane.objectstore import listing
-from hyperplane.shards.identity import resolve_shard
+from hyperplane.shards.current_shard import resolve_shard
 
 
 @check_call

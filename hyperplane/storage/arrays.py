@@ -9,11 +9,11 @@ from typing import Any
 from hyperplane.core.errors import Fault, ReadError, RequestError, StorageError
 from hyperplane.core.optional import need
 from hyperplane.objectstore.redaction import describe_error
-from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState, conflict_error
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.progress import compute_with_progress
+from hyperplane.storage.published_state import PublishedState, conflict_error
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
@@ -94,17 +94,17 @@ def _write_files(
 ) -> tuple[ManifestEntry, ...]:
     """Write all new files to the staging folder, chunks before metadata; return all entries."""
     need("zarr", "array")
-    from hyperplane.storage import zarr_chunks
+    from hyperplane.storage import zarr_writing
 
-    template, target = zarr_chunks.build_template(obj), commits.target
+    template, target = zarr_writing.build_template(obj), commits.target
     refuse = target.url if refuses else ""
-    writer = zarr_chunks.ChunkWriter(target.store, staged, template.documents, existing, refuse)
+    writer = zarr_writing.ChunkWriter(target.store, staged, template.documents, existing, refuse)
     for name, data in template.documents.items():
         writer.make_entry(name, data)  # raises before anything is computed
     put_all = partial(commits.store_files.map_concurrently, lambda item: writer.put(*item))
     parts = put_all(list(template.chunks.items()))
     for written in compute_with_progress(
-        zarr_chunks.build_tasks(template, writer), f"saving {target.url}"
+        zarr_writing.build_tasks(template, writer), f"saving {target.url}"
     ):
         parts += written
     parts += put_all(list(template.documents.items()))

@@ -22,9 +22,9 @@ from hyperplane.objectstore.save_target import (
     resolve_target,
 )
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.attempts import is_attempt, is_local_attempt, is_running
-from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
+from hyperplane.storage.published_state import PublishedState
+from hyperplane.storage.save_attempts import is_attempt, is_local_attempt, is_running
 from hyperplane.storage.shard_saving import UNNAMED_RUN
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")

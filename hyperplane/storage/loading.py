@@ -36,13 +36,13 @@ from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.save_target import Target, check_options, resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.arrays import load_array
-from hyperplane.storage.commit_protocol import FOREIGN
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest
-from hyperplane.storage.object_files import decode_object
-from hyperplane.storage.object_formats import find_format, is_format_of, loaded_kind
-from hyperplane.storage.part_files import FrameReader, PartFile, read_records
+from hyperplane.storage.object_encoding import decode_object
+from hyperplane.storage.object_kinds import find_format, is_format_of, loaded_kind
+from hyperplane.storage.part_reading import FrameReader, PartFile, read_records
 from hyperplane.storage.part_schemas import unify_schemas
+from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.request import target_suffix
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")

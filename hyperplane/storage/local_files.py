@@ -11,7 +11,7 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.multipart_upload import BLOCK_BYTES, MultipartUpload, hash_file
 from hyperplane.objectstore.retrying import translate_errors
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.progress import show_progress

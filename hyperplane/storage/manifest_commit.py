@@ -14,8 +14,8 @@ from dataclasses import replace
 from hyperplane.core.errors import StorageError
 from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.published_state import PublishedState, conflict_error, foreign_manifest
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.json")
 

@@ -15,7 +15,7 @@ _OBJECTS = "numbers, text, or times instead of Python objects"
 def object_faults(obj: Any, kind: str) -> list[Fault]:
     """Return the faults of an object that can be found without computing it.
 
-    ``kind`` is that of :func:`~hyperplane.storage.object_formats.detect_kind`.
+    ``kind`` is that of :func:`~hyperplane.storage.object_kinds.detect_kind`.
 
     Examples
     --------

@@ -26,15 +26,15 @@ from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.attempts import running_attempt
-from hyperplane.storage.commit_protocol import FOREIGN, CommitProtocol
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.object_formats import part_suffix
+from hyperplane.storage.object_kinds import part_suffix
 from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.progress import compute_with_progress
+from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
+from hyperplane.storage.save_attempts import running_attempt
 from hyperplane.storage.single_file import exists_error
 
 #: Seconds until a listing must show written files; some stores are eventually consistent.

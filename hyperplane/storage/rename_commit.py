@@ -14,9 +14,9 @@ from pathlib import Path
 from hyperplane.core.folder_entries import find_in
 from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.attempts import running_attempt
-from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest, hash_names
+from hyperplane.storage.published_state import PublishedState, conflict_error, foreign_manifest
+from hyperplane.storage.save_attempts import running_attempt
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _AT_FDCWD = -100

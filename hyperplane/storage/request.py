@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeGuard, get_args
 from hyperplane.core.errors import Fault, check
 from hyperplane.objectstore.save_target import Target, location_faults
 from hyperplane.storage.object_checks import object_faults
-from hyperplane.storage.object_formats import (
+from hyperplane.storage.object_kinds import (
     DEFAULT_FORMATS,
     detect_kind,
     find_format,

@@ -11,10 +11,10 @@ from typing import Any
 from hyperplane.core.errors import Fault, OutputConflict, RequestError, StorageError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.objectstore.save_target import check_options, read_only_faults, resolve_target
-from hyperplane.storage.commit_protocol import CommitProtocol, conflict_error
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import check_writable, verify_listing, write_parts
+from hyperplane.storage.published_state import conflict_error
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from hyperplane.core.errors import OutputExists
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.object_files import encode_object
+from hyperplane.storage.commit_protocol import commit_protocol_for
+from hyperplane.storage.object_encoding import encode_object
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 

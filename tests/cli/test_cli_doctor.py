@@ -14,7 +14,7 @@ import pytest
 from terminal import Answer, Run
 
 import hyperplane
-from hyperplane.cli import checks
+from hyperplane.cli import doctor_checks
 from hyperplane.clusters import records, registry
 from hyperplane.clusters.dask.local.engine import LocalEngine
 from hyperplane.clusters.engine import Availability
@@ -143,7 +143,7 @@ def test_the_file_system_is_that_of_the_innermost_mount(
 
 
 def _spill_text() -> str:
-    (found,) = checks.check_spill_folder()
+    (found,) = doctor_checks.check_spill_folder()
     return found.text
 
 

@@ -14,7 +14,7 @@ from hyperplane.errors import StorageError
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage import shard_saving
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
 
 URL = "memory://moments/out"

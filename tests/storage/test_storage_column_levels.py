@@ -13,7 +13,7 @@ import pytest
 import hyperplane
 from hyperplane.dataframe import group_agg, read, window_agg
 from hyperplane.errors import RequestError
-from hyperplane.storage.object_formats import list_formats
+from hyperplane.storage.object_kinds import list_formats
 
 ROWS = pd.DataFrame(
     {"t": pd.date_range("2024", periods=6, freq="12h"), "k": [1, 2] * 3, "v": [1.5, *range(5)]}

@@ -13,7 +13,7 @@ from saving_cases import in_this_thread
 import hyperplane
 from hyperplane.errors import DataError, ReadError
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.object_formats import list_formats
+from hyperplane.storage.object_kinds import list_formats
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 FORMATS = list(list_formats("dataframe"))

@@ -13,7 +13,7 @@ import hyperplane
 from hyperplane.errors import StorageError
 from hyperplane.objectstore import retrying
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 pytestmark = [
     pytest.mark.service,

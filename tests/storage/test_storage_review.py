@@ -20,7 +20,7 @@ from hyperplane.errors import OutputConflict, OutputExists, RequestError, Storag
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage import missing_shards
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
 from hyperplane.storage.part_saving import staging_folder
 from hyperplane.storage.rename_commit import RenameCommit

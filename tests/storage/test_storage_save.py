@@ -13,7 +13,7 @@ from saving_cases import PLACES, flights, in_this_thread, parts_of, places
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 base = pytest.fixture(params=PLACES)(places)

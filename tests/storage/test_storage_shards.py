@@ -15,7 +15,7 @@ import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage import missing_shards
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 
 @pytest.fixture(autouse=True)

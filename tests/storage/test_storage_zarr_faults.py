@@ -66,9 +66,9 @@ def test_a_fault_that_lasts_is_said_and_nothing_is_published(faulty_store, hurri
 
 
 def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
-    from hyperplane.storage import zarr_chunks
+    from hyperplane.storage import zarr_writing
 
-    counter, write = itertools.count(), zarr_chunks.write_block
+    counter, write = itertools.count(), zarr_writing.write_block
 
     def twice(block, path, region, writing):
         first = write(block, path, region, writing)
@@ -76,7 +76,7 @@ def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
         assert again == first  # the first file remains
         return again
 
-    monkeypatch.setattr(zarr_chunks, "write_block", twice)
+    monkeypatch.setattr(zarr_writing, "write_block", twice)
     hyperplane.save(grid(), tmp_path / "a.zarr")
     assert (hyperplane.load(tmp_path / "a.zarr").compute() == grid().compute()).all()
 
