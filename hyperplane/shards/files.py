@@ -48,8 +48,8 @@ def shard_files(
         the size of the largest file.
     frozen : str or path, optional
         A file or URL for the listing: the first shard writes it, all others read it. Without it
-        each shard lists the files itself, and a file that appears while the shards start shifts
-        the shares: some files are then processed twice and others never.
+        each shard lists the files itself, and a file that is created while the shards start
+        shifts the shares, so that some files are processed twice and others never.
     storage_options : dict, optional
         Options of the fsspec file system. Messages never show them.
 
@@ -61,7 +61,8 @@ def shard_files(
     Raises
     ------
     RequestError
-        With every fault: no such files, an index out of range, a listing made of other URLs.
+        With every fault, such as missing files, an index out of range, or a listing of other
+        URLs in ``frozen``.
 
     Examples
     --------
@@ -135,22 +136,22 @@ def _read_or_create_snapshot(
 
 
 def _url_texts(urls: Any) -> list[str]:
-    many = [urls] if isinstance(urls, (str, os.PathLike)) else list(urls)
-    return [os.fspath(url) for url in many]
+    url_list = [urls] if isinstance(urls, (str, os.PathLike)) else list(urls)
+    return [os.fspath(url) for url in url_list]
 
 
-def _parse_snapshot(data: bytes, urls: Any, shown: str) -> list[ListedFile]:
-    """Parse a snapshot, and check that it was made of the same URLs."""
+def _parse_snapshot(data: bytes, urls: Any, snapshot_url: str) -> list[ListedFile]:
+    """Parse a snapshot, and check that it lists the same URLs."""
     advice = "use a new file for each run"
     try:
         document = json.loads(data)
         urls_listed, files = document["asked"], _pairs(document["files"])
     except (ValueError, KeyError, TypeError) as error:
         allowed = "a listing written by shard_files, or a new file name"
-        raise RequestError([Fault("frozen", shown, allowed, advice)]) from error
+        raise RequestError([Fault("frozen", snapshot_url, allowed, advice)]) from error
     if urls_listed != _url_texts(urls):
-        allowed = f"the same urls as when it was written: {', '.join(urls_listed)[:200]}"
-        raise RequestError([Fault("frozen", f"{shown} for other urls", allowed, advice)])
+        allowed = f"a listing of the same urls; it lists {', '.join(urls_listed)[:200]}"
+        raise RequestError([Fault("frozen", snapshot_url, allowed, advice)])
     return files
 
 

@@ -1,8 +1,8 @@
 """Interface that changes the published state of an output in one atomic step.
 
 On local disk the new folder replaces the old one by one rename
-(:mod:`~hyperplane.storage.rename_commit`). Object stores have no rename; there the step is the
-creation of a numbered manifest, which only one process can create
+(:mod:`~hyperplane.storage.rename_commit`). Object stores have no rename; on them the step is to
+create a manifest with the next number, which only one process can do
 (:mod:`~hyperplane.storage.manifest_commit`).
 """
 
@@ -19,13 +19,13 @@ from hyperplane.storage.rename_commit import RenameCommit
 
 
 class CommitProtocol(Protocol):
-    """How the parts of an output are published on one kind of store."""
+    """Interface that publishes the parts of an output on one kind of store."""
 
     target: Target
     store_files: StoreFiles
 
     def read_state(self) -> PublishedState:
-        """Return what readers see now."""
+        """Return the published state."""
         ...
 
     def finish_interrupted(self, state: PublishedState) -> None:

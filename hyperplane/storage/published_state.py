@@ -29,7 +29,7 @@ class PublishedState:
 
 
 def conflict_error(target: Target) -> OutputConflict:
-    """Return the error of a save that another one preceded."""
+    """Return the error of a save during which another process has saved."""
     return OutputConflict(
         target.url,
         "another process has saved there since this save began; its version remains, and nothing "
@@ -38,7 +38,11 @@ def conflict_error(target: Target) -> OutputConflict:
 
 
 def foreign_manifest(names: dict[str, int], saved: Manifest | None = None) -> Manifest:
-    """Return a manifest of files that another program wrote, or changed since they were saved."""
+    """Return a manifest of files that another program wrote, or changed after a save.
+
+    ``names`` has the size of each file. With the manifest of that save, the details of the result
+    list the files that are missing and those that were added.
+    """
     parts = tuple(ManifestEntry(name, size) for name, size in sorted(names.items()))
     details = {}
     if saved is not None:
