@@ -71,7 +71,7 @@ def _command(path: str, command: Any) -> str:
 
 
 def _argument(argument: Any) -> str:
-    name = argument.name.upper()
+    name = argument.metavar or argument.name.upper()
     return f"`{name}`" if argument.required else f"`[{name}]`"
 
 

@@ -145,7 +145,7 @@ def test_jobs_are_listed_the_last_first(run: Run, monkeypatch: pytest.MonkeyPatc
         "two",
     ]
     assert [job["name"] for job in run("job", "list", "--json", "--status=failed").json] == ["two"]
-    assert run("job", "list", "--status", "timed-out").out == "no such job\n"
+    assert run("job", "list", "--status", "timed-out").out == "no job has this status\n"
     wrong = run("job", "list", "--status", "finished", "--limit", "0")
     assert wrong.code == 2
     assert "2 faults" in wrong.err

@@ -49,4 +49,4 @@ def test_without_matplotlib_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingPackage, match=r"pip install 'hyperplane\[demo\]'"):
-        chart.require()
+        chart.require_matplotlib()
