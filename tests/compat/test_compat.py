@@ -78,7 +78,7 @@ def test_a_test_that_ends_its_process_does_not_take_the_others_with_it(tmp_path:
     }
 
 
-def test_what_a_killed_process_has_reported_counts(tmp_path: Path) -> None:
+def test_reports_of_a_killed_process_count(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     assert RUNNER["read_report"](report) == {}
     lines = [["a::one", "begun"], ["a::one", "passed"], ["a::two", "begun"]]

@@ -206,7 +206,7 @@ def test_a_job_that_has_ended_is_shown_as_it_was(resumed: Resumed, name: str) ->
         assert run(*words, "--attempt", str(one["number"])) == logs[one["log"]]
 
 
-def test_how_a_job_has_ended_is_the_exit_code_of_a_watch(resumed: Resumed) -> None:
+def test_the_exit_code_of_watch_is_that_of_the_job(resumed: Resumed) -> None:
     codes = {"succeeded": 0, "failed": 1, "late": 124, "cancelled": 130}
     ids = {name: resumed.then[name]["id"] for name in codes}
     found = {

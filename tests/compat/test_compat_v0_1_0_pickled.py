@@ -62,7 +62,7 @@ def test_a_pending_call_of_a_function_runs(tmp_path):
     assert unpickle((tmp_path / "result.pickle").read_bytes()) == 42
 
 
-def test_a_lazy_collection_is_refused_with_what_to_do(tmp_path):
+def test_a_lazy_collection_is_refused_with_advice(tmp_path):
     with pytest.raises(OtherVersionError, match=r"another version .* submit the job again"):
         unpickle(pickled("collection"))
     job = submitting.new_job(
