@@ -1,6 +1,6 @@
 """Write the generated parts of the documentation: ``make pages``.
 
-Tables are between ``<!-- generated: name -->`` and ``<!-- end -->`` in the pages, pictures in
+Tables are between ``<!-- generated: name -->`` and ``<!-- end -->`` in the pages, pictures are in
 ``docs/_static``. A test compares the tables and the text of the terminal with the code.
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from dask_notices import without_notices
-from held_clusters import START, ended_well
+from foreground_clusters import START, ended_well
 from terminal import Begin, Run
 
 import hyperplane

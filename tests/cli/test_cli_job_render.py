@@ -108,7 +108,7 @@ def test_only_files_of_an_earlier_render_are_removed(run: Run, folder: Path) -> 
     # A list with other paths does not remove files outside of the folder.
     content = hashlib.sha256((folder / "a.sh").read_bytes()).hexdigest()
     (out / ".hyperplane-rendered").write_text(f"{content}  ../a.sh\n{content}  {folder}/a.sh\n")
-    for file in out.glob("[!.]*"):  # which nothing says were rendered now
+    for file in out.glob("[!.]*"):  # the lists of which were not written by a render
         file.unlink()
     assert rendered("b") == ""
     assert (folder / "a.sh").exists()

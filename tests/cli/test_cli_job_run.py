@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def here(folder: Path) -> list[psutil.Process]:
-    """Processes of steps that run a script of this folder."""
+    """Return the processes that run a script of this folder."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -16,10 +16,10 @@ from scale import FULL, scaled
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "compat" / "run_suites.py"
 RUNNER = runpy.run_path(str(SCRIPT))
-#: Suites, each how-manieth of their tests runs, and how many have to pass.
+#: Suites, the n of which each n-th test runs, and the minimum number of passed tests.
 SMALL = (["slice"], 8, 6)
 LARGE = (["array", "bag", "dataframe"], 240, 60)
-#: Tests as those of Dask, of which one ends its process.
+#: Tests in the form of Dask's, one of which ends its process.
 TESTS = """
 import os, dask, pytest
 

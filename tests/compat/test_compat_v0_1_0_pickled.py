@@ -1,4 +1,4 @@
-"""Pickles in the job folders of version 0.1.0 are loaded by this version, or refused clearly."""
+"""This version loads pickles in job folders of version 0.1.0, or refuses them with advice."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from scripts.compat.fixtures.killed_saves import fill
 from scripts.compat.fixtures.relocation import this_system
 from scripts.compat.fixtures.saved_data import OBJECTS
 
-#: What 0.1.0 has loaded of what it saved.
+#: Descriptions of saved data as 0.1.0 has loaded it.
 LOADED = json.loads((DATA / "v0.1.0" / "expected" / "saved.json").read_text())
 
 COPIED = ("frame.parquet", "frame.csv", "array.zarr")
@@ -44,7 +44,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 def copy(release: Release, folder: Path) -> Path:
-    """Copy what was saved, with manifests named as on the disk that they were written to."""
+    """Copy saved data, with manifests named after the inodes of the copies."""
     shutil.copytree(release.place / "saved", folder)
     for beside in folder.glob(".*.hyperplane"):
         target = folder / beside.name[1:].removesuffix(".hyperplane")
@@ -67,7 +67,7 @@ def saved(release: Release, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bucket(release: Release, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An object store with what 0.1.0 has saved to one."""
+    """An object store with the files that 0.1.0 has saved to one."""
     monkeypatch.setattr(MemoryFileSystem, "store", {})
     monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
     fill(release.place / "objects")

@@ -41,7 +41,7 @@ def starts(text: bytes) -> list[int]:
 
 
 def unquoted(text: bytes, target: int) -> int:
-    """Return where the search begins: at the target, or after the quotes around it."""
+    """Return the offset where the search begins: the target, or the end of quotes around it."""
     if text[target - 1] == ord('"'):
         while target < len(text) and text[target] == ord('"'):
             target += 1

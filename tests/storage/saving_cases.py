@@ -1,4 +1,4 @@
-"""Shared by the tests of saving: locations to save to, and rows."""
+"""Fixtures of the tests of saving: locations of outputs, and rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another process acts between two steps of a save: nothing is lost or refused."""
+"""A save is correct if another process acts between two of its steps."""
 
 from __future__ import annotations
 

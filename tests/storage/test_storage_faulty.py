@@ -148,7 +148,7 @@ def test_permanent_errors_last_until_the_faults_are_changed(faulty_store):
 
 
 class Clock:
-    """A ``time`` module whose clock only the test advances, and which records sleeps."""
+    """A ``time`` module that records sleeps, and whose clock only the test advances."""
 
     def __init__(self):
         self.now, self.slept = 1_000_000.5, []

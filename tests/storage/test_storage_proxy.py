@@ -1,4 +1,4 @@
-"""How gcsfs and s3fs report a store in trouble, compared with the injected errors."""
+"""Errors that gcsfs and s3fs raise for failing stores equal the injected errors."""
 
 from __future__ import annotations
 
