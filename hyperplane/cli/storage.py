@@ -50,6 +50,8 @@ def clean(
         return
     for report in reports:
         typer.echo(str(report))
+    if dry_run:
+        typer.echo("dry run: nothing was removed")
 
 
 def _parse_options(texts: Sequence[str]) -> dict[str, Any]:

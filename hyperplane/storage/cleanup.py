@@ -54,7 +54,7 @@ class CleanupReport:
     kept: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.url}: {plural(self.files, 'file')} left over, {format_bytes(self.nbytes)}"]
+        lines = [f"{self.url}: {plural(self.files, 'leftover file')}, {format_bytes(self.nbytes)}"]
         lines += [f"  removed {name}" for name in self.removed]
         lines += [f"  kept {name}: it may still be in use" for name in self.kept]
         return "\n".join(lines)

@@ -246,7 +246,7 @@ def test_leftovers_of_a_failed_save_are_removed_while_its_process_runs(
     look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
     if store is None:  # other processes see the same files
         said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
-        assert said.startswith(f"{url}: 1 file left over, 3 B\n"), said
+        assert said.startswith(f"{url}: 1 leftover file, 3 B\n"), said
     else:
         assert hyperplane.storage.clean(url, storage_options=options).nbytes == 3
     assert [name for name in left() if name not in before] == [
