@@ -16,11 +16,11 @@ import httpx
 import kr8s
 import kr8s.asyncio
 
-from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.platforms.kubernetes.errors import (
-    ENGINE,
     FORBIDDEN,
     NOT_FOUND,
+    KubeconfigError,
+    KubernetesError,
     ObjectNotFound,
     RequestRefused,
     describe_refusal,
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class KubernetesApi:
     """Requests to one namespace, for use in one event loop only.
 
-    Requests raise :class:`ObjectNotFound`, :class:`RequestRefused`, or an EngineError if the API
-    server does not respond.
+    Requests raise :class:`ObjectNotFound`, :class:`RequestRefused`, or another KubernetesError if
+    the API server does not respond.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class KubernetesApi:
 
         Raises
         ------
-        StartFailed
+        KubernetesError
             When there is no usable configuration, no server or no access.
         """
         with translate_errors("reach the API server", self.namespace):
@@ -196,31 +196,29 @@ class KubernetesApi:
 
 @contextmanager
 def translate_errors(doing: str, namespace: str) -> Iterator[None]:
-    """Convert errors of a request to EngineErrors that say what to do."""
+    """Raise errors of a request in this block as KubernetesErrors that say what to do."""
     try:
         yield
-    except EngineError:
+    except KubernetesError:
         raise
     except kr8s.ServerError as error:
         status = error.response.status_code if error.response is not None else 0
         message = " ".join(str(error).split())
         if status == NOT_FOUND:
-            raise ObjectNotFound(ENGINE, message) from error
+            raise ObjectNotFound(message) from error
         described = describe_refusal(status, message, doing, namespace)
-        raise RequestRefused(ENGINE, described, status) from error
+        raise RequestRefused(described, status) from error
     except _CONNECTION_ERRORS as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise EngineError(
-            ENGINE,
+        raise KubernetesError(
             f"the API server of Kubernetes cannot be reached ({doing}): {reason}. Check that "
             "'kubectl get pods' works with the same KUBECONFIG and context",
         ) from error
 
 
-def _configuration_error(error: Exception) -> StartFailed:
+def _configuration_error(error: Exception) -> KubeconfigError:
     where = os.environ.get("KUBECONFIG", DEFAULT_KUBECONFIG)
-    return StartFailed(
-        ENGINE,
+    return KubeconfigError(
         f"there is no usable configuration of kubectl: {error}. Searched: {where} (KUBECONFIG) and "
         "the service account of a pod. Check that 'kubectl get pods' works",
     )

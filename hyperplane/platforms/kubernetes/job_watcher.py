@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import (
-    ENGINE,
+    NOT_FOUND,
+    KubeconfigError,
+    KubernetesError,
     ObjectNotFound,
     RequestRefused,
-    format_error,
 )
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class JobWatcher:
                 try:
                     self._snapshot = await self._list_objects(labels)
                     self.last_error = ""
-                except EngineError as error:
-                    self._snapshot, self.last_error = None, format_error(error)
+                except KubernetesError as error:
+                    self._snapshot, self.last_error = None, str(error)
                 self._snapshot_at = started_at
             return self._snapshot
 
@@ -146,11 +146,11 @@ class JobWatcher:
                     if (secret := secret_of({**kind, **created})) is not None:
                         await self._create_object("secrets", secret, "v1")
                     return
-            except EngineError as error:
+            except KubernetesError as error:
                 if _is_final(error):
-                    raise OSError(errno.EPERM, format_error(error), "Kubernetes") from error
+                    raise OSError(errno.EPERM, str(error), "Kubernetes") from error
                 if time.monotonic() > until:
-                    raise OSError(errno.EAGAIN, format_error(error), "Kubernetes") from error
+                    raise OSError(errno.EAGAIN, str(error), "Kubernetes") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, CREATE_PAUSE_SECONDS)
 
@@ -159,7 +159,7 @@ class JobWatcher:
         try:
             return await api.create(kind, content, version)
         except ObjectNotFound as error:
-            raise StartFailed(ENGINE, format_error(error)) from error
+            raise RequestRefused(str(error), NOT_FOUND) from error  # the namespace
         except RequestRefused as error:
             # A response was lost: the names are unique.
             if not error.is_conflict():
@@ -173,7 +173,7 @@ class JobWatcher:
                 await (await self._api()).delete("jobs", name, BATCH)
         except ObjectNotFound:
             return True
-        except EngineError:
+        except KubernetesError:
             return False
         return True
 
@@ -184,7 +184,7 @@ class JobWatcher:
                 await (await self._api()).get("secrets", name)
         except ObjectNotFound:
             return False
-        except EngineError:
+        except KubernetesError:
             return None
         return True
 
@@ -193,7 +193,7 @@ class JobWatcher:
         try:
             async with self._request_slots:
                 return await (await self._api()).read_log(pod, self._container)
-        except EngineError:
+        except KubernetesError:
             return None
 
     async def follow_log(self, pod: str) -> AsyncIterator[bytes]:
@@ -210,11 +210,11 @@ class JobWatcher:
             return self._connected
 
 
-def _is_final(error: EngineError) -> bool:
+def _is_final(error: KubernetesError) -> bool:
     """Whether the API server refuses an object now and later."""
     if isinstance(error, RequestRefused):
         return not error.is_retryable()
-    return isinstance(error, StartFailed)
+    return isinstance(error, KubeconfigError)
 
 
 def _creation_time(pod: Object) -> str:

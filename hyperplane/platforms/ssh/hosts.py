@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncssh
 
+from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.core.units import plural
 from hyperplane.spec.settings import SshSettings
 
@@ -22,7 +23,7 @@ _CLOSE_TIMEOUT_SECONDS = 5.0
 SECTION = "hyperplane.engines.ssh"
 
 
-class HostConnectionError(RuntimeError):
+class HostConnectionError(PlatformError):
     """Hosts cannot be reached; the message names each of them with the reason.
 
     Parameters
@@ -34,14 +35,10 @@ class HostConnectionError(RuntimeError):
     """
 
     def __init__(self, faults: Mapping[str, str], count: int) -> None:
-        super().__init__(faults, count)
+        title = f"{plural(len(faults), 'host')} of {count} cannot be used:"
+        lines = [f"{host}: {reason}" for host, reason in faults.items()]
+        super().__init__("ssh", "\n  ".join([title, *lines]))
         self.faults, self.count = faults, count
-
-    def __str__(self) -> str:
-        lines = [f"{host}: {reason}" for host, reason in self.faults.items()]
-        return "\n  ".join(
-            [f"{plural(len(lines), 'host')} of {self.count} cannot be used:", *lines]
-        )
 
 
 class SshConnections:
