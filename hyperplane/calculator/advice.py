@@ -142,7 +142,7 @@ class SizingAdvice:
         MissingPackage
             When matplotlib is not installed (extra ``plot``).
         """
-        from hyperplane.calculator.picture import draw
+        from hyperplane.calculator.plot import draw
 
         return draw([self.found.option, *self.alternatives], self.memory_gb, ax)
 

@@ -7,21 +7,26 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, cast
 
-from hyperplane.calculator import data_files
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import format_bytes, gb_to_bytes, parse_bytes
-from hyperplane.formats import registry
-from hyperplane.formats.base import SupportsSize
+from hyperplane.formats import registry, zarr
+from hyperplane.formats.base import SizeEstimate, SupportsSize
 from hyperplane.formats.parquet.pandas_index import check_index
+from hyperplane.objectstore import listing
+from hyperplane.objectstore.file_names import DAMAGE_ERRORS
+from hyperplane.objectstore.locations import File
+from hyperplane.objectstore.redaction import describe_error, redact_url
 
 #: Number of partitions of a Dask dataframe that are computed to estimate its size.
 SAMPLED_PARTITIONS = 3
 #: Limit of sizes in GB: an exabyte.
 LARGEST_GB = 10**9
+#: RecursionError: JSON may nest lists more deeply than Python's decoder supports.
+_UNREADABLE: tuple[type[Exception], ...] = (*DAMAGE_ERRORS, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,10 @@ def measure(data: Any) -> DataSize:
         try:
             size = parse_bytes(data)
         except ValueError:
-            return _measure_files(data)
+            return _measure_paths(data)
         return _as_size(size, repr(data))
     if isinstance(data, os.PathLike):
-        return _measure_files(os.fspath(data))
+        return _measure_paths(os.fspath(data))
     if isinstance(data, Real):
         if not -LARGEST_GB < cast(float, data) < LARGEST_GB:
             raise _refuse(data)
@@ -67,7 +72,7 @@ def measure(data: Any) -> DataSize:
     if isinstance(data, tuple) and not (_are_paths(data) and not _is_quantity(data)):
         return _measure_pair(data)
     if isinstance(data, (list, tuple)) and _are_paths(data):
-        return _measure_files([os.fspath(one) for one in data])
+        return _measure_paths([os.fspath(one) for one in data])
     return _measure_collection(data)
 
 
@@ -112,12 +117,43 @@ def _is_quantity(data: Sequence[Any]) -> bool:
     return False
 
 
-def _measure_files(urls: str | Sequence[str]) -> DataSize:
+def _measure_paths(urls: str | Sequence[str]) -> DataSize:
     # fsspec resolves blank text to the current directory.
     if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
         raise _refuse(urls)
-    found = data_files.measure_files(urls)
+    found = measure_files(urls)
     return DataSize(max(1, found[0]), found[1])
+
+
+def measure_files(urls: str | Sequence[str]) -> SizeEstimate:
+    """Uncompressed size in bytes of files given by path, glob or URL, and how it was measured.
+
+    Raises a RequestError if there are no files, or none of a supported format.
+    """
+    try:
+        stores, files = _find_files([urls] if isinstance(urls, str) else urls)
+        data = registry.detect_format(files, SupportsSize, urls) if files else None
+    except RequestError as error:
+        or_else = "a size such as '100GB', or "
+        faults = [replace(f, where="data", allowed=or_else + f.allowed) for f in error.faults]
+        raise RequestError(faults) from None
+    try:
+        return data.estimate_size(files) if data else zarr.measure_stores(stores)
+    except _UNREADABLE as error:
+        allowed = f"readable files ({describe_error(error)})"
+        asked = redact_url(urls) if isinstance(urls, str) else list(map(redact_url, urls))
+        raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
+
+
+def _find_files(urls: Sequence[str]) -> tuple[list[str], list[File]]:
+    """Return the URLs of Zarr stores, or else the files, that URLs name."""
+    stores = {url: zarr.find_stores(url) for url in urls}
+    others = [url for url in urls if not stores[url]]
+    found = list(dict.fromkeys(store for each in stores.values() for store in each))
+    if found and others:
+        asked = f"{redact_url(found[0])!r}, which is Zarr, and {redact_url(others[0])!r}"
+        raise RequestError([Fault("urls", asked, "data of one format")])
+    return found, listing.find_files(others) if others else []
 
 
 def _measure_collection(data: Any) -> DataSize:
