@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hyperplane.spec.settings import SlurmSettings
-from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.spec.settings.slurm import parse_walltime
 
 _MEBIBYTE = 1 << 20
 
@@ -108,7 +108,7 @@ def node_directives(
         What it requests; its time limit is the walltime of the settings.
     """
     if settings.walltime is not None:
-        resources = replace(resources, time_limit=seconds_of(settings.walltime))
+        resources = replace(resources, time_limit=parse_walltime(settings.walltime))
     options: dict[str, str | int | bool | None] = {
         "job-name": name,
         "output": f'"{log}"',
