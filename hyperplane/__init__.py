@@ -8,7 +8,7 @@
 import lazy_loader
 
 from hyperplane.core import config_defaults as _defaults
-from hyperplane.core import dask_workarounds as _dask_workarounds
+from hyperplane.core.dask_internals import workarounds as _workarounds
 
 __version__ = "0.2.0"
 
@@ -20,7 +20,7 @@ __getattr__, _, _names = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [name for name in _names if name not in _OTHER_MODULES]
 
 _defaults.register()
-_dask_workarounds.register()
+_workarounds.install_workarounds()
 
 
 def __dir__() -> list[str]:
