@@ -32,8 +32,8 @@ REQUEST_SECONDS = 300.0
 #: Seconds for a login, in which a user may have to use a browser.
 LOGIN_SECONDS = 300.0
 
-#: Errors of the connection, including answers that are not JSON (a proxy's, for example), and a
-#: connection that another request has closed.
+#: Errors of the connection, including responses that are not JSON, such as those of a proxy, and
+#: a connection that another request has closed.
 _CONNECTION_ERRORS = (
     *(httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream),
     *(json.JSONDecodeError, RuntimeError),
@@ -148,7 +148,7 @@ class KubernetesApi:
     async def read_log(
         self, pod: str, container: str, *, previous: bool = False, lines: int | None = None
     ) -> bytes:
-        """Return the log of a container, or its last lines; `previous`: before its last restart."""
+        """Return the log of a container, or its last lines; ``previous``: before its restart."""
         params: dict[str, Any] = {"container": container}
         params.update({"previous": "true"} if previous else {})
         params.update({"tailLines": lines} if lines else {})
@@ -195,8 +195,8 @@ class KubernetesApi:
 
 
 @contextmanager
-def translate_errors(doing: str, namespace: str) -> Iterator[None]:
-    """Raise errors of a request in this block as KubernetesErrors that say what to do."""
+def translate_errors(action: str, namespace: str) -> Iterator[None]:
+    """Raise errors of a request in this block as KubernetesErrors with advice."""
     try:
         yield
     except KubernetesError:
@@ -206,12 +206,12 @@ def translate_errors(doing: str, namespace: str) -> Iterator[None]:
         message = " ".join(str(error).split())
         if status == NOT_FOUND:
             raise ObjectNotFound(message) from error
-        described = describe_refusal(status, message, doing, namespace)
+        described = describe_refusal(status, message, action, namespace)
         raise RequestRefused(described, status) from error
     except _CONNECTION_ERRORS as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise KubernetesError(
-            f"the API server of Kubernetes cannot be reached ({doing}): {reason}. Check that "
+            f"the API server of Kubernetes cannot be reached ({action}): {reason}. Check that "
             "'kubectl get pods' works with the same KUBECONFIG and context",
         ) from error
 
@@ -227,8 +227,12 @@ def _configuration_error(error: Exception) -> KubeconfigError:
 async def run_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine within a time limit.
 
-    ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that coincides with the end.
-    Raises TimeoutError.
+    ``asyncio.wait_for`` of Python 3.11 loses a cancellation that coincides with the end.
+
+    Raises
+    ------
+    TimeoutError
+        If the coroutine did not end in time; it was cancelled.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -57,18 +57,20 @@ class RequestRefused(KubernetesError):
         return exceeded or self.status in _BUSY
 
 
-def describe_refusal(status: int, message: str, doing: str, namespace: str) -> str:
-    """Return what the API server refuses, why, and what to do."""
+def describe_refusal(status: int, message: str, action: str, namespace: str) -> str:
+    """Return the message of a refused request: the reason and advice."""
     where = f"in namespace {namespace!r}" if namespace else "of this context"
     if status == UNAUTHORIZED:
-        return f"the API server refuses the login ({doing}): {message}. Log in again as for kubectl"
+        return (
+            f"the API server refuses the login ({action}): {message}. Log in again as for kubectl"
+        )
     if status == FORBIDDEN:
         return (
-            f"not allowed to {doing} {where}: {message}. The permissions that hyperplane needs are "
-            "in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
+            f"not allowed to {action} {where}: {message}. The permissions that hyperplane needs "
+            "are in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
         )
     if status == CONFLICT:
         return f"the name is already in use {where}: {message}. Use another name"
     if status == INVALID:
-        return f"the API server refuses the manifest ({doing}): {message}"
-    return f"the API server answered {status} ({doing}): {message}"
+        return f"the API server refuses the manifest ({action}): {message}"
+    return f"the API server answered {status} ({action}): {message}"

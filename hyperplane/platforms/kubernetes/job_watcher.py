@@ -1,6 +1,6 @@
-"""Create, watch and delete Jobs that have the same labels, with shared requests for all of them.
+"""Create, watch and delete Jobs that have the same labels, with one request for all of them.
 
-The state is polled with lists: the example rbac.yaml does not grant the permission to watch.
+The state is polled, because the example rbac.yaml does not grant the permission to watch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class JobSnapshot:
 
 
 class JobWatcher:
-    """Client for the Jobs with certain labels; to be used in one event loop.
+    """Client for Jobs that have the same labels; for use in one event loop only.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ class JobWatcher:
         self.last_error = ""
 
     async def get_snapshot(self, labels: str, since: float = float("-inf")) -> JobSnapshot | None:
-        """Return the Jobs of a label selector, always the same, and their pods.
+        """Return the Jobs of a label selector, which must always be the same, and their pods.
 
-        They are as of after ``since``; None if the API server fails.
+        The snapshot is newer than ``since``; None if the API server fails.
         """
         async with self._lock:
             fresh = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * (
@@ -100,7 +100,7 @@ class JobWatcher:
 
     async def _list_objects(self, labels: str) -> JobSnapshot:
         api = await self._api()
-        # Jobs first: a pod without a Job in the list then belongs to a new Job.
+        # Jobs are listed first, so that a pod without a Job in the list belongs to a new Job.
         jobs = {
             one["metadata"]["name"]: one for one in await api.list("jobs", BATCH, labels=labels)
         }
@@ -140,7 +140,8 @@ class JobWatcher:
         until, pause = time.monotonic() + CREATE_SECONDS, 1.0
         while True:
             try:
-                async with self._request_slots:  # for both: no other Job precedes this Secret
+                # One slot for both, so that no other Job is created before this Secret.
+                async with self._request_slots:
                     created = await self._create_object("jobs", job, BATCH)
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
                     if (secret := secret_of({**kind, **created})) is not None:
@@ -161,7 +162,7 @@ class JobWatcher:
         except ObjectNotFound as error:
             raise RequestRefused(str(error), NOT_FOUND) from error  # the namespace
         except RequestRefused as error:
-            # A response was lost: the names are unique.
+            # The name is unique, so this process created the object, and the response was lost.
             if not error.is_conflict():
                 raise
             return await api.get(kind, name, version)
@@ -178,7 +179,7 @@ class JobWatcher:
         return True
 
     async def has_secret(self, name: str) -> bool | None:
-        """Whether a Secret exists; None if the API server fails."""
+        """Return whether a Secret exists; None if the API server fails."""
         try:
             async with self._request_slots:
                 await (await self._api()).get("secrets", name)
@@ -211,7 +212,7 @@ class JobWatcher:
 
 
 def _is_final(error: KubernetesError) -> bool:
-    """Whether the API server refuses an object now and later."""
+    """Return whether a repeated request would fail, too."""
     if isinstance(error, RequestRefused):
         return not error.is_retryable()
     return isinstance(error, KubeconfigError)

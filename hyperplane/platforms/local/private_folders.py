@@ -1,4 +1,4 @@
-"""Folders of this user that no other user can prepare, read or change.
+"""Folders of this user that no other user can create, read or change.
 
 Each contains one folder for every running system (a boot and a process namespace), because
 containers that share a disk use the same process IDs for different processes.
@@ -22,8 +22,8 @@ from hyperplane.platforms.local.process_identity import running_system
 
 #: Attempts to create a folder that other processes remove.
 _MAX_ATTEMPTS = 1000
-#: Name of a running system's folder; short, because paths of sockets begin with it. Its parts are
-#: digests of the host, of the boot, and of both with the process namespace.
+#: Name of a running system's folder, which is short because paths of sockets contain it. Its parts
+#: are digests of the host, of the boot, and of both with the process namespace.
 _SYSTEM = re.compile("[0-9a-f]{10}")
 _HOST, _BOOT = 3, 6
 
@@ -31,8 +31,8 @@ _HOST, _BOOT = 3, 6
 def private_folder(parent: str | None = None) -> Path:
     """Create and return the folder of this user and running system in a temporary directory.
 
-    It is in ``hyperplane-<uid>``. If another user owns that name or can write to that folder, it is
-    in a folder whose name begins with ``hyperplane-<uid>-``.
+    Its parent is ``hyperplane-<uid>``, or, if another user owns or can write to that folder, one
+    whose name begins with ``hyperplane-<uid>-``.
 
     Parameters
     ----------
@@ -97,24 +97,24 @@ def _user_name() -> str:
 
 def _folder_of_user(parent: str | None) -> Path:
     """Create and return the folder of this user in a temporary directory."""
-    place = Path(parent or tempfile.gettempdir())
-    folder = place / f"hyperplane-{_user_name()}"
+    temporary = Path(parent or tempfile.gettempdir())
+    folder = temporary / f"hyperplane-{_user_name()}"
     found = create_folder(folder)
     if is_private(found):
         if found.st_mode & 0o077:
             with contextlib.suppress(FileNotFoundError):
                 folder.chmod(0o700)
         return folder
-    for other in _alternative_folders(place):
+    for other in _alternative_folders(temporary):
         return other
     # The name is random, so no other user can create it first.
-    return Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=place))
+    return Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=temporary))
 
 
 def _folders_of_user(parent: str | None) -> list[Path]:
-    place = Path(parent or tempfile.gettempdir())
-    first = place / f"hyperplane-{_user_name()}"
-    return [*([first] if is_private_folder(first) else []), *_alternative_folders(place)]
+    temporary = Path(parent or tempfile.gettempdir())
+    first = temporary / f"hyperplane-{_user_name()}"
+    return [*([first] if is_private_folder(first) else []), *_alternative_folders(temporary)]
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -133,7 +133,7 @@ def create_folder(folder: Path) -> os.stat_result:
             folder.mkdir(mode=0o700, parents=True)
         except FileExistsError:
             pass
-        except FileNotFoundError:  # removed meanwhile, or a place that permits no folders
+        except FileNotFoundError:  # removed meanwhile, or a file system that permits no folders
             if attempt == _MAX_ATTEMPTS - 1:
                 raise
         with contextlib.suppress(FileNotFoundError):
@@ -156,15 +156,15 @@ def is_private_folder(folder: Path) -> bool:
     return False
 
 
-def _alternative_folders(place: Path) -> list[Path]:
+def _alternative_folders(temporary: Path) -> list[Path]:
     """Return the folders of this user that replace a ``hyperplane-<uid>`` of another user."""
     wanted = re.compile(rf"hyperplane-{re.escape(_user_name())}-[A-Za-z0-9_]+")
     try:
-        with os.scandir(place) as entries:
+        with os.scandir(temporary) as entries:
             names = sorted(entry.name for entry in entries if wanted.fullmatch(entry.name))
     except OSError:
         return []
-    return [folder for name in names if is_private_folder(folder := place / name)]
+    return [folder for name in names if is_private_folder(folder := temporary / name)]
 
 
 @functools.lru_cache(maxsize=1)

@@ -24,7 +24,7 @@ SECTION = "hyperplane.engines.ssh"
 
 
 class HostConnectionError(PlatformError):
-    """Hosts cannot be reached; the message names each of them with the reason.
+    """Hosts cannot be reached; the message names each of them with the reason and advice.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ class SshConnections:
             When hosts cannot be reached.
         """
         wanted = list(dict.fromkeys(names))
-        answers = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
+        results = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
         faults = {
-            name: explain_error(answer, self._settings)
-            for name, answer in zip(wanted, answers, strict=True)
-            if isinstance(answer, BaseException)
+            name: explain_error(result, self._settings)
+            for name, result in zip(wanted, results, strict=True)
+            if isinstance(result, BaseException)
         }
         if faults:
             raise HostConnectionError(faults, len(wanted))
@@ -75,7 +75,7 @@ class SshConnections:
             if found is None or found.is_closed():
                 found = await asyncssh.connect(name, **self._options())
                 self._connections[name] = found
-            if self._closed:  # meanwhile, by the cleanup of an interrupted start
+            if self._closed:  # by the cleanup of an interrupted start, while connecting
                 found.abort()
                 raise asyncssh.ConnectionLost("the connections to all hosts are closed")
             return found
@@ -91,7 +91,7 @@ class SshConnections:
         self._connections.clear()
 
     def _options(self) -> dict[str, Any]:
-        """Return the settings as asyncssh's options; the rest is read from OpenSSH's files."""
+        """Return the settings as options of asyncssh, which reads others from OpenSSH's files."""
         settings = self._settings
         chosen = {
             "username": settings.username,
