@@ -19,12 +19,13 @@ import hyperplane
 from hyperplane import config
 from hyperplane.clusters import records, registry
 from hyperplane.clusters.engine import Engine
+from hyperplane.clusters.record_folders import record_folders
 from hyperplane.core.errors import ConfigError, HyperplaneError
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import format_bytes, gb_to_bytes, plural
 from hyperplane.platforms.local import machine
-from hyperplane.platforms.local.mounts import file_system_type
-from hyperplane.platforms.local.private_folders import private_folder, record_folders, remove_empty
+from hyperplane.platforms.local.file_systems import file_system_type
+from hyperplane.platforms.local.private_folders import private_folder, remove_empty
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import hyperplane
-from hyperplane.calculator.picture import CHOSEN, OTHER
+from hyperplane.calculator.plot import CHOSEN, OTHER
 from hyperplane.errors import MissingPackage
 
 matplotlib = importlib.import_module("matplotlib")
