@@ -99,6 +99,7 @@ class TestPieces:
         assert fault.allowed == "a whole number of at least 1"
 
 
+@pytest.mark.usefixtures("published_pools")
 class TestPoolThatIsChosen:
     @pytest.mark.parametrize(
         ("arguments", "pool"),
