@@ -55,9 +55,8 @@ def save(
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
-        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"orc"``, ``"json"``,
-        ``"npy"``, ``"text"``, ``"skops"``, ``"joblib"``, or a format of another package; by the
-        suffix of the URL if omitted.
+        Name of the format, such as ``"parquet"`` or ``"json"``; by the suffix of the URL if
+        omitted. A wrong name is an error that lists those for the type of ``obj``.
     mode : {"error", "overwrite", "append", "skip"}
         If something else is saved there: raise an error, replace it, add parts to it (folders
         only), or keep it and write nothing.
