@@ -12,6 +12,7 @@ import yaml
 from terminal import Run
 
 from hyperplane.jobs.home import open_store
+from hyperplane.jobs.runners import RUNNERS
 
 PIPELINE = """
 pipeline:
@@ -132,7 +133,7 @@ def test_manifests_are_one_stream_of_yaml(run: Run, folder: Path) -> None:
 def test_what_a_runner_cannot_take_is_refused(run: Run) -> None:
     answer = run("job", "render", "shown.yaml", "--runner", "abacus")
     assert answer.code == 2
-    assert "'abacus': expected one of local, slurm, kubernetes" in answer.err
+    assert f"'abacus': expected one of {', '.join(RUNNERS.names())}" in answer.err
     assert run("job", "render", "shown.yaml", "--out", "x").code == 2
     both = run("job", "render", "shown.yaml", "--runner=slurm", "--option=a", "--option==b")
     assert "2 faults" in both.err

@@ -12,6 +12,7 @@ import pytest
 from terminal import Begin, Run
 
 from hyperplane.jobs.home import open_store
+from hyperplane.jobs.runners import RUNNERS
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 
 
@@ -199,7 +200,7 @@ def test_an_unknown_or_unusable_runner_is_an_error(
     answer = run("job", "submit", "say.sh", "--runner", "slrum")
     assert answer.code == 2
     assert (
-        "runner = 'slrum': expected one of local, slurm, kubernetes; did you mean slurm?"
+        f"runner = 'slrum': expected one of {', '.join(RUNNERS.names())}; did you mean slurm?"
         in answer.err
     )
     monkeypatch.setenv("PATH", "/nonexistent")
