@@ -45,7 +45,8 @@ def read(
 ) -> dd.DataFrame:
     """Read files of rows, such as Parquet or CSV, as a lazy Dask dataframe.
 
-    The call itself reads only metadata, such as the footers of Parquet, and samples of text. All partitions have the same columns and types.
+    The call itself reads only metadata, such as the footers of Parquet, and samples of text. All
+    partitions have the same columns and types.
 
     Parameters
     ----------
