@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help install demo test stress oldest test-oldest engines lint types docs pages fixtures check clean
+.PHONY: help install demo test stress oldest test-oldest engines lint types docs pages notebooks fixtures check clean
 
 help:
 	@echo 'make install install every extra except gpu, to work on hyperplane'
@@ -19,6 +19,7 @@ help:
 	@echo 'make types   check types with mypy'
 	@echo 'make docs    build the documentation in docs/_build/html; warnings are errors'
 	@echo 'make pages   write the generated parts of the documentation'
+	@echo 'make notebooks run the notebooks and store their outputs'
 	@echo 'make fixtures write files of this version for the tests of later versions'
 	@echo 'make check   run everything that CI runs'
 	@echo 'make clean   remove the files that the other targets created'
@@ -95,6 +96,9 @@ docs: $(STAMPS)/docs
 pages: $(STAMPS)/test
 	$(BIN)/python -m scripts.pages
 	$(BIN)/python -m scripts.schema
+
+notebooks: $(STAMPS)/test
+	$(BIN)/python -m scripts.notebooks
 
 # Before a release. FORCE=1: replace existing fixtures.
 fixtures: $(STAMPS)/test
