@@ -12,7 +12,7 @@ import yaml
 from terminal import Run
 
 from hyperplane.jobs.home import open_store
-from hyperplane.jobs.runners import RUNNERS
+from hyperplane.jobs.runners.registry import RUNNERS
 
 PIPELINE = """
 pipeline:

@@ -12,7 +12,7 @@ import pytest
 from terminal import Begin, Run
 
 from hyperplane.jobs.home import open_store
-from hyperplane.jobs.runners import RUNNERS
+from hyperplane.jobs.runners.registry import RUNNERS
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 
 
