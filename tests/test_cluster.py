@@ -32,7 +32,7 @@ def test_documented_lines_of_a_remote_scheduler(capsys: pytest.CaptureFixture[st
         url = re.search(r"http://\S+", out)
         assert url is not None
         lines = out.splitlines()
-        assert "this machine" in lines.pop(2)
+        assert "1 worker process" in lines.pop(2)
         assert lines == [line.format(url=url[0]) for line in LOCAL]
         assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/dask-cluster-{UUID}/status", url[0])
         assert re.fullmatch(f"dask-cluster-{UUID}", cluster.name)
