@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from published_pools import only_published_pools
 
 #: Marks of tests that may start processes.
 _OF_PROCESSES = ("process", "cluster", "service", "slow", "engine")
@@ -42,6 +43,13 @@ def require_process_mark(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if _started and not any(map(request.node.get_closest_marker, _OF_PROCESSES)):
         pytest.fail(f"the test starts a process and has no mark for that: {_started[0]}")
+
+
+@pytest.fixture
+def published_pools() -> Iterator[None]:
+    """Only the documented pools, so that a pool that is added changes no expected choice."""
+    with only_published_pools():
+        yield
 
 
 def _running() -> list[Any]:

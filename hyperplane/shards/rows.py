@@ -38,7 +38,7 @@ def shard_rows(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> pd.DataFrame:
-    r"""Return a shard's share of the rows of Parquet, ORC, CSV or JSON lines.
+    r"""Return a shard's share of the rows of files, such as Parquet or CSV.
 
     Concatenated by index, the shares are the whole table. All shares, also empty ones, have the
     columns and types of :func:`hyperplane.dataframe.read`. Little more than the bytes of the
@@ -63,8 +63,8 @@ def shard_rows(
     columns : list of str, optional
         The columns, in this order; all if omitted.
     format : str, optional
-        Such as ``"parquet"``, ``"orc"``, ``"csv"``, ``"jsonl"`` or that of another package; by the
-        suffix of the files if omitted.
+        Name of the format, such as ``"parquet"``; by the suffix of the files if omitted. A wrong
+        name is an error that lists all.
     storage_options : dict, optional
         Options of the fsspec file system. Messages never show them.
     dtypes, parse_dates : optional

@@ -12,6 +12,7 @@ import yaml
 from terminal import Run
 
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.runners.registry import RUNNERS
 
 PIPELINE = """
 pipeline:
@@ -132,7 +133,7 @@ def test_manifests_are_one_stream_of_yaml(run: Run, folder: Path) -> None:
 def test_invalid_runners_and_options_are_refused(run: Run) -> None:
     answer = run("job", "render", "shown.yaml", "--runner", "abacus")
     assert answer.code == 2
-    assert "'abacus': expected one of local, slurm, kubernetes" in answer.err
+    assert f"'abacus': expected one of {', '.join(RUNNERS.names())}" in answer.err
     assert run("job", "render", "shown.yaml", "--out", "x").code == 2
     both = run("job", "render", "shown.yaml", "--runner=slurm", "--option=a", "--option==b")
     assert "2 faults" in both.err

@@ -11,8 +11,14 @@ import dask.config
 import pytest
 from terminal import Begin, Run
 
+<<<<<<< HEAD
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 from hyperplane.jobs.store.jobs_home import open_store
+=======
+from hyperplane.jobs.home import open_store
+from hyperplane.jobs.runners.registry import RUNNERS
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
+>>>>>>> ldocs
 
 
 @pytest.fixture(autouse=True)
@@ -199,7 +205,7 @@ def test_an_unknown_or_unusable_runner_is_an_error(
     answer = run("job", "submit", "say.sh", "--runner", "slrum")
     assert answer.code == 2
     assert (
-        "runner = 'slrum': expected one of local, slurm, kubernetes; did you mean slurm?"
+        f"runner = 'slrum': expected one of {', '.join(RUNNERS.names())}; did you mean slurm?"
         in answer.err
     )
     monkeypatch.setenv("PATH", "/nonexistent")
