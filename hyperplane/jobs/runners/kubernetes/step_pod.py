@@ -1,4 +1,4 @@
-"""A step as a Kubernetes Job: what the runner creates and what the exporter renders alike."""
+"""Pod of a step, which the runner and the exporter to Kubernetes have in common."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEP_NAME = "hyperplane.dev/step-name"
 
 
 def find_requirements_faults(pipeline: Pipeline) -> list[Fault]:
-    """Return a fault for requirements: pods have the packages of their image."""
+    """Return a fault if the pipeline has requirements: pods have the packages of their image."""
     if pipeline.requirements is None:
         return []
     given, allowed = format_value(pipeline.requirements), "no requirements on kubernetes"
