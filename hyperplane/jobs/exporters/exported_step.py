@@ -51,17 +51,12 @@ def file_stem(index: int, step: Step) -> str:
 
 @dataclass(frozen=True)
 class StepEnvironment:
-    """Variables that a step has beyond those of the system where it runs.
+    """Variables that a step has in addition to those of the system where it runs.
 
-    Parameters
-    ----------
-    fixed : dict of str to str
-        Variables that are the same for all chunks. If the step has chunks, the JSON parameters lack
-        ``chunk_id`` and ``item``.
-    index_variables, item_variables : tuple of str
-        Names of the variables with the chunk's index and with its item.
-    secrets : dict of str to tuple of str
-        For each secret, the variables that hold it.
+    ``fixed`` are the same for all chunks; if the step has chunks, the JSON parameters in them lack
+    ``chunk_id`` and ``item``. ``index_variables`` and ``item_variables`` are the names of the
+    variables with the chunk's index and with its item. ``secrets`` has the variables for each
+    secret.
     """
 
     fixed: dict[str, str]
@@ -102,12 +97,8 @@ def _exclude_names(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
 class CommandLine(NamedTuple):
     """Program and arguments of a step.
 
-    Parameters
-    ----------
-    words : tuple of str
-        The words; for a notebook in chunks all but the last.
-    output : tuple of (str, str), or None
-        For a notebook in chunks, the text before and after the chunk's index in the last word.
+    For a notebook in chunks, ``words`` lacks the last word, and ``output`` has the text of that
+    word before and after the chunk's index.
     """
 
     words: tuple[str, ...]

@@ -10,17 +10,7 @@ from hyperplane.jobs.definition.step import Step
 
 
 class ResourceRequest(NamedTuple):
-    """Resources that one process of a step requests; None where it states none.
-
-    Parameters
-    ----------
-    cores : float or None
-        Cores.
-    memory : int or None
-        Bytes.
-    gpus : int
-        GPUs.
-    """
+    """Resources that one process of a step requests; memory in bytes, None where none is set."""
 
     cores: float | None
     memory: int | None

@@ -57,20 +57,9 @@ def build_job(
     settings: KubernetesJobSettings,
     files: Sequence[StagedFile],
 ) -> dict[str, Any]:
-    """Build the Job of an attempt.
+    """Build the Job of an attempt, whose memory is ``memory_factor`` times that of the step.
 
-    Parameters
-    ----------
-    command : AttemptCommand
-        Its command, with paths in the image.
-    step : Step
-        Its step, with resources in place of a pool's name.
-    memory_factor : float
-        Factor by which the step's memory is multiplied.
-    settings : KubernetesJobSettings
-        Image, nodes and other settings.
-    files : sequence of StagedFile
-        Files for the pod.
+    ``command`` has the paths of the image, and ``step`` has resources in place of a pool's name.
     """
     name = attempt_job_name(command)
     annotations = {**parse_pairs(settings.annotations), STEP_NAME: step.name}

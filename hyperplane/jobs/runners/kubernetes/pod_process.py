@@ -38,14 +38,8 @@ Object = Mapping[str, Any]
 class PodProcess:
     """One attempt as a Kubernetes Job.
 
-    Parameters
-    ----------
-    command : AttemptCommand
-        Its command.
-    watcher : JobWatcher
-        Source of the objects' state.
-    created : float or None
-        Monotonic time at which its Job and Secret were created, if that is certain.
+    ``created`` is the monotonic time at which this supervisor has created Job and Secret; None if
+    it is not certain that both exist.
     """
 
     def __init__(
