@@ -1,4 +1,4 @@
-"""``python array_task.py TASKS WRAPPER``: run the task of a job array that has Slurm's index.
+"""``python array_task.py TASKS WRAPPER``: run the task of a job array with Slurm's index.
 
 ``TASKS`` is a file with the differences of each task: the prefix of its files, its variables,
 program and arguments. ``WRAPPER`` is the program that runs it. The imports are few, because they
