@@ -1,4 +1,4 @@
-"""Timestamps in the form of RFC 3339 that the language allows: capital T, and Z or an offset."""
+"""RFC 3339 timestamps in the form that the language allows: capital T, and Z or an offset."""
 
 from __future__ import annotations
 
