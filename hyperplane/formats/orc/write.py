@@ -122,8 +122,8 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
 def decode_orc(data: Any) -> pa.Table:
     """Return the table in an ORC file, with the types that it was written with.
 
-    A column whose values do not fit its type has the stored one: pyarrow copies the attribute when
-    a program edits the file.
+    A column with values that do not fit its recorded type keeps the stored type: another program
+    has changed the values, and pyarrow has copied the attribute with the schema.
 
     Raises
     ------
@@ -183,12 +183,27 @@ def _type_in_file(kind: pa.DataType) -> pa.DataType:
 
 
 def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
-    """Return a table as it was before :func:`encode_orc` has stored it."""
+    """Return a table as it was before :func:`encode_orc` has stored it.
+
+    Raises
+    ------
+    DataError
+        If a value does not fit its recorded type. Unlike :func:`decode_orc` a partition cannot
+        keep the stored type then, as all partitions of a read have the types of its plan.
+    """
     if recorded is None:
         return table
-    columns = [
-        _restore(column, field.type) for column, field in zip(table.columns, recorded, strict=True)
-    ]
+    columns = []
+    for column, field in zip(table.columns, recorded, strict=True):
+        try:
+            columns.append(_restore(column, field.type))
+        except pa.ArrowException as error:
+            wrong = (
+                f"holds a value that is not {field.type}, its type in hyperplane.save "
+                f"({one_line(error)}), so another program has changed the file; read it with "
+                "hyperplane.load, or leave the column out with columns=[...]"
+            )
+            raise DataError(field.name, wrong) from error
     return pa.table(columns, schema=recorded)
 
 
