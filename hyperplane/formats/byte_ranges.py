@@ -9,15 +9,26 @@ from typing import Any, Protocol
 import polars as pl
 
 from hyperplane.formats.column_mapping import ColumnMapping
+from hyperplane.formats.file_changes import (
+    check_local_size,
+    check_opened_size,
+    read_planned_range,
+)
 from hyperplane.formats.file_partition import FilePartition
 from hyperplane.formats.filters import Filters
 from hyperplane.formats.partitions import Bounds
 from hyperplane.formats.request import OnError
+from hyperplane.objectstore.file_names import decompress
 from hyperplane.objectstore.locations import File
 
 
 class ByteRangeDecoder(Protocol):
     """Decodes a byte range into columns."""
+
+    @property
+    def record_end(self) -> bytes:
+        """The bytes that end a record, or a block of records."""
+        ...
 
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Return some columns of a byte range."""
@@ -61,6 +72,7 @@ class ByteRange:
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return some columns of the file."""
+        check_local_size(self.file, b"" if self.file.compression else self.decoder.record_end)
         return self.decoder.decode(self, names).lazy()
 
     def __str__(self) -> str:
@@ -69,9 +81,16 @@ class ByteRange:
     def data(self) -> bytes:
         """Read the bytes, decompressed."""
         if self.file.compression:
-            with self.file.open() as opened:
-                return bytes(opened.read())[self.start :]
-        return self.file.read_range(self.start, self.stop)
+            system, path = self.file.store.system, self.file.path
+            with system.open(path, "rb") as raw:
+                check_opened_size(self.file, raw)
+                with decompress(raw, self.file.compression) as opened:
+                    return bytes(opened.read())[self.start :]
+        return self.read_bytes(self.start, self.stop)
+
+    def read_bytes(self, start: int, stop: int) -> bytes:
+        """Read stored bytes of the file; raise ReadError if it has changed since it was planned."""
+        return read_planned_range(self.file, start, stop, self.decoder.record_end)
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,6 +11,7 @@ import polars as pl
 from hyperplane.core.errors import Fault, ReadError, RequestError
 from hyperplane.formats import text_samples
 from hyperplane.formats.byte_ranges import ByteRange, ByteRangeDecoder, ByteRangePartition
+from hyperplane.formats.file_changes import check_local_size
 from hyperplane.formats.reader import translate_read_errors
 from hyperplane.formats.request import ReadPlan
 
@@ -162,6 +163,7 @@ class RecordSpan(ByteRange):
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return raw columns."""
+        check_local_size(self.file, self.decoder.record_end)
         frames = [self.decoder.decode(piece, names) for piece in self._pieces()]
         return pl.concat(frames, rechunk=False).lazy()
 
@@ -170,7 +172,7 @@ class RecordSpan(ByteRange):
         begin, rest = self.start, b""
         for position in range(self.start, self.stop, PIECE_BYTES):
             stop = min(self.stop, position + PIECE_BYTES)
-            text = rest + self.file.read_range(position, stop)
+            text = rest + self.read_bytes(position, stop)
             end = len(text) if stop == self.stop else _last_record_end(text, self.quoted)
             if end:
                 yield self._piece(begin, text[:end])

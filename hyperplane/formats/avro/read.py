@@ -137,6 +137,11 @@ class AvroDecoder:
 
     header: AvroHeader
 
+    @property
+    def record_end(self) -> bytes:
+        """The sync marker."""
+        return self.header.sync
+
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of the blocks that start in a byte range.
 
@@ -161,8 +166,11 @@ class AvroDecoder:
     def _read_blocks(self, byte_range: ByteRange) -> bytes:
         """Read the blocks whose preceding sync marker starts in the range."""
         file, sync = byte_range.file, self.header.sync
-        data = file.read_range(byte_range.start, min(file.size, byte_range.stop + SYNC_SIZE - 1))
+        stop = min(file.size, byte_range.stop + SYNC_SIZE - 1)
+        data = byte_range.read_bytes(byte_range.start, stop)
         begin = data.find(sync)
+        if begin and byte_range.start == self.header.length - SYNC_SIZE:
+            raise ReadError(file.url, "its header has changed since the read was planned")
         if begin < 0 or byte_range.start + begin >= byte_range.stop:
             return b""
         begin += SYNC_SIZE
@@ -170,7 +178,7 @@ class AvroDecoder:
         while end < 0 and byte_range.start + len(data) < file.size:
             searched = max(begin, len(data) - SYNC_SIZE + 1)
             position = byte_range.start + len(data)
-            data += file.read_range(position, min(file.size, position + STEP))
+            data += byte_range.read_bytes(position, min(file.size, position + STEP))
             end = data.find(sync, searched)
         # A file without a marker at its end is truncated; decoding will detect that.
         return data[begin : end + SYNC_SIZE] if end >= 0 else data[begin:]

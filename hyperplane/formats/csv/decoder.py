@@ -87,6 +87,11 @@ class CsvDecoder:
     declared: tuple[str, ...] = ()
     non_nullable: tuple[str, ...] = ()
 
+    @property
+    def record_end(self) -> bytes:
+        """A line end."""
+        return b"\n"
+
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of a byte range.
 

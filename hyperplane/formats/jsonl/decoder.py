@@ -55,6 +55,11 @@ class JsonDecoder:
     non_nullable: tuple[str, ...] = ()
     chosen: bool = False
 
+    @property
+    def record_end(self) -> bytes:
+        """A line end."""
+        return b"\n"
+
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of a byte range.
 
