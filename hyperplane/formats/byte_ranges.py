@@ -78,7 +78,7 @@ class ByteRange:
     def __str__(self) -> str:
         return f"{self.file.url}[{self.start}:{self.stop}]"
 
-    def data(self) -> bytes:
+    def read_data(self) -> bytes:
         """Read the bytes, decompressed."""
         if self.file.compression:
             system, path = self.file.store.system, self.file.path

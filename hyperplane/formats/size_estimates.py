@@ -1,6 +1,6 @@
 """Estimation of the size of files in memory from a small part of their bytes.
 
-Of text a sample is read, and its size in memory is compared with its size in the file.
+For text, the size of a sample in memory is divided by its size in the file.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from hyperplane.formats.byte_ranges import (
     ByteRangePartition,
 )
 from hyperplane.formats.column_mapping import ColumnMapping
-from hyperplane.formats.filters import Filters, filter_columns, suggest_similar
+from hyperplane.formats.filters import Filters, list_filter_columns, suggest_similar
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
 
@@ -28,7 +28,7 @@ _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' 
 
 @dataclass
 class TextFile:
-    """What the samples tell about a text file.
+    """A text file, as inferred from samples.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str]
 
 
 def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
-    """Return the columns for which the caller set a dtype without missing values."""
+    """Return the columns for which the caller set a dtype that has no missing values."""
     return tuple(
         name
         for name, kind in declared.items()
@@ -185,7 +185,7 @@ def make_read_plan(
     )
     every = {**kinds, **key_types}
     filters, chosen = request.resolve(every, list(every))
-    filter_schema = {name: every[name] for name in filter_columns(filters)}
+    filter_schema = {name: every[name] for name in list_filter_columns(filters)}
     total = sum(text_file.memory for text_file in text_files)
     aim = partition_sizes.choose_target_size(total, request.partition_size)
     byte_ranges: list[ByteRange] = []

@@ -161,7 +161,11 @@ class AvroDecoder:
         fast = self.header.codec in _POLARS_CODECS and all(
             one.polars_type is not None for one in every
         )
-        return self._by_polars(blocks, chosen) if fast else self._by_fastavro(blocks, chosen)
+        return (
+            self._decode_with_polars(blocks, chosen)
+            if fast
+            else self._decode_with_fastavro(blocks, chosen)
+        )
 
     def _read_blocks(self, byte_range: ByteRange) -> bytes:
         """Read the blocks whose preceding sync marker starts in the range."""
@@ -191,8 +195,8 @@ class AvroDecoder:
         except WrongRecordCount as error:
             raise ReadError(byte_range.file.url, str(error)) from error
 
-    def _by_polars(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
-        whole = _write_header(self._polars_schema(), self.header) + blocks
+    def _decode_with_polars(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
+        whole = _write_header(self._make_polars_schema(), self.header) + blocks
         frame = pl.read_avro(io.BytesIO(whole), columns=[field.name for field in chosen])
         return frame.with_columns(
             _finish_column(frame.get_column(field.name), field)
@@ -200,11 +204,11 @@ class AvroDecoder:
             if field.symbols or _is_nanoseconds(field) or _has_no_avro_type(field.arrow)
         )
 
-    def _polars_schema(self) -> dict[str, Any]:
+    def _make_polars_schema(self) -> dict[str, Any]:
         rows = [{"name": one.name, "type": one.polars_type} for one in self.header.fields]
         return {"type": "record", "name": "row", "fields": rows}
 
-    def _by_fastavro(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
+    def _decode_with_fastavro(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
         fastavro = need("fastavro", extra="avro")
         schema = json.loads(self.header.schema)
         whole = _write_header(schema, self.header) + blocks
@@ -276,7 +280,7 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     by_header: dict[tuple[str, str], pa.Schema] = {}
     for _, header in headers:
         if (header.schema, header.arrow) not in by_header:
-            by_header[header.schema, header.arrow] = _arrow_schema(header)
+            by_header[header.schema, header.arrow] = _make_arrow_schema(header)
     file_schemas = [by_header[header.schema, header.arrow] for _, header in headers]
     groups = arrow_columns.group_by_schema([file for file, _ in headers], file_schemas)
     columns = arrow_columns.resolve_columns(groups, request)
@@ -306,7 +310,7 @@ def _try_read_header(file: File) -> FileHeader | ReadError:
         return error
 
 
-def _arrow_schema(header: AvroHeader) -> pa.Schema:
+def _make_arrow_schema(header: AvroHeader) -> pa.Schema:
     return pa.schema([pa.field(one.name, one.arrow, one.nullable) for one in header.fields])
 
 

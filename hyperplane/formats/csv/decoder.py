@@ -100,7 +100,7 @@ class CsvDecoder:
         ReadError
             When a value does not fit its column's type, or a row has the wrong number of values.
         """
-        data = byte_range.data()
+        data = byte_range.read_data()
         self._check_quotes(data, byte_range)
         types = {
             name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
@@ -158,7 +158,7 @@ class CsvDecoder:
             return
         texts = parse_csv(data, self.dialect, dict.fromkeys(whole, pa.string()))
         for name in whole:
-            row = inference.first_hexadecimal(texts.column(name))
+            row = inference.find_hexadecimal(texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
                 place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
@@ -178,7 +178,7 @@ class CsvDecoder:
             return
         texts = parse_csv(data, self.dialect, dict.fromkeys(suspect, pa.string()))
         for name in suspect:
-            row = inference.first_inexact(table.column(name), texts.column(name))
+            row = inference.find_inexact(table.column(name), texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
                 place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)

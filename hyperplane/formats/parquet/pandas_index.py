@@ -63,11 +63,11 @@ def _reads_fragments(info: Mapping[str, Any]) -> bool:
     partitioning = info["kwargs"].get("dataset", {}).get("partitioning")
     if partitioning and not isinstance(partitioning, str | list):
         return True
-    filtered = {condition[0] for condition in _conditions(info["filters"])}
+    filtered = {condition[0] for condition in _iterate_conditions(info["filters"])}
     return not filtered <= set(info["partition_names"])
 
 
-def _conditions(filters: Any) -> Iterator[tuple[Any, ...]]:
+def _iterate_conditions(filters: Any) -> Iterator[tuple[Any, ...]]:
     for each in filters or ():
         if isinstance(each, tuple):
             yield each

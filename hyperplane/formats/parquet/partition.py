@@ -15,7 +15,7 @@ from hyperplane.formats.file_changes import check_local_size, check_opened_size
 from hyperplane.formats.file_partition import FilePartition
 from hyperplane.formats.filters import Filters
 from hyperplane.formats.parquet.index_ranges import IndexRange
-from hyperplane.formats.partition_sizes import shard_bounds
+from hyperplane.formats.partition_sizes import find_shard_bounds
 from hyperplane.formats.partitions import Bounds
 from hyperplane.formats.polars_frames import columns
 from hyperplane.formats.request import OnError
@@ -204,7 +204,7 @@ class ParquetRowRange(RowGroupRange):
         return self.start - self.skip
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Return raw columns."""
+        """Return some columns of the range, as they are in the file."""
         raw = super().fetch(names)
         # From local disk Polars reads only these rows; from a store, whole row groups.
         return (
@@ -222,7 +222,7 @@ def select_rows(
     ``parts`` are all files, divided into row groups.
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
-    first, last = shard_bounds(index, count, sum(piece.rows for piece in pieces))
+    first, last = find_shard_bounds(index, count, sum(piece.rows for piece in pieces))
     selected: list[ParquetRowRange] = []
     before = 0
     for piece in pieces:

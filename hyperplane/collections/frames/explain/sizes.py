@@ -26,7 +26,7 @@ from hyperplane.core.dask_internals.frames import (
 )
 from hyperplane.core.units import format_bytes
 from hyperplane.formats.parquet.footer_size import OFFSET
-from hyperplane.formats.parquet.footer_size import value_width as width
+from hyperplane.formats.parquet.footer_size import estimate_value_width as width
 from hyperplane.formats.reader import PartitionReader
 
 #: Rows of a column of Python objects whose memory is measured.
