@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import polars as pl
 
 from hyperplane.formats.column_mapping import ColumnMapping
 from hyperplane.formats.file_changes import (
+    ANY_HEAD,
+    HeadChecksum,
     check_local_size,
     check_opened_size,
+    has_only_grown,
     read_planned_range,
 )
 from hyperplane.formats.file_partition import FilePartition
@@ -51,6 +54,8 @@ class ByteRange:
         Converts these to columns of the data set.
     nbytes : int
         Estimated bytes in memory.
+    head : HeadChecksum
+        Checksum of the first bytes of the file.
     """
 
     file: File
@@ -59,6 +64,7 @@ class ByteRange:
     decoder: ByteRangeDecoder
     mapping: ColumnMapping
     nbytes: int
+    head: HeadChecksum = field(default=ANY_HEAD, kw_only=True)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -72,7 +78,7 @@ class ByteRange:
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return some columns of the file."""
-        check_local_size(self.file, b"" if self.file.compression else self.decoder.record_end)
+        check_local_size(self.file, None if self.file.compression else self.has_grown)
         return self.decoder.decode(self, names).lazy()
 
     def __str__(self) -> str:
@@ -90,7 +96,11 @@ class ByteRange:
 
     def read_bytes(self, start: int, stop: int) -> bytes:
         """Read stored bytes of the file; raise ReadError if it has changed since it was planned."""
-        return read_planned_range(self.file, start, stop, self.decoder.record_end)
+        return read_planned_range(self.file, start, stop, self.has_grown)
+
+    def has_grown(self) -> bool:
+        """Whether the file, which is longer than planned, only has more records."""
+        return has_only_grown(self.file, self.head, self.decoder.record_end)
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,18 +6,45 @@ machines, which a cluster without a shared file system reads.
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hyperplane.core.errors import ReadError
 from hyperplane.objectstore.locations import File
 
+#: Largest number of bytes of a head.
+_HEAD_BYTES = 1000
 
-def check_local_size(file: File, record_end: bytes = b"") -> None:
+
+class HeadChecksum(NamedTuple):
+    """CRC-32 of the first bytes of a file."""
+
+    length: int
+    crc: int
+
+
+#: Matches any file.
+ANY_HEAD = HeadChecksum(0, zlib.crc32(b""))
+
+
+def compute_head_checksum(data: bytes) -> HeadChecksum:
+    """Return the checksum of the first bytes of a file that begins with ``data``."""
+    head = data[:_HEAD_BYTES]
+    return HeadChecksum(len(head), zlib.crc32(head))
+
+
+def has_only_grown(file: File, head: HeadChecksum, record_end: bytes) -> bool:
+    """Whether a longer file has the planned head, and a record end where it ended, as a log has."""
+    end = file.read_range(max(0, file.size - len(record_end)), file.size)
+    return end == record_end and zlib.crc32(file.read_range(0, head.length)) == head.crc
+
+
+def check_local_size(file: File, has_grown: Callable[[], bool] | None = None) -> None:
     """Raise ReadError if a file on local disk has another size than in the plan.
 
-    With ``record_end`` the file may be longer, as a log is that grows, if a record still ends where
-    the file ended.
+    A longer file passes if ``has_grown``, which returns whether it only has more records, is true.
     """
     if not file.store.local or not file.sized:
         return
@@ -25,10 +52,8 @@ def check_local_size(file: File, record_end: bytes = b"") -> None:
         size = Path(file.path).stat().st_size
     except OSError:
         return  # the read itself raises the error
-    if size > file.size and record_end:
-        before = file.read_range(max(0, file.size - len(record_end)), file.size)
-        if before == record_end:
-            return
+    if size > file.size and has_grown is not None and has_grown():
+        return
     _check_size(file, size)
 
 
@@ -41,14 +66,14 @@ def check_opened_size(file: File, opened: Any) -> None:
 
 def _check_size(file: File, size: int) -> None:
     if size != file.size:
-        raise _change_error(file, f"{size} bytes")
+        raise _make_change_error(file, f"{size} bytes")
 
 
-def read_planned_range(file: File, start: int, stop: int, record_end: bytes) -> bytes:
+def read_planned_range(file: File, start: int, stop: int, has_grown: Callable[[], bool]) -> bytes:
     """Read stored bytes; raise ReadError if the file does not have them as planned.
 
     A range at the end of the file is read with one more byte. If there is one, the file is longer
-    now, and a record must still end where the file ended.
+    now, and ``has_grown`` must return whether it only has more records.
     """
     if start >= stop:
         return b""
@@ -56,15 +81,12 @@ def read_planned_range(file: File, start: int, stop: int, record_end: bytes) -> 
     extra = int(stop == file.size and start != 1)
     data = file.read_range(start, stop + extra)
     if len(data) < stop - start:
-        raise _change_error(file, f"{start + len(data)} bytes")
-    if len(data) == stop - start:
-        return data
-    data = data[: stop - start]
-    if len(data) >= len(record_end) and not data.endswith(record_end):
-        raise _change_error(file, "more")
-    return data
+        raise _make_change_error(file, f"{start + len(data)} bytes")
+    if len(data) > stop - start and not has_grown():
+        raise _make_change_error(file, "more")
+    return data[: stop - start]
 
 
-def _change_error(file: File, now: str) -> ReadError:
+def _make_change_error(file: File, now: str) -> ReadError:
     changed = f"it had {file.size} bytes when the read was planned, and now has {now}"
     return ReadError(file.url, f"{changed}; read it again")

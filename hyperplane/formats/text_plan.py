@@ -18,6 +18,7 @@ from hyperplane.formats.byte_ranges import (
     ByteRangePartition,
 )
 from hyperplane.formats.column_mapping import ColumnMapping
+from hyperplane.formats.file_changes import ANY_HEAD, HeadChecksum
 from hyperplane.formats.filters import Filters, list_filter_columns, suggest_similar
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
@@ -42,6 +43,8 @@ class TextFile:
         Ratio of bytes in memory to bytes of text.
     multiline : bool
         Whether quoted values may contain line ends.
+    head : HeadChecksum
+        Checksum of its first bytes.
     """
 
     file: File
@@ -49,6 +52,7 @@ class TextFile:
     names: tuple[str, ...]
     density: float = 1.0
     multiline: bool = False
+    head: HeadChecksum = ANY_HEAD
 
     @property
     def memory(self) -> int:
@@ -215,7 +219,9 @@ def _split_file(
     )
     share = memory / max(1, file.size - text_file.start)
     return [
-        ByteRange(file, start, stop, decoder, mapping, int((stop - start) * share))
+        ByteRange(
+            file, start, stop, decoder, mapping, int((stop - start) * share), head=text_file.head
+        )
         for start, stop in pairwise(ends)
     ] or [ByteRange(file, text_file.start, text_file.start, decoder, mapping, 0)]
 

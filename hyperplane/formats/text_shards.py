@@ -146,7 +146,16 @@ def _make_record_span(
 ) -> RecordSpan:
     """Return a part of a span between record boundaries."""
     decoder = boundaries.set_decoder(span.decoder)
-    return RecordSpan(span.file, start, stop, decoder, span.mapping, span.nbytes, boundaries.quoted)
+    return RecordSpan(
+        span.file,
+        start,
+        stop,
+        decoder,
+        span.mapping,
+        span.nbytes,
+        boundaries.quoted,
+        head=span.head,
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,7 @@ class RecordSpan(ByteRange):
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return some columns of the file."""
-        check_local_size(self.file, self.decoder.record_end)
+        check_local_size(self.file, self.has_grown)
         frames = [self.decoder.decode(piece, names) for piece in self._pieces()]
         return pl.concat(frames, rechunk=False).lazy()
 

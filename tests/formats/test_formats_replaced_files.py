@@ -17,8 +17,7 @@ from hyperplane.dataframe import read
 from hyperplane.errors import ReadError, SkippedFile
 from hyperplane.formats.text_samples import find_next_line
 
-#: The old end of the longer file is within a line.
-SHORT, LONG = "abc", "abcdefgh"
+SHORT, LONG = "abc", "abcdefghi"
 
 
 def write_avro(frame: pd.DataFrame, path: Path) -> None:
@@ -111,6 +110,19 @@ def test_rows_appended_after_the_plan_are_not_read(tmp_path: Path, kind: str, wh
     copy(path)
     assert planned.compute()["n"].to_list() == list(range(1000))
     assert read_any(path, where).compute()["n"].to_list() == [*range(1000), -1]
+
+
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_a_longer_file_with_a_line_end_at_the_old_end_is_an_error(
+    tmp_path: Path, where: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("n\n" + "1\n" * 100)
+    planned = read_any(path, where)
+    path.write_text("n\n" + "2\n" * 200)
+    copy(path)
+    with pytest.raises(ReadError, match="when the read was planned, and now has"):
+        planned.compute()
 
 
 def test_a_range_that_ends_before_the_file_is_checked_on_disk(tmp_path: Path) -> None:
