@@ -59,7 +59,7 @@ class ArrowColumns:
 
 
 def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> ArrowColumns:
-    """Merge the schemas of files, and return the columns that a request asks for.
+    """Merge the schemas of files, and return the requested columns.
 
     Raises
     ------

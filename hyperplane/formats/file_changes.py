@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hyperplane.core.errors import ReadError
 from hyperplane.objectstore.locations import File
 
-#: Largest number of bytes of a head.
+#: Maximum number of bytes of a head.
 _HEAD_BYTES = 1000
 
 
@@ -36,7 +36,7 @@ def compute_head_checksum(data: bytes) -> HeadChecksum:
 
 
 def has_only_grown(file: File, head: HeadChecksum, record_end: bytes) -> bool:
-    """Whether a longer file has the planned head, and a record end where it ended, as a log has."""
+    """Whether a longer file begins as planned, and a record ends at the planned size."""
     end = file.read_range(max(0, file.size - len(record_end)), file.size)
     return end == record_end and zlib.crc32(file.read_range(0, head.length)) == head.crc
 

@@ -133,7 +133,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _convert_value(value: Any, kind: pl.DataType) -> Any:
-    """Convert a value for comparison with a column; errors say what is allowed."""
+    """Convert a value for comparison with a column; errors describe valid values."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):

@@ -61,7 +61,7 @@ def _make_class_fault(found: type, wrong: str) -> Fault:
 
 
 def _find_wrong_attribute(one: FileFormat, name: str) -> str:
-    """Return what is wrong with the attributes of a format of another package; may be empty."""
+    """Return the error in the attributes of a format of another package; empty if none."""
     if getattr(one, "name", None) != name:
         shown = repr(getattr(one, "name", None))
         return f"is registered as {name!r}, and its name is {shown}"

@@ -234,7 +234,7 @@ def to_arrow_type(kind: pl.DataType) -> pa.DataType:
 
 
 def parse_csv(data: bytes, dialect: CsvDialect, types: dict[str, pa.DataType] | None) -> pa.Table:
-    """Parse columns of CSV without a header; all columns with inferred types for None."""
+    """Parse columns of CSV without a header; without ``types`` all, with inferred types."""
     if not data.strip(b"\r\n"):
         wanted = types or dict.fromkeys(dialect.names, pa.null())
         return pa.schema(list(wanted.items())).empty_table()

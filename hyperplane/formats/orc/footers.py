@@ -20,11 +20,11 @@ from hyperplane.formats.reader import DAMAGE, READER_THREADS, FileUrls, translat
 from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
 from hyperplane.objectstore.locations import File
 
-#: Most columns that are read to estimate the width of text and lists.
+#: Maximum number of columns that are read to estimate the width of text and lists.
 SAMPLED_COLUMNS = 32
 #: Assumed bytes of a value that cannot be sampled.
 ASSUMED_WIDTH = 16
-#: Largest number of footers that are read for an estimate; the result is scaled to all files.
+#: Maximum number of footers that are read for an estimate; the result is scaled to all files.
 SAMPLED_FOOTERS = 256
 
 

@@ -209,7 +209,7 @@ def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
 
 def _restore(column: Any, kind: pa.DataType) -> Any:
     """Return a stored column with its original type."""
-    if _has_null_type(kind):  # Arrow casts nothing to the type null
+    if _has_null_type(kind):  # Arrow has no cast to the type null
         return pa.array(column.to_pylist(), kind)
     return column.cast(kind)
 

@@ -215,7 +215,7 @@ def check_zones(frame: Any, format_name: str) -> None:
 
 
 def _describe_zone(zone: dt.tzinfo, format_name: str, advice: str) -> str:
-    """Return the message for a zone."""
+    """Return the message for a zone whose offset has seconds."""
     wrong = (
         f"has times of the zone {zone}, but {format_name} only supports offsets of whole minutes"
     )
