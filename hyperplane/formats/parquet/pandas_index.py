@@ -45,7 +45,7 @@ def _find_faults(collection: Any, where: str) -> Iterator[Fault]:
 
 
 def _find_range_index(node: Any) -> str | None:
-    """Return the name of the index that a node of an expression cannot read; None if there is none."""
+    """Return the name of the index that an expression node cannot read; None if there is none."""
     if type(node).__name__ != "ReadParquetFSSpec":  # the other reader omits the index
         return None
     info: Mapping[str, Any] = node._dataset_info
