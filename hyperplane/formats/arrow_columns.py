@@ -12,7 +12,7 @@ import pyarrow as pa
 from hyperplane.core.errors import check
 from hyperplane.formats import column_types, hive_partitions, schemas
 from hyperplane.formats.column_mapping import ColumnMapping, may_lose
-from hyperplane.formats.filters import Filters, filter_columns
+from hyperplane.formats.filters import Filters, list_filter_columns
 from hyperplane.formats.request import ReadRequest
 from hyperplane.objectstore.locations import File
 
@@ -59,7 +59,7 @@ class ArrowColumns:
 
 
 def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> ArrowColumns:
-    """Merge the schemas of files, and return the columns that a request asks for.
+    """Merge the schemas of files, and return the requested columns.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
     keys, key_types, keyless = hive_partitions.parse_hive_keys(paths, columns)
     columns = {**columns, **key_types}
     filters, chosen = request.resolve(columns, list(columns))
-    filter_schema = {name: columns[name] for name in filter_columns(filters)}
+    filter_schema = {name: columns[name] for name in list_filter_columns(filters)}
     check(schemas.find_unreadable_columns(file_schemas, {**chosen, **filter_schema}))
     mappings = {}
     for group in groups:

@@ -93,7 +93,7 @@ class SupportsRowShards(SupportsRead, Protocol):
 
 
 class SizeEstimate(NamedTuple):
-    """Bytes of files in memory, uncompressed, and a text on how they were determined."""
+    """Bytes of files in memory, uncompressed, and a description of the method."""
 
     size: int
     how: str

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import polars as pl
 
 from hyperplane.formats.column_mapping import ColumnMapping
+from hyperplane.formats.file_changes import (
+    ANY_HEAD,
+    HeadChecksum,
+    check_local_size,
+    check_opened_size,
+    has_only_grown,
+    read_planned_range,
+)
 from hyperplane.formats.file_partition import FilePartition
 from hyperplane.formats.filters import Filters
 from hyperplane.formats.partitions import Bounds
 from hyperplane.formats.request import OnError
+from hyperplane.objectstore.file_names import decompress
 from hyperplane.objectstore.locations import File
 
 
 class ByteRangeDecoder(Protocol):
     """Decodes a byte range into columns."""
+
+    @property
+    def record_end(self) -> bytes:
+        """The bytes that end a record, or a block of records."""
+        ...
 
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Return some columns of a byte range."""
@@ -40,6 +54,8 @@ class ByteRange:
         Converts these to columns of the data set.
     nbytes : int
         Estimated bytes in memory.
+    head : HeadChecksum
+        Checksum of the first bytes of the file.
     """
 
     file: File
@@ -48,6 +64,7 @@ class ByteRange:
     decoder: ByteRangeDecoder
     mapping: ColumnMapping
     nbytes: int
+    head: HeadChecksum = field(default=ANY_HEAD, kw_only=True)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -61,17 +78,29 @@ class ByteRange:
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return some columns of the file."""
+        check_local_size(self.file, None if self.file.compression else self.has_grown)
         return self.decoder.decode(self, names).lazy()
 
     def __str__(self) -> str:
         return f"{self.file.url}[{self.start}:{self.stop}]"
 
-    def data(self) -> bytes:
+    def read_data(self) -> bytes:
         """Read the bytes, decompressed."""
         if self.file.compression:
-            with self.file.open() as opened:
-                return bytes(opened.read())[self.start :]
-        return self.file.read_range(self.start, self.stop)
+            system, path = self.file.store.system, self.file.path
+            with system.open(path, "rb") as raw:
+                check_opened_size(self.file, raw)
+                with decompress(raw, self.file.compression) as opened:
+                    return bytes(opened.read())[self.start :]
+        return self.read_bytes(self.start, self.stop)
+
+    def read_bytes(self, start: int, stop: int) -> bytes:
+        """Read stored bytes of the file; raise ReadError if it has changed since it was planned."""
+        return read_planned_range(self.file, start, stop, self.has_grown)
+
+    def has_grown(self) -> bool:
+        """Whether the file, which is longer than planned, only has more records."""
+        return has_only_grown(self.file, self.head, self.decoder.record_end)
 
 
 @dataclass(frozen=True, repr=False)

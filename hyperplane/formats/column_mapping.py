@@ -87,7 +87,7 @@ class ColumnMapping:
         if name in values:
             return pl.lit(values[name], kind)
         if name in self.uuids:
-            return _text_of_uuids(column(name))
+            return _format_uuids(column(name))
         if name in self.lossy:
             return column(name).map_batches(partial(exact_cast, kind=kind), return_dtype=kind)
         return column(name).cast(kind) if name in self.cast else column(name)
@@ -103,7 +103,7 @@ class ColumnMapping:
         return expr.alias(name) if name in self.cast or name in values else None
 
 
-def _text_of_uuids(values: pl.Expr) -> pl.Expr:
+def _format_uuids(values: pl.Expr) -> pl.Expr:
     """Format UUIDs of 16 bytes as ``01234567-89ab-cdef-0123-456789abcdef``."""
     digits, ends = values.bin.encode("hex"), (0, 8, 12, 16, 20, 32)
     pieces = [digits.str.slice(start, stop - start) for start, stop in pairwise(ends)]

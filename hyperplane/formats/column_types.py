@@ -122,17 +122,17 @@ def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     if one == other:
         return one
     if one.is_integer() and other.is_integer():
-        return _wider_integer(one, other)
+        return _find_wider_integer(one, other)
     if one.is_numeric() and other.is_numeric():
         if one.is_decimal() and other.is_decimal():
-            return _wider_decimal(one, other)
+            return _find_wider_decimal(one, other)
         return pl.Float64()
     if isinstance(one, pl.Datetime) and isinstance(other, pl.Datetime):
         if one.time_zone != other.time_zone:
             return None
-        return pl.Datetime(_finer_unit(one.time_unit, other.time_unit), one.time_zone)
+        return pl.Datetime(_find_finer_unit(one.time_unit, other.time_unit), one.time_zone)
     if isinstance(one, pl.Duration) and isinstance(other, pl.Duration):
-        return pl.Duration(_finer_unit(one.time_unit, other.time_unit))
+        return pl.Duration(_find_finer_unit(one.time_unit, other.time_unit))
     return None
 
 
@@ -169,16 +169,16 @@ def _instantiate(kind: Any) -> pl.DataType:
     return kind() if isinstance(kind, type) else kind
 
 
-def _wider_integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
+def _find_wider_integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
     name = str(np.promote_types(str(one).lower(), str(other).lower()))
     return pl.Float64() if name == "float64" else from_arrow(pa.from_numpy_dtype(name))
 
 
-def _wider_decimal(one: Any, other: Any) -> pl.DataType | None:
+def _find_wider_decimal(one: Any, other: Any) -> pl.DataType | None:
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
     return pl.Decimal(whole + scale, scale) if whole + scale <= 38 else None
 
 
-def _finer_unit(one: Any, other: Any) -> Any:
+def _find_finer_unit(one: Any, other: Any) -> Any:
     return max(one, other, key=_UNITS.index)

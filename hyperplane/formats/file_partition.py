@@ -20,7 +20,7 @@ from hyperplane.formats.filters import Filters
 from hyperplane.formats.read_errors import get_current_worker, warn_skipped
 from hyperplane.formats.reader import translate_read_errors
 from hyperplane.formats.request import OnError
-from hyperplane.objectstore.locations import File
+from hyperplane.objectstore.locations import File, Store
 
 
 class FileSlice(Protocol):
@@ -109,8 +109,10 @@ class FilePartition(ABC):
         return f"{type(self).__name__}({slices}{', ...' if len(self.slices) > 3 else ''})"
 
     def __dask_tokenize__(self) -> Any:
+        numbers: dict[Store, int] = {}
         slices = [
             (
+                numbers.setdefault(file_slice.file.store, len(numbers)),
                 file_slice.file.path,
                 file_slice.file.size,
                 file_slice.file.stamp,
@@ -119,5 +121,6 @@ class FilePartition(ABC):
             )
             for file_slice in self.slices
         ]
-        store = self.slices[0].file.store.__dask_tokenize__()
-        return (type(self).__name__, slices, store, repr(self.filters), self.on_error)
+        # The options of the file system include those of fsspec's configuration.
+        stores = [(store.__dask_tokenize__(), store.system.storage_options) for store in numbers]
+        return (type(self).__name__, slices, stores, repr(self.filters), self.on_error)

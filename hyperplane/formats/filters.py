@@ -75,7 +75,7 @@ def parse_filters(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filt
             continue
         conditions = []
         for place, entry in enumerate(group):
-            condition, wrong = _condition(f"{where}[{place}]", entry, schema)
+            condition, wrong = _parse_condition(f"{where}[{place}]", entry, schema)
             faults += wrong
             if condition is not None:
                 conditions.append(condition)
@@ -96,7 +96,7 @@ def _format_fault(where: str, given: object) -> Fault:
     )
 
 
-def _condition(
+def _parse_condition(
     where: str, entry: Any, schema: Mapping[str, pl.DataType]
 ) -> tuple[Condition | None, list[Fault]]:
     if not isinstance(entry, (tuple, list)) or len(entry) not in (2, 3):
@@ -133,7 +133,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _convert_value(value: Any, kind: pl.DataType) -> Any:
-    """Convert a value for comparison with a column; errors say what is allowed."""
+    """Convert a value for comparison with a column; errors describe valid values."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
@@ -194,13 +194,15 @@ def to_expression(
     ``columns`` are the expressions of the columns, in the types of ``schema``.
     """
     groups = [
-        reduce(lambda a, b: a & b, [_condition_expr(c, schema[c[0]], columns[c[0]]) for c in group])
+        reduce(
+            lambda a, b: a & b, [_build_condition(c, schema[c[0]], columns[c[0]]) for c in group]
+        )
         for group in filters
     ]
     return reduce(lambda a, b: a | b, groups)
 
 
-def _condition_expr(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
+def _build_condition(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
     _, op, value = condition
     if op in _NULLS:
         missing = column.is_null()
@@ -237,7 +239,7 @@ def _compare(op: str, value: Any, kind: pl.DataType, column: pl.Expr) -> pl.Expr
 
 def _compare_ticks(op: str, value: Any, kind: Any, column: pl.Expr) -> pl.Expr:
     """Compare times exactly in the unit of the column, also with values between two ticks."""
-    ticks, rest = divmod(_nanoseconds(value), _NANOSECONDS[kind.time_unit])
+    ticks, rest = divmod(_to_nanoseconds(value), _NANOSECONDS[kind.time_unit])
     if rest and op in ("==", "!="):
         return column.is_not_null() if op == "!=" else pl.lit(False)
     if rest and op in (">=", "<"):
@@ -248,7 +250,7 @@ def _compare_ticks(op: str, value: Any, kind: Any, column: pl.Expr) -> pl.Expr:
     return compared
 
 
-def _nanoseconds(value: Any) -> int:
+def _to_nanoseconds(value: Any) -> int:
     plain = value.tz_convert("UTC").tz_localize(None) if getattr(value, "tz", None) else value
     return int(plain.asm8.astype("int64")) * _NANOSECONDS[value.unit]
 
@@ -299,6 +301,6 @@ def _overlaps(op: str, value: Any, low: Any, high: Any) -> bool:
     return bool(_OPERATIONS[op](low if op in ("<", "<=") else high, value))
 
 
-def filter_columns(filters: Filters) -> Sequence[str]:
+def list_filter_columns(filters: Filters) -> Sequence[str]:
     """Return the columns that the filters use, without duplicates."""
     return list(dict.fromkeys(name for group in filters for name, _, _ in group))

@@ -53,7 +53,7 @@ def to_json(obj: Any, where: str, **how: Any) -> str:
 
 
 def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:
-    """Convert a value for JSON; add a fault for what JSON does not support."""
+    """Convert a value for JSON; add a fault for each value that JSON does not support."""
     if isinstance(obj, dict):
         bad_keys = [key for key in obj if not isinstance(key, str)]
         faults += [

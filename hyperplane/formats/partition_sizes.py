@@ -88,12 +88,14 @@ def _group_evenly(items: Sequence[tuple[T, int]], aim: float) -> list[list[T]]:
     return list(parts.values())
 
 
-def shard_bounds(index: int, count: int, total: int) -> tuple[int, int]:
-    """Return a shard's first item and the one after its last, as ``numpy.array_split`` does.
+def find_shard_bounds(index: int, count: int, total: int) -> tuple[int, int]:
+    """Return the number of a shard's first item and of the first one after the shard.
+
+    Shards are divided as by ``numpy.array_split``.
 
     Examples
     --------
-    >>> [shard_bounds(index, 3, 10) for index in range(3)]
+    >>> [find_shard_bounds(index, 3, 10) for index in range(3)]
     [(0, 4), (4, 7), (7, 10)]
     """
     size, longer = divmod(total, count)

@@ -37,7 +37,7 @@ def warn_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
     lines = "\n".join(f"  {error}" for error in errors)
     message = f"files left out because of on_error='skip' ({len(errors)}):\n{lines}"
     if worker is not None:
-        # What distributed.warn does, which works only in the thread of the task.
+        # As distributed.warn does, which works only in the thread of the task.
         event = {"message": pickle.dumps(message), "category": pickle.dumps(SkippedFile)}
         worker.log_event("warn", event)
     warn_caller(message, SkippedFile)

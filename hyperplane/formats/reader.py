@@ -94,7 +94,7 @@ def make_collection(
 
 @dataclass(frozen=True)
 class FileUrls:
-    """The files of a read that is not of a partition, for :func:`translate_read_errors`."""
+    """URLs of files that are read outside of a partition, for :func:`translate_read_errors`."""
 
     urls: tuple[str, ...]
 

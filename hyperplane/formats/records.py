@@ -9,10 +9,10 @@ from hyperplane.core.errors import RequestError, WrongType
 from hyperplane.formats.json_values import shorten
 
 
-def build_table(items: Sequence[Any], form: str) -> Any:
+def build_table(items: Sequence[Any], format_name: str) -> Any:
     """Return the items of a bag partition as an Arrow table that holds them without loss.
 
-    ``form`` is the name of the format in messages.
+    ``format_name`` is for messages.
 
     Raises
     ------
@@ -31,23 +31,23 @@ def build_table(items: Sequence[Any], form: str) -> Any:
     expected = dict.fromkeys(fields).keys()
     for number, item in enumerate(items):
         if not isinstance(item, dict) or not item:
-            raise item_error(
-                "item", item, number, f"{form} requires non-empty dicts; save it as jsonl"
+            raise make_item_error(
+                "item", item, number, f"{format_name} requires non-empty dicts; save it as jsonl"
             )
         if item.keys() != expected:
             name = min(item.keys() ^ expected, key=str)
             wrong = "the field is not in all items; add it with None, or save as jsonl"
-            raise item_error(str(name), item.get(name), number, wrong)
+            raise make_item_error(str(name), item.get(name), number, wrong)
     for name in fields:
         if not isinstance(name, str):
-            raise item_error(f"the key {name!r}", name, 0, "field names must be strings")
-    columns = [_build_column(items, name, form) for name in fields]
+            raise make_item_error(f"the key {name!r}", name, 0, "field names must be strings")
+    columns = [_build_column(items, name, format_name) for name in fields]
     table = pa.table(columns, names=fields)
-    _check_round_trip(table.to_pylist(), items, form)
+    _check_round_trip(table.to_pylist(), items, format_name)
     return table
 
 
-def _build_column(items: Sequence[Mapping[str, Any]], name: str, form: str) -> Any:
+def _build_column(items: Sequence[Mapping[str, Any]], name: str, format_name: str) -> Any:
     """Return a field of all items as an Arrow array, or raise for an item of another type."""
     import pyarrow as pa
 
@@ -65,11 +65,14 @@ def _build_column(items: Sequence[Mapping[str, Any]], name: str, form: str) -> A
             0,
         )
         reason = " ".join(str(error).split())[:160]
-        wrong = f"{form} requires one type for each field ({reason}); convert it, or save as jsonl"
-        raise item_error(name, values[number], number, wrong) from error
+        wrong = f"{format_name} requires one type for each field ({reason})"
+        wrong += "; convert it, or save as jsonl"
+        raise make_item_error(name, values[number], number, wrong) from error
 
 
-def _check_round_trip(restored_items: Sequence[Any], items: Sequence[Any], form: str) -> None:
+def _check_round_trip(
+    restored_items: Sequence[Any], items: Sequence[Any], format_name: str
+) -> None:
     """Raise for the first item that the table does not hold unchanged."""
     try:
         if restored_items == items:
@@ -80,8 +83,8 @@ def _check_round_trip(restored_items: Sequence[Any], items: Sequence[Any], form:
         found = _find_difference(restored, item, "")
         if found is not None:
             path, value = found
-            wrong = f"{form} would change it; convert it, or save as jsonl"
-            raise item_error(path, value, number, wrong)
+            wrong = f"{format_name} would change it; convert it, or save as jsonl"
+            raise make_item_error(path, value, number, wrong)
 
 
 def _find_difference(restored: Any, item: Any, path: str) -> tuple[str, Any] | None:
@@ -141,7 +144,7 @@ def _format_line(item: Any, number: int, format_item: Callable[[Any, int], str])
         ) from error
 
 
-def item_error(field: str, value: Any, number: int, message: str) -> WrongType:
+def make_item_error(field: str, value: Any, number: int, message: str) -> WrongType:
     """Return the error of a bag item that the format does not support."""
     shown = shorten(value)
     text = f"item {number} (counted from 0): {field} is {shown}: {message}"

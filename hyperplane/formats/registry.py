@@ -61,7 +61,7 @@ def _make_class_fault(found: type, wrong: str) -> Fault:
 
 
 def _find_wrong_attribute(one: FileFormat, name: str) -> str:
-    """Return what is wrong with the attributes of a format of another package; may be empty."""
+    """Return the error in the attributes of a format of another package; empty if none."""
     if getattr(one, "name", None) != name:
         shown = repr(getattr(one, "name", None))
         return f"is registered as {name!r}, and its name is {shown}"
@@ -172,9 +172,14 @@ def format_of(
 def check_read_options(asked: SupportsRead, **given: Any) -> dict[str, Any]:
     """Return the options of ``read`` that are not None; raise RequestError for unsupported ones."""
     options = {name: value for name, value in given.items() if value is not None}
-    check(
-        Fault(name, repr(value)[:80], f"nothing for {asked.name} files", "leave it out")
-        for name, value in options.items()
-        if name not in asked.read_options
-    )
+    unsupported = [name for name in options if name not in asked.read_options]
+    check(_make_option_fault(name, options[name], asked) for name in unsupported)
     return options
+
+
+def _make_option_fault(name: str, value: Any, asked: SupportsRead) -> Fault:
+    """Return the fault of an option that files of a format do not have."""
+    formats = list_formats(SupportsRead, built_in=True)[0]
+    others = [other for other, one in formats.items() if name in one.read_options]
+    advice = f"leave it out: {name} applies to {' and '.join(others)} files only"
+    return Fault(name, repr(value)[:80], f"no value for {asked.name} files", advice)

@@ -31,7 +31,7 @@ class ReadPlan:
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of ScannablePartition
         The partitions; at least one.
     columns : dict of str to polars.DataType
         The requested columns.

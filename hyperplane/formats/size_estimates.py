@@ -1,6 +1,6 @@
 """Estimation of the size of files in memory from a small part of their bytes.
 
-Of text a sample is read, and its size in memory is compared with its size in the file.
+For text, the size of a sample in memory is divided by its size in the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLE = 1_000_000
 UNPACKED = 8_000_000
 #: Bytes of a compressed file read at once, which is the accuracy of their count.
 STEP = 1024
-#: Largest number of files that are sampled; the result is scaled to all.
+#: Maximum number of files that are sampled; the result is scaled to all.
 SAMPLED_FILES = 3
 
 
@@ -71,7 +71,7 @@ def estimate_text(
 
 
 def _read_sample(file: File) -> tuple[bytes, float]:
-    """Complete lines from the start of a file, and their size in the file."""
+    """Return complete lines from the start of a file, and their size in the file."""
     with file.store.system.open(file.path, "rb") as raw:
         if file.compression:
             counting = _CountingReader(raw)
@@ -144,7 +144,7 @@ def parse_json_sample(sample: io.BytesIO) -> Any:
 
 
 def _find_items_end(text: str) -> int:
-    """End of the last complete item of a JSON array; the sample may stop inside the next."""
+    """Return the end of the last complete item of a JSON array."""
     decode, between, end = json.JSONDecoder().raw_decode, re.compile(r"[\s,]*"), 1
     with suppress(ValueError):
         while found := between.match(text, end):

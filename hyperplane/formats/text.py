@@ -30,12 +30,12 @@ class TextFormat:
 def _format_line(item: Any, number: int) -> str:
     """Return an item if it is one line of text, or raise."""
     from hyperplane.formats.json_values import check_unicode
-    from hyperplane.formats.records import item_error
+    from hyperplane.formats.records import make_item_error
 
     if not isinstance(item, str):
         wrong = "lines of text must be strings; save it as jsonl, or map(str)"
-        raise item_error("item", item, number, wrong)
+        raise make_item_error("item", item, number, wrong)
     if "\n" in item:
         wrong = "it contains a line break and would be loaded as two items; save it as jsonl"
-        raise item_error("item", item, number, wrong)
+        raise make_item_error("item", item, number, wrong)
     return check_unicode(item)

@@ -26,14 +26,14 @@ def value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def format_column(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedArray:
+def format_column(column: pa.ChunkedArray, name: str, format_name: str) -> pa.ChunkedArray:
     """Return a column as text from which :func:`parse_column` restores the values.
 
     Parameters
     ----------
     column : pyarrow.ChunkedArray
         Of any type that is not nested.
-    name, form : str
+    name, format_name : str
         The column and the format, for errors.
 
     Raises
@@ -53,7 +53,7 @@ def format_column(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedAr
     write = _find_formatter(kind)
     if write is None:
         advice = f"convert it with df[{name!r}].astype(str), or save it as Parquet"
-        raise DataError(name, f"{form} does not support {_type_name(kind)}; {advice}")
+        raise DataError(name, f"{format_name} does not support {_get_type_name(kind)}; {advice}")
     try:
         texts = write(plain)
         exact = _has_exact_text(kind) or _to_storage(parse_column(texts, kind)).equals(
@@ -63,7 +63,9 @@ def format_column(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedAr
         exact = False
     if not exact:
         advice = "convert it first, or save it as Parquet"
-        raise DataError(name, f"{form} cannot represent some of its values ({kind}); {advice}")
+        raise DataError(
+            name, f"{format_name} cannot represent some of its values ({kind}); {advice}"
+        )
     return texts
 
 
@@ -140,7 +142,7 @@ def _has_exact_text(kind: pa.DataType) -> bool:
     )
 
 
-def _type_name(kind: pa.DataType) -> str:
+def _get_type_name(kind: pa.DataType) -> str:
     """Return the name of a type in messages."""
     return getattr(kind, "extension_name", "") or str(kind)
 
@@ -202,7 +204,7 @@ def _format_with_pandas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(texts, TEXT)])
 
 
-def file_column_names(schema: pa.Schema) -> list[str]:
+def list_file_columns(schema: pa.Schema) -> list[str]:
     """Return the column names in a file; an index without a name is called ``index``."""
     taken = set(schema.names)
     return [

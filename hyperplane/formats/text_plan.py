@@ -18,7 +18,8 @@ from hyperplane.formats.byte_ranges import (
     ByteRangePartition,
 )
 from hyperplane.formats.column_mapping import ColumnMapping
-from hyperplane.formats.filters import Filters, filter_columns, suggest_similar
+from hyperplane.formats.file_changes import ANY_HEAD, HeadChecksum
+from hyperplane.formats.filters import Filters, list_filter_columns, suggest_similar
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
 
@@ -28,7 +29,7 @@ _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' 
 
 @dataclass
 class TextFile:
-    """What the samples tell about a text file.
+    """A text file, as inferred from samples.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ class TextFile:
         Ratio of bytes in memory to bytes of text.
     multiline : bool
         Whether quoted values may contain line ends.
+    head : HeadChecksum
+        Checksum of its first bytes.
     """
 
     file: File
@@ -49,6 +52,7 @@ class TextFile:
     names: tuple[str, ...]
     density: float = 1.0
     multiline: bool = False
+    head: HeadChecksum = ANY_HEAD
 
     @property
     def memory(self) -> int:
@@ -132,7 +136,7 @@ def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str]
 
 
 def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
-    """Return the columns for which the caller set a dtype without missing values."""
+    """Return the columns for which the caller set a dtype that has no missing values."""
     return tuple(
         name
         for name, kind in declared.items()
@@ -185,7 +189,7 @@ def make_read_plan(
     )
     every = {**kinds, **key_types}
     filters, chosen = request.resolve(every, list(every))
-    filter_schema = {name: every[name] for name in filter_columns(filters)}
+    filter_schema = {name: every[name] for name in list_filter_columns(filters)}
     total = sum(text_file.memory for text_file in text_files)
     aim = partition_sizes.choose_target_size(total, request.partition_size)
     byte_ranges: list[ByteRange] = []
@@ -215,7 +219,9 @@ def _split_file(
     )
     share = memory / max(1, file.size - text_file.start)
     return [
-        ByteRange(file, start, stop, decoder, mapping, int((stop - start) * share))
+        ByteRange(
+            file, start, stop, decoder, mapping, int((stop - start) * share), head=text_file.head
+        )
         for start, stop in pairwise(ends)
     ] or [ByteRange(file, text_file.start, text_file.start, decoder, mapping, 0)]
 

@@ -91,7 +91,8 @@ def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
             break
         if length >= MAX_HEAD:
             wrong = (
-                f"its first {length} bytes have no two complete lines; is a quote not closed there?"
+                f"its first {length} bytes do not contain two complete lines; "
+                "perhaps a quote is not closed"
             )
             raise ReadError(file.url, wrong)
         length = min(MAX_HEAD, length * 8)

@@ -1,4 +1,4 @@
-"""The share of text rows of one shard: byte ranges that begin and end at record boundaries."""
+"""Select the rows of one shard of text files: byte ranges between record boundaries."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import polars as pl
 from hyperplane.core.errors import Fault, ReadError, RequestError
 from hyperplane.formats import text_samples
 from hyperplane.formats.byte_ranges import ByteRange, ByteRangeDecoder, ByteRangePartition
+from hyperplane.formats.file_changes import check_local_size
 from hyperplane.formats.reader import translate_read_errors
 from hyperplane.formats.request import ReadPlan
 
@@ -19,7 +20,7 @@ PIECE_BYTES = 1 << 25
 
 
 class RecordBoundaries(Protocol):
-    """Where the records of a text format begin and end."""
+    """Finds the boundaries of the records of a text format."""
 
     @property
     def quoted(self) -> bool:
@@ -28,11 +29,11 @@ class RecordBoundaries(Protocol):
 
     @property
     def contradiction(self) -> str:
-        """What is wrong with a file in which a boundary is found before an earlier one."""
+        """The error message for a file in which a boundary is found before an earlier one."""
         ...
 
     def find_record_start(self, span: ByteRange, target: int) -> int:
-        """Return where the first record after an offset begins."""
+        """Return the offset of the first record that begins after ``target``."""
         ...
 
     def set_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
@@ -41,13 +42,13 @@ class RecordBoundaries(Protocol):
 
 
 class LineBoundaries:
-    """Each line is a record."""
+    """Boundaries of a format of which each line is a record."""
 
     quoted = False
     contradiction = "its lines have changed while they were read"
 
     def find_record_start(self, span: ByteRange, target: int) -> int:
-        """Return where the line after an offset begins."""
+        """Return the offset of the first line that begins after ``target``."""
         return text_samples.find_next_line(span.file, target)
 
     def set_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
@@ -73,7 +74,7 @@ def plan_shard(whole: ReadPlan, index: int, count: int, boundaries: RecordBounda
 def select_spans(
     part: ByteRangePartition, index: int, count: int, boundaries: RecordBoundaries
 ) -> ByteRangePartition | None:
-    """Return the spans of one of ``count`` shards; None if it has none.
+    """Return the byte ranges of one of ``count`` shards; None if it has none.
 
     ``part`` is all files, undivided.
 
@@ -89,7 +90,7 @@ def select_spans(
         file, allowed = spans[0].file, "an uncompressed file, or several files"
         advice = "a compressed file cannot be divided: decompress it, or split it into several"
         raise RequestError([Fault("url", repr(file.url), allowed, advice)])
-    lengths = [_stored_bytes(span) for span in spans]
+    lengths = [_count_stored_bytes(span) for span in spans]
     total = sum(lengths)
     first, last = (
         _find_cut(spans, lengths, total * number // count, boundaries)
@@ -106,11 +107,11 @@ def select_spans(
             if number < last.number:
                 selected.append(span)
         elif start < stop:
-            selected.append(_record_span(span, start, stop, boundaries))
+            selected.append(_make_record_span(span, start, stop, boundaries))
     return replace(part, ranges=tuple(selected)) if selected else None
 
 
-def _stored_bytes(span: ByteRange) -> int:
+def _count_stored_bytes(span: ByteRange) -> int:
     """Return the stored bytes of a span; of a compressed file, all of it."""
     return span.file.size if span.file.compression else span.stop - span.start
 
@@ -140,12 +141,21 @@ def _find_cut(
     return _Cut(number + 1, spans[number + 1].start if number + 1 < len(spans) else 0)
 
 
-def _record_span(
+def _make_record_span(
     span: ByteRange, start: int, stop: int, boundaries: RecordBoundaries
 ) -> RecordSpan:
     """Return a part of a span between record boundaries."""
     decoder = boundaries.set_decoder(span.decoder)
-    return RecordSpan(span.file, start, stop, decoder, span.mapping, span.nbytes, boundaries.quoted)
+    return RecordSpan(
+        span.file,
+        start,
+        stop,
+        decoder,
+        span.mapping,
+        span.nbytes,
+        boundaries.quoted,
+        head=span.head,
+    )
 
 
 @dataclass(frozen=True)
@@ -161,7 +171,8 @@ class RecordSpan(ByteRange):
     quoted: bool
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Return raw columns."""
+        """Return some columns of the file."""
+        check_local_size(self.file, self.has_grown)
         frames = [self.decoder.decode(piece, names) for piece in self._pieces()]
         return pl.concat(frames, rechunk=False).lazy()
 
@@ -170,8 +181,8 @@ class RecordSpan(ByteRange):
         begin, rest = self.start, b""
         for position in range(self.start, self.stop, PIECE_BYTES):
             stop = min(self.stop, position + PIECE_BYTES)
-            text = rest + self.file.read_range(position, stop)
-            end = len(text) if stop == self.stop else _last_record_end(text, self.quoted)
+            text = rest + self.read_bytes(position, stop)
+            end = len(text) if stop == self.stop else _find_last_record_end(text, self.quoted)
             if end:
                 yield self._piece(begin, text[:end])
             begin, rest = begin + end, text[end:]
@@ -187,19 +198,19 @@ class _LoadedSpan(ByteRange):
 
     text: bytes
 
-    def data(self) -> bytes:
+    def read_data(self) -> bytes:
         """Return the bytes."""
         return self.text
 
 
-def _last_record_end(text: bytes, quoted: bool) -> int:
-    r"""Return where the last complete record ends; 0 if there is none.
+def _find_last_record_end(text: bytes, quoted: bool) -> int:
+    r"""Return the offset at which the last complete record ends; 0 if there is none.
 
     Examples
     --------
-    >>> _last_record_end(b'1,2\n3,"a\nb\nc', quoted=True)
+    >>> _find_last_record_end(b'1,2\n3,"a\nb\nc', quoted=True)
     4
-    >>> _last_record_end(b"1,2\n3,4\n5", quoted=False)
+    >>> _find_last_record_end(b"1,2\n3,4\n5", quoted=False)
     8
     """
     end = text.rfind(b"\n") + 1

@@ -50,7 +50,7 @@ def _list_arrays(group: Any) -> list[Any]:
 
 
 def find_stores(url: str) -> list[str]:
-    """URLs of the Zarr stores that one URL names; empty if it names files."""
+    """Return the URLs of the Zarr stores that a URL or glob names; empty if it names files."""
     location = listing.resolve_location(url)
     if not listing.is_glob(location.path):
         return [url] if _is_zarr(location) else []

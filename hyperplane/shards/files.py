@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats.partition_sizes import shard_bounds
+from hyperplane.formats.partition_sizes import find_shard_bounds
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
@@ -84,7 +84,7 @@ def shard_files(
         files = _read_or_create_snapshot(urls, frozen, storage_options)
     sizes = [size for _, size in files]
     first, last = (
-        _range_by_bytes(sizes, share) if by == "bytes" else shard_bounds(*share, len(files))
+        _range_by_bytes(sizes, share) if by == "bytes" else find_shard_bounds(*share, len(files))
     )
     return [address for address, _ in files[first:last]]
 
@@ -93,7 +93,7 @@ def _range_by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
     """Return the first file of a share and the one after its last, by stored bytes."""
     total = sum(sizes)
     if not total:
-        return shard_bounds(*share, len(sizes))
+        return find_shard_bounds(*share, len(sizes))
     owners, before = [], 0
     for size in sizes:
         middle = 2 * before + size  # doubled, to stay an integer

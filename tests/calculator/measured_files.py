@@ -7,7 +7,7 @@ import pytest
 
 from hyperplane.calculator.measure import measure_files
 from hyperplane.errors import RequestError
-from hyperplane.formats.parquet.footer_size import decoded_size
+from hyperplane.formats.parquet.footer_size import estimate_decoded_size
 
 ROWS = 30_000
 
@@ -45,4 +45,4 @@ def fault_of(path):
 
 def decoded_of(*paths):
     """Sum of the decoded sizes of Parquet footers."""
-    return sum(decoded_size(pyarrow.parquet.read_metadata(path)) for path in paths)
+    return sum(estimate_decoded_size(pyarrow.parquet.read_metadata(path)) for path in paths)

@@ -78,7 +78,7 @@ def test_missing_values_that_are_none_are_refused(file):
     with pytest.raises(RequestError, match="na_values"):
         read(file, na_values=b"-")
     pd.DataFrame({"n": [1]}).to_parquet(file.with_suffix(".parquet"))
-    with pytest.raises(RequestError, match="nothing for parquet files"):
+    with pytest.raises(RequestError, match="no value for parquet files"):
         read(file.with_suffix(".parquet"), na_values="-")
 
 

@@ -91,7 +91,8 @@ def test_its_options_are_those_that_it_names(pipe: Path) -> None:
     with pytest.raises(RequestError) as failed:
         read(pipe, separator=";")
     (fault,) = failed.value.faults
-    assert (fault.where, fault.allowed) == ("separator", "nothing for pipe files")
+    assert (fault.where, fault.allowed) == ("separator", "no value for pipe files")
+    assert fault.advice == "leave it out: separator applies to csv files only"
 
 
 def test_it_can_be_named(pipe: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypat
     monkeypatch.setattr(text_samples, "HEAD", 1_000)
     monkeypatch.setattr(text_samples, "MAX_HEAD", 10_000)
     (tmp_path / "a.csv").write_text('a,"b\n' + "1,2\n" * 10_000)
-    with pytest.raises(ReadError, match="its first 10000 bytes have no two complete lines"):
+    with pytest.raises(ReadError, match="its first 10000 bytes do not contain two complete lines"):
         read(tmp_path / "a.csv")
 
 

@@ -15,7 +15,7 @@ from scale import scaled
 
 from hyperplane.dataframe import read
 from hyperplane.formats.jsonl import decoder
-from hyperplane.formats.jsonl.uniform import uniform_frame
+from hyperplane.formats.jsonl.uniform import parse_uniform_lines
 
 KINDS = {
     "n": pl.Int64(),
@@ -87,7 +87,7 @@ EXTRA = [*PLAIN[:1], ("s", "7"), *PLAIN[2:]]
 @example([[*PLAIN[:1], ("s", "7"), *PLAIN[2:]], [*PLAIN[:1], ("s", '"7"'), *PLAIN[2:]]], " ")
 def test_what_is_parsed_is_what_the_lines_hold(rows, gap):
     lines = [written(fields, gap) for fields in [PLAIN, *rows]]
-    frame = uniform_frame("\n".join(lines).encode(), KINDS)
+    frame = parse_uniform_lines("\n".join(lines).encode(), KINDS)
     sound = all(sorted(name for name, _ in fields) == sorted(KINDS) for fields in rows)
     event(f"parsed {frame is not None}, same fields {sound}")
     if frame is None:
@@ -130,21 +130,21 @@ def test_what_is_parsed_is_what_the_lines_hold(rows, gap):
 def test_lines_that_are_left_to_others(line):
     kinds = {"n": pl.Int64(), "s": pl.String()}
     data = b'{"n":1,"s":"a"}\n'
-    assert uniform_frame(data * 3, kinds).height == 3
+    assert parse_uniform_lines(data * 3, kinds).height == 3
     for order in (data + line.encode() + b"\n" + data, line.encode() + b"\n" + data):
-        assert uniform_frame(order, kinds) is None
+        assert parse_uniform_lines(order, kinds) is None
 
 
 def test_types_and_names_that_are_left_to_others():
-    assert uniform_frame(b'{"n":1}\n', {"n": pl.Int8()}) is None
-    assert uniform_frame(b'{"n":[1]}\n', {"n": pl.List(pl.Int64())}) is None
+    assert parse_uniform_lines(b'{"n":1}\n', {"n": pl.Int8()}) is None
+    assert parse_uniform_lines(b'{"n":[1]}\n', {"n": pl.List(pl.Int64())}) is None
     for name in ('a"b', "a\\b", ",", "x:y", "\n"):
         data = json.dumps({name: None}).encode()
-        assert uniform_frame(data, {name: pl.String()}) is None
+        assert parse_uniform_lines(data, {name: pl.String()}) is None
     for name in ("", "*", "^x$", "\u00fc", "null"):
         data = json.dumps({name: 1}, ensure_ascii=False).encode() + b"\n"
         data += json.dumps({name: None}, ensure_ascii=False).encode()
-        assert uniform_frame(data, {name: pl.Int64()}).rows() == [(1,), (None,)]
+        assert parse_uniform_lines(data, {name: pl.Int64()}).rows() == [(1,), (None,)]
 
 
 @pytest.mark.parametrize("name", ["*", "^x$", "", "."])
@@ -164,7 +164,7 @@ def test_nulls_are_counted_over_the_ends_of_pieces(monkeypatch):
     kinds = {"long name": pl.Int64(), "m": pl.Float64()}
     for step in range(1, 60):
         monkeypatch.setattr(uniform, "_STEP", step)
-        frame = uniform_frame(data, kinds)
+        frame = parse_uniform_lines(data, kinds)
         assert frame.null_count().row(0) == (20, 40)
 
 
@@ -180,7 +180,7 @@ def plain(tmp_path):
 
 def test_plain_lines_are_parsed_by_polars(plain, monkeypatch):
     file, rows = plain
-    monkeypatch.setattr(decoder, "uniform_frame", lambda *_: None)
+    monkeypatch.setattr(decoder, "parse_uniform_lines", lambda *_: None)
     expected = read(file).compute()
     monkeypatch.undo()
     monkeypatch.delattr(decoder.arrow_json, "read_json")
@@ -195,7 +195,9 @@ def test_other_lines_are_not_parsed_twice(plain, monkeypatch):
     del rows[3]["x"]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     parsed = []
-    monkeypatch.setattr(decoder, "uniform_frame", lambda data, kinds: parsed.append(len(data)))
+    monkeypatch.setattr(
+        decoder, "parse_uniform_lines", lambda data, kinds: parsed.append(len(data))
+    )
     assert read(file).x.isna().sum().compute() == 1
     assert len(read(file).compute()) == len(rows)
     assert max(parsed, default=0) < 2 * decoder.PIECE < file.stat().st_size

@@ -242,14 +242,20 @@ def test_the_size_of_a_damaged_file_is_a_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_file_replaced_by_one_with_other_rows_is_an_error(tmp_path: Path, rows: int) -> None:
+def test_a_file_replaced_by_one_with_other_rows_is_an_error(
+    tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footers, "check_local_size", lambda file: None)  # as of equal size
     frame = read(write(tmp_path / "a.orc", pa.table({"a": [1, 2]})))
     write(tmp_path / "a.orc", pa.table({"a": list(range(rows))}))
     with pytest.raises(ReadError, match=f"2 rows when .* now has {rows}"):
         frame.compute()
 
 
-def test_a_file_replaced_by_one_without_a_column_is_an_error(tmp_path: Path) -> None:
+def test_a_file_replaced_by_one_without_a_column_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footers, "check_local_size", lambda file: None)  # as of equal size
     frame = read(write(tmp_path / "a.orc", pa.table({"a": [1, 2], "b": [1, 2]})))
     write(tmp_path / "a.orc", pa.table({"a": [1, 2]}))
     with pytest.raises(ReadError, match="column 'b' when"):

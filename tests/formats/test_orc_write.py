@@ -142,3 +142,15 @@ def test_read_returns_the_types_that_parquet_has(tmp_path, column):
             found[form] = None
     if found["parquet"] is not None:
         pd.testing.assert_series_equal(found["orc"], found["parquet"])
+
+
+def test_read_refuses_values_that_do_not_fit_the_recorded_type_and_names_load(tmp_path):
+    encoded = encode_orc(pa.table({"n": pa.array([1, 2], pa.uint8()), "m": [1, 2]})).data
+    stored = orc.ORCFile(pa.BufferReader(encoded)).read()
+    edited = stored.set_column(0, stored.schema.field(0), pa.array([-5, 300], pa.int16()))
+    orc.write_table(edited, tmp_path / "a.orc")
+    lazy = hyperplane.dataframe.read(tmp_path / "a.orc")
+    with pytest.raises(ReadError, match=r"a\.orc.*column 'n'.*uint8.*hyperplane\.load"):
+        lazy.compute()
+    assert lazy[["m"]].compute()["m"].to_list() == [1, 2]
+    assert hyperplane.load(tmp_path / "a.orc")["n"].to_list() == [-5, 300]

@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from hyperplane.formats.parquet.footer_size import decoded_size
+from hyperplane.formats.parquet.footer_size import estimate_decoded_size
 
 ROWS = 20_000
 RANDOM = np.random.default_rng(0)
@@ -41,21 +41,21 @@ def test_a_column_counts_as_what_it_takes_in_memory_or_a_little_more(tmp_path, n
     footer = _footer(pyarrow.Table.from_pandas(frame), tmp_path / "a", compression=compression)
     true = frame.memory_usage(deep=True, index=False).sum()
     # A column of many values also has a dictionary, and its estimate is larger.
-    assert 0.9 * true <= decoded_size(footer) <= 1.5 * true
+    assert 0.9 * true <= estimate_decoded_size(footer) <= 1.5 * true
 
 
 def test_all_columns_of_all_row_groups_add_up(tmp_path):
     table = pyarrow.table({name: COLUMNS[name] for name in ("whole", "random", "few whole")})
     footer = _footer(table, tmp_path / "a", row_group_size=700)
     assert footer.num_row_groups == 29
-    assert 3 * 8 * ROWS <= decoded_size(footer) <= 1.2 * 3 * 8 * ROWS
+    assert 3 * 8 * ROWS <= estimate_decoded_size(footer) <= 1.2 * 3 * 8 * ROWS
 
 
 def test_data_is_never_less_than_it_is_in_the_file_uncompressed(tmp_path):
     frame = pd.DataFrame(COLUMNS)
     footer = _footer(pyarrow.Table.from_pandas(frame), tmp_path / "a")
     groups = range(footer.num_row_groups)
-    assert decoded_size(footer) >= sum(footer.row_group(i).total_byte_size for i in groups)
+    assert estimate_decoded_size(footer) >= sum(footer.row_group(i).total_byte_size for i in groups)
 
 
 @pytest.mark.parametrize("statistics", [True, False])
@@ -78,12 +78,12 @@ def test_data_is_never_less_than_it_is_in_the_file_uncompressed(tmp_path):
 def test_no_kind_of_column_is_too_odd(tmp_path, column, statistics):
     footer = _footer(pyarrow.table({"a": column}), tmp_path / "a", write_statistics=statistics)
     values = 3 * len(column) if pyarrow.types.is_list(column.type) else len(column)
-    assert decoded_size(footer) >= values
-    assert decoded_size(footer) < 20_000
+    assert estimate_decoded_size(footer) >= values
+    assert estimate_decoded_size(footer) < 20_000
 
 
 @pytest.mark.parametrize("deprecated", [True, False])
 def test_times_of_spark(tmp_path, deprecated):
     table = pyarrow.table({"a": pyarrow.array(COLUMNS["time"])})
     footer = _footer(table, tmp_path / "a", use_deprecated_int96_timestamps=deprecated)
-    assert 8 * ROWS <= decoded_size(footer) <= 2 * 8 * ROWS
+    assert 8 * ROWS <= estimate_decoded_size(footer) <= 2 * 8 * ROWS

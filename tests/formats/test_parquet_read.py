@@ -238,7 +238,7 @@ def test_all_that_is_wrong_is_reported_at_once(tmp_path):
         read(tmp_path / "*.pq")
     with pytest.raises(RequestError, match="2 faults"):
         read(path, partition_size="big", schema="lose")
-    with pytest.raises(RequestError, match="nothing for parquet files"):
+    with pytest.raises(RequestError, match="no value for parquet files"):
         read(path, separator=";")
     Path(tmp_path / "a.xlsx").write_text("")
     with pytest.raises(RequestError, match=r"\.parquet"):

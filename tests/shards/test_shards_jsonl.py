@@ -60,5 +60,5 @@ def test_little_more_than_the_share_is_read(monkeypatch):
 @pytest.mark.parametrize("n", [1, 3])
 def test_arguments_of_csv_are_refused(tmp_path, n):
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
-    with pytest.raises(ValueError, match=r"multiline = True: .*nothing for jsonl files"):
+    with pytest.raises(ValueError, match=r"multiline = True: .*no value for jsonl files"):
         shard_rows(tmp_path / "a.jsonl", n, 0, multiline=True)

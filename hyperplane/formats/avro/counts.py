@@ -34,7 +34,7 @@ class RecordCountCheck:
     Parameters
     ----------
     schema : dict
-        The schema of the records, accepted by :func:`~.avro_schema.parse_fields`.
+        The schema of the records, accepted by :func:`hyperplane.formats.avro.schema.parse_fields`.
 
     Raises
     ------
@@ -43,7 +43,7 @@ class RecordCountCheck:
     """
 
     def __init__(self, schema: Any) -> None:
-        self._record_bytes = _min_bytes(schema, {})
+        self._record_bytes = _find_min_bytes(schema, {})
         self._empty = 0
 
     def check(self, count: int, size: int) -> None:
@@ -88,31 +88,31 @@ class RecordCountCheck:
             position += size + mark
             needed = count * self._record_bytes
             if needed > max(_SMALL_BLOCK, len(packed)):
-                self.check(count, _unpacked_size(packed, codec, needed))
+                self.check(count, _count_unpacked_bytes(packed, codec, needed))
             else:
                 self.check(count, max(len(packed), needed if codec != "null" else 0))
 
 
-def _min_bytes(kind: Any, named: dict[str, int]) -> int:
+def _find_min_bytes(kind: Any, named: dict[str, int]) -> int:
     """Return the minimum size in bytes of a value of a type."""
     if isinstance(kind, list):
-        return 1 + min((_min_bytes(one, named) for one in kind), default=0)
+        return 1 + min((_find_min_bytes(one, named) for one in kind), default=0)
     if isinstance(kind, str):
         primitive = _MIN_BYTES.get(kind)
         return named.get(kind.rpartition(".")[2], 0) if primitive is None else primitive
     base = kind["type"]
     if base == "record":
-        size_bytes = sum(_min_bytes(entry["type"], named) for entry in kind["fields"])
+        size_bytes = sum(_find_min_bytes(entry["type"], named) for entry in kind["fields"])
     elif base == "fixed":
         size_bytes = int(kind["size"])
-    elif base == "array" and not _min_bytes(kind["items"], named):
+    elif base == "array" and not _find_min_bytes(kind["items"], named):
         raise WrongRecordCount(
             "its arrays have items of zero bytes, whose number cannot be verified"
         )
     else:
         if base == "map":
-            _min_bytes(kind["values"], named)  # registers named types that are defined there
-        size_bytes = _min_bytes(base, named)
+            _find_min_bytes(kind["values"], named)  # registers named types that are defined there
+        size_bytes = _find_min_bytes(base, named)
     if base in _NAMED:
         # Namespaces are ignored; of types with equal names the smaller size is used.
         name = kind["name"].rpartition(".")[2]
@@ -120,7 +120,7 @@ def _min_bytes(kind: Any, named: dict[str, int]) -> int:
     return size_bytes
 
 
-def _unpacked_size(packed: memoryview, codec: str, enough: int) -> int:
+def _count_unpacked_bytes(packed: memoryview, codec: str, enough: int) -> int:
     """Return the uncompressed size of a block, counting only up to ``enough``."""
     if codec == "snappy":
         return len(packed) * _SNAPPY_RATIO

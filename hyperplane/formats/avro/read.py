@@ -137,6 +137,11 @@ class AvroDecoder:
 
     header: AvroHeader
 
+    @property
+    def record_end(self) -> bytes:
+        """The sync marker."""
+        return self.header.sync
+
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of the blocks that start in a byte range.
 
@@ -156,13 +161,20 @@ class AvroDecoder:
         fast = self.header.codec in _POLARS_CODECS and all(
             one.polars_type is not None for one in every
         )
-        return self._by_polars(blocks, chosen) if fast else self._by_fastavro(blocks, chosen)
+        return (
+            self._decode_with_polars(blocks, chosen)
+            if fast
+            else self._decode_with_fastavro(blocks, chosen)
+        )
 
     def _read_blocks(self, byte_range: ByteRange) -> bytes:
         """Read the blocks whose preceding sync marker starts in the range."""
         file, sync = byte_range.file, self.header.sync
-        data = file.read_range(byte_range.start, min(file.size, byte_range.stop + SYNC_SIZE - 1))
+        stop = min(file.size, byte_range.stop + SYNC_SIZE - 1)
+        data = byte_range.read_bytes(byte_range.start, stop)
         begin = data.find(sync)
+        if begin and byte_range.start == self.header.length - SYNC_SIZE:
+            raise ReadError(file.url, "its header has changed since the read was planned")
         if begin < 0 or byte_range.start + begin >= byte_range.stop:
             return b""
         begin += SYNC_SIZE
@@ -170,7 +182,7 @@ class AvroDecoder:
         while end < 0 and byte_range.start + len(data) < file.size:
             searched = max(begin, len(data) - SYNC_SIZE + 1)
             position = byte_range.start + len(data)
-            data += file.read_range(position, min(file.size, position + STEP))
+            data += byte_range.read_bytes(position, min(file.size, position + STEP))
             end = data.find(sync, searched)
         # A file without a marker at its end is truncated; decoding will detect that.
         return data[begin : end + SYNC_SIZE] if end >= 0 else data[begin:]
@@ -183,8 +195,8 @@ class AvroDecoder:
         except WrongRecordCount as error:
             raise ReadError(byte_range.file.url, str(error)) from error
 
-    def _by_polars(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
-        whole = _write_header(self._polars_schema(), self.header) + blocks
+    def _decode_with_polars(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
+        whole = _write_header(self._make_polars_schema(), self.header) + blocks
         frame = pl.read_avro(io.BytesIO(whole), columns=[field.name for field in chosen])
         return frame.with_columns(
             _finish_column(frame.get_column(field.name), field)
@@ -192,11 +204,11 @@ class AvroDecoder:
             if field.symbols or _is_nanoseconds(field) or _has_no_avro_type(field.arrow)
         )
 
-    def _polars_schema(self) -> dict[str, Any]:
+    def _make_polars_schema(self) -> dict[str, Any]:
         rows = [{"name": one.name, "type": one.polars_type} for one in self.header.fields]
         return {"type": "record", "name": "row", "fields": rows}
 
-    def _by_fastavro(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
+    def _decode_with_fastavro(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
         fastavro = need("fastavro", extra="avro")
         schema = json.loads(self.header.schema)
         whole = _write_header(schema, self.header) + blocks
@@ -268,7 +280,7 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     by_header: dict[tuple[str, str], pa.Schema] = {}
     for _, header in headers:
         if (header.schema, header.arrow) not in by_header:
-            by_header[header.schema, header.arrow] = _arrow_schema(header)
+            by_header[header.schema, header.arrow] = _make_arrow_schema(header)
     file_schemas = [by_header[header.schema, header.arrow] for _, header in headers]
     groups = arrow_columns.group_by_schema([file for file, _ in headers], file_schemas)
     columns = arrow_columns.resolve_columns(groups, request)
@@ -298,7 +310,7 @@ def _try_read_header(file: File) -> FileHeader | ReadError:
         return error
 
 
-def _arrow_schema(header: AvroHeader) -> pa.Schema:
+def _make_arrow_schema(header: AvroHeader) -> pa.Schema:
     return pa.schema([pa.field(one.name, one.arrow, one.nullable) for one in header.fields])
 
 

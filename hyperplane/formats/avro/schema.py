@@ -85,7 +85,7 @@ def parse_fields(schema: Any) -> list[AvroField]:
 
     Raises
     ------
-    Unsupported
+    UnsupportedAvroSchema
         When it is not a record, is recursive, nested too deeply, or expands to too many types.
     """
     named = _NamedTypes()

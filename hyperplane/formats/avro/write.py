@@ -98,10 +98,10 @@ def write_avro(table: pa.Table) -> bytes:
     rows, columns, arrow_fields = [], [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
-            value_kind = _without_categories(column.type)
-            normal = _supported_type(value_kind)
-            rows.append({"name": _check_name(name), "type": _nullable_schema(normal, [name])})
-            values = column.cast(value_kind).cast(normal).cast(_storage_type(normal))
+            value_kind = _find_value_type(column.type)
+            normal = _find_supported_type(value_kind)
+            rows.append({"name": _check_name(name), "type": _make_nullable_schema(normal, [name])})
+            values = column.cast(value_kind).cast(normal).cast(_find_storage_type(normal))
             _check_years(values, normal)
             columns.append(values.to_pylist())
         except (_UnsupportedAvroType, pa.ArrowException) as error:
@@ -123,12 +123,12 @@ def write_avro(table: pa.Table) -> bytes:
     return file.getvalue()
 
 
-def _without_categories(kind: pa.DataType) -> pa.DataType:
+def _find_value_type(kind: pa.DataType) -> pa.DataType:
     """Return the value type of a dictionary type; other types as they are."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _supported_type(kind: pa.DataType) -> pa.DataType:
+def _find_supported_type(kind: pa.DataType) -> pa.DataType:
     """Return the type supported by Avro that holds all values of another."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
@@ -137,22 +137,22 @@ def _supported_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_supported_type(kind.value_type))
+        return pa.list_(_find_supported_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _supported_type(one.type)) for one in kind])
+        return pa.struct([(one.name, _find_supported_type(one.type)) for one in kind])
     return _WIDER_TYPES.get(kind, kind)
 
 
-def _storage_type(kind: pa.DataType) -> pa.DataType:
+def _find_storage_type(kind: pa.DataType) -> pa.DataType:
     """Return the integer type of temporal types; other types as they are."""
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         return pa.int64()
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return pa.int32()
     if pa.types.is_list(kind):
-        return pa.list_(_storage_type(kind.value_type))
+        return pa.list_(_find_storage_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _storage_type(one.type)) for one in kind])
+        return pa.struct([(one.name, _find_storage_type(one.type)) for one in kind])
     return kind
 
 
@@ -168,12 +168,12 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
         raise _UnsupportedAvroType("it has times outside the years 1 to 9999")
 
 
-def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
+def _make_nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
     """Return the Avro schema of a type; nullable, so that all parts have the same schema."""
-    return ["null", _avro_schema(kind, path)]
+    return ["null", _make_avro_schema(kind, path)]
 
 
-def _avro_schema(kind: pa.DataType, path: list[str]) -> Any:
+def _make_avro_schema(kind: pa.DataType, path: list[str]) -> Any:
     if kind in _AVRO_TYPES:
         return _AVRO_TYPES[kind]
     if pa.types.is_timestamp(kind):
@@ -185,10 +185,13 @@ def _avro_schema(kind: pa.DataType, path: list[str]) -> Any:
         digits = {"precision": kind.precision, "scale": kind.scale}
         return {"type": "bytes", "logicalType": "decimal", **digits}
     if pa.types.is_list(kind):
-        return {"type": "array", "items": _nullable_schema(kind.value_type, [*path, "item"])}
+        return {"type": "array", "items": _make_nullable_schema(kind.value_type, [*path, "item"])}
     if pa.types.is_struct(kind):
         inside = [
-            {"name": _check_name(one.name), "type": _nullable_schema(one.type, [*path, one.name])}
+            {
+                "name": _check_name(one.name),
+                "type": _make_nullable_schema(one.type, [*path, one.name]),
+            }
             for one in kind
         ]
         # Avro requires a distinct name for each record type.
@@ -236,7 +239,7 @@ def read_avro(data: bytes) -> pa.Table:
     if ARROW_SCHEMA in reader.metadata:
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[ARROW_SCHEMA])))
         columns = [
-            pa.array([record[one.name] for record in records], _supported_type(one.type)).cast(
+            pa.array([record[one.name] for record in records], _find_supported_type(one.type)).cast(
                 one.type
             )
             for one in arrow

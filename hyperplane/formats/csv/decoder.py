@@ -87,6 +87,11 @@ class CsvDecoder:
     declared: tuple[str, ...] = ()
     non_nullable: tuple[str, ...] = ()
 
+    @property
+    def record_end(self) -> bytes:
+        """A line end."""
+        return b"\n"
+
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of a byte range.
 
@@ -95,7 +100,7 @@ class CsvDecoder:
         ReadError
             When a value does not fit its column's type, or a row has the wrong number of values.
         """
-        data = byte_range.data()
+        data = byte_range.read_data()
         self._check_quotes(data, byte_range)
         types = {
             name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
@@ -153,7 +158,7 @@ class CsvDecoder:
             return
         texts = parse_csv(data, self.dialect, dict.fromkeys(whole, pa.string()))
         for name in whole:
-            row = inference.first_hexadecimal(texts.column(name))
+            row = inference.find_hexadecimal(texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
                 place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
@@ -173,7 +178,7 @@ class CsvDecoder:
             return
         texts = parse_csv(data, self.dialect, dict.fromkeys(suspect, pa.string()))
         for name in suspect:
-            row = inference.first_inexact(table.column(name), texts.column(name))
+            row = inference.find_inexact(table.column(name), texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
                 place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
@@ -229,7 +234,7 @@ def to_arrow_type(kind: pl.DataType) -> pa.DataType:
 
 
 def parse_csv(data: bytes, dialect: CsvDialect, types: dict[str, pa.DataType] | None) -> pa.Table:
-    """Parse columns of CSV without a header; all columns with inferred types for None."""
+    """Parse columns of CSV without a header; without ``types`` all, with inferred types."""
     if not data.strip(b"\r\n"):
         wanted = types or dict.fromkeys(dialect.names, pa.null())
         return pa.schema(list(wanted.items())).empty_table()

@@ -58,7 +58,7 @@ class CsvFormat:
         return estimate_text(files, parse_csv_sample, "CSV")
 
     def encode_table(self, table: Any) -> EncodedFile:
-        """Return a table as a CSV file; raise for what text does not hold without loss."""
+        """Return a table as a CSV file; raise for values that text cannot represent."""
         from hyperplane.formats.csv.write import encode_csv
 
         return encode_csv(table, ",")
@@ -79,7 +79,7 @@ class TsvFormat:
     read_arguments: Mapping[str, Any] = {"format": "csv", "separator": "\t"}
 
     def encode_table(self, table: Any) -> EncodedFile:
-        """Return a table as a TSV file; raise for what text does not hold without loss."""
+        """Return a table as a TSV file; raise for values that text cannot represent."""
         from hyperplane.formats.csv.write import encode_csv
 
         return encode_csv(table, "\t")

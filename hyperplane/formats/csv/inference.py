@@ -24,7 +24,7 @@ def may_be_hexadecimal(data: bytes) -> bool:
     return b"0x" in data or b"0X" in data
 
 
-def first_hexadecimal(texts: pa.ChunkedArray) -> int | None:
+def find_hexadecimal(texts: pa.ChunkedArray) -> int | None:
     """Return the row of the first hexadecimal number, or None."""
     inferred = pc.index(pc.match_substring_regex(texts, _HEXADECIMAL), True).as_py()
     return None if inferred < 0 else int(inferred)
@@ -75,7 +75,7 @@ def _is_at_least(column: pa.ChunkedArray, least: float) -> pa.ChunkedArray:
     return pc.and_(pc.greater_equal(size, least), pc.is_finite(size))
 
 
-def first_inexact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
+def find_inexact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
     """Return the row of the first integer that its float does not equal, or None.
 
     Parameters
@@ -94,9 +94,9 @@ def first_inexact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | Non
 
 def _choose_column(inferred: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_integer(inferred.type):
-        return inferred if first_hexadecimal(texts) is None else texts
+        return inferred if find_hexadecimal(texts) is None else texts
     if not pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py():
-        return inferred if first_inexact(inferred, texts) is None else texts
+        return inferred if find_inexact(inferred, texts) is None else texts
     if not pc.any(_is_at_least(inferred, _MIN_BEYOND_INT64)).as_py():
         return inferred
     try:

@@ -24,6 +24,7 @@ from hyperplane.formats.csv.decoder import (
     to_arrow_type,
 )
 from hyperplane.formats.csv.missing_values import parse_na_values
+from hyperplane.formats.file_changes import compute_head_checksum
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.formats.text_plan import Kinds, TextFile, TextOptions
 from hyperplane.formats.text_samples import SHORT_HEAD, TextSample
@@ -113,7 +114,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
 
 
 def _make_text_file(one: _InspectedFile, density: float) -> TextFile:
-    return TextFile(one.sample.file, one.start, one.dialect.names, density, one.dialect.multiline)
+    head = compute_head_checksum(one.sample.head)
+    dialect = one.dialect
+    return TextFile(one.sample.file, one.start, dialect.names, density, dialect.multiline, head)
 
 
 def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:

@@ -1,9 +1,9 @@
-"""Find where CSV records begin near an offset, without reading the file from its beginning.
+"""Find the first CSV record after an offset, without reading the file from its beginning.
 
 A line end within quotes does not end a record. Whether an offset is within quotes follows from
 all bytes before it, or from the first quote after it that can only open or only close a value.
 Quotes follow RFC 4180: they enclose a whole value and are doubled within it. So the length and
-the neighbors of a run of quotes tell on which side of quotes the run begins:
+the neighbors of a run of quotes show whether the run begins inside or outside of quotes:
 
 ===========  =================================  =========================================
 run of       if outside of quotes before it     if within quotes before it
@@ -13,8 +13,8 @@ even length  this must be a whole value         anything; these are doubled quot
 ===========  =================================  =========================================
 
 A run may fit both, such as the one of ``,",``; then the next run decides, and at the end of the
-file the parity of all quotes. If a run fits neither, a parser takes the quotes for text of a value
-without quotes, so the position after it is outside of quotes.
+file the parity of all quotes. If a run fits neither, a parser treats these quotes as characters of
+a value that is not quoted, so the position after the run is outside of quotes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hyperplane.objectstore.locations import File
 #: Bytes of the first read, and bytes after which the search for a deciding quote ends.
 READ_BYTES, MAX_LOOKAHEAD = 1 << 16, 1 << 22
 
-#: Error message for shares whose boundaries turn out to be wrong.
+#: Error message for shards whose boundaries are contradictory.
 CONTRADICTION = (
-    "its quotes are not valid CSV near the boundaries of this share, or a quoted value is very "
+    "its quotes are not valid CSV near the boundaries of this shard, or a quoted value is very "
     "long; pass multiline=True, which counts all quotes from the beginning of the file"
 )
 _RUN = re.compile(rb'"+')
@@ -65,10 +65,10 @@ class QuoteState:
 
 
 def find_record_start(file: File, target: int, layout: RecordLayout) -> int:
-    """Return where the first record after ``target`` begins; the file's end if there is none.
+    """Return the offset of the first record after ``target``, or the file's size if there is none.
 
     If ``MAX_LOOKAHEAD`` bytes contain no deciding quote, and each of their lines has as many values
-    as the file has columns, they are taken for records and not for one long quoted value.
+    as the file has columns, they are treated as records, and not as one long quoted value.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ def find_record_start(file: File, target: int, layout: RecordLayout) -> int:
         at_end = begin + len(text) >= file.size
         state = infer_quote_state(text, at_end, layout)
         if state is None and len(text) >= MAX_LOOKAHEAD:
-            state = QuoteState(_first_offset(text), not _has_layout(text, layout))
+            state = QuoteState(_find_first_offset(text), not _has_layout(text, layout))
         if state is not None:
             return _find_record_end(file, begin, text, state)
         length *= 2
         text += file.read_range(begin + len(text), min(file.size, begin + length))
 
 
-def _first_offset(text: bytes) -> int:
+def _find_first_offset(text: bytes) -> int:
     """Return the first offset after the first byte that has no quote before it."""
     run = _RUN.match(text)
     return run.end() if run else 1
@@ -103,7 +103,7 @@ def infer_quote_state(text: bytes, at_end: bool, layout: RecordLayout) -> QuoteS
     the file ends with the text. The result is None if more of the file must be read.
     """
     ends = b"\r\n" + layout.separator.encode()
-    first = _first_offset(text)
+    first = _find_first_offset(text)
     before = 0
     for run in _RUN.finditer(text, first):
         if run.end() == len(text) and not at_end:
@@ -128,12 +128,12 @@ def _has_layout(text: bytes, layout: RecordLayout) -> bool:
     The text begins outside of quotes.
     """
     separator = layout.separator.encode()
-    lines = _QUOTED.sub(b"", text[_first_offset(text) :]).split(b"\n")[1:-1]
+    lines = _QUOTED.sub(b"", text[_find_first_offset(text) :]).split(b"\n")[1:-1]
     return all(line.count(separator) == layout.columns - 1 for line in lines if line.strip(b"\r"))
 
 
 def _find_record_end(file: File, begin: int, text: bytes, state: QuoteState) -> int:
-    """Return where the line after the next record end begins, counting quotes from ``state``."""
+    """Return the offset after the next record end, counting quotes from ``state``."""
     quotes, offset = int(state.in_quotes), state.offset
     while True:
         line = text.find(b"\n", offset)
@@ -152,7 +152,7 @@ def _find_record_end(file: File, begin: int, text: bytes, state: QuoteState) -> 
 
 @dataclass(frozen=True)
 class CsvRecordBoundaries:
-    """Where CSV records begin.
+    """Boundaries of CSV records.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class CsvRecordBoundaries:
         return self.multiline is not False
 
     def find_record_start(self, span: ByteRange, target: int) -> int:
-        """Return where the first record after an offset begins."""
+        """Return the offset of the first record that begins after ``target``."""
         if self.multiline is False:
             return text_samples.find_next_line(span.file, target)
         if self.multiline:

@@ -21,10 +21,10 @@ from hyperplane.formats.text_columns import (
     MAX_EXACT_FLOAT,
     TEXT,
     build_integer_column,
-    file_column_names,
     format_column,
     is_text,
     join_texts,
+    list_file_columns,
     parse_columns,
     read_in_blocks,
 )
@@ -37,7 +37,7 @@ _INTEGER = r"[+-]?\d+"
 
 def encode_csv(table: Any, separator: str) -> EncodedFile:
     """Return a table as a CSV file."""
-    arrow = to_text_table(table, _format_name(separator))
+    arrow = to_text_table(table, _get_format_name(separator))
     return EncodedFile(to_csv(arrow, separator), arrow.num_rows, arrow)
 
 
@@ -52,7 +52,7 @@ def decode_csv(data: bytes, schema: pa.Schema | None, separator: str) -> Any:
     return pd.DataFrame()  # neither rows nor column names
 
 
-def _format_name(separator: str) -> str:
+def _get_format_name(separator: str) -> str:
     """Return the name of the format for messages."""
     return "TSV" if separator == "\t" else "CSV"
 
@@ -70,15 +70,15 @@ def to_csv(table: pa.Table, separator: str) -> bytes:
     >>> to_csv(pa.table({"n": [1, None], "s": ["", None]}), ",")
     b'n,s\n1,""\n,\n'
     """
-    form = _format_name(separator)
+    format_name = _get_format_name(separator)
     header = _quote_cells(
-        pa.chunked_array([file_column_names(table.schema)]), separator
+        pa.chunked_array([list_file_columns(table.schema)]), separator
     ).to_pylist()
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        texts = format_column(column, name, form)
+        texts = format_column(column, name, format_name)
         if table.num_columns == 1 and column.null_count and pc.any(pc.equal(texts, "")).as_py():
-            wrong = f"{form} with one column cannot tell empty text from missing values"
+            wrong = f"{format_name} with one column cannot tell empty text from missing values"
             raise DataError(name, f"{wrong}; fill the missing values, or save it as Parquet")
         columns.append(_quote_cells(texts, separator))
     if not columns:
@@ -114,7 +114,7 @@ def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
                 delimiter=separator, newlines_in_values=True, ignore_empty_lines=False
             ),
             convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(file_column_names(schema), TEXT),
+                column_types=dict.fromkeys(list_file_columns(schema), TEXT),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

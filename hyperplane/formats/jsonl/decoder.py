@@ -20,7 +20,7 @@ from hyperplane.formats import text_errors, time_formats
 from hyperplane.formats.byte_ranges import ByteRange
 from hyperplane.formats.csv.decoder import BLOCK, LARGE_BLOCK
 from hyperplane.formats.jsonl import types
-from hyperplane.formats.jsonl.uniform import uniform_frame
+from hyperplane.formats.jsonl.uniform import parse_uniform_lines
 from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.locations import File
 
@@ -55,6 +55,11 @@ class JsonDecoder:
     non_nullable: tuple[str, ...] = ()
     chosen: bool = False
 
+    @property
+    def record_end(self) -> bytes:
+        """A line end."""
+        return b"\n"
+
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of a byte range.
 
@@ -67,7 +72,7 @@ class JsonDecoder:
             When a line is not a JSON object, has a field that no sample had, or a value that does
             not fit its column's type.
         """
-        data = byte_range.data()
+        data = byte_range.read_data()
         forms = dict(self.times)
         every = {name: pl.String() if name in forms else kind for name, kind in self.kinds}
         wanted = {name: kind for name, kind in every.items() if name in names}
@@ -189,9 +194,9 @@ class JsonDecoder:
 
 def _decode_uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
     """Decode uniform records with Polars, or return None; the first piece is tried first."""
-    if len(data) > 4 * PIECE and uniform_frame(next(_split_pieces(data)), kinds) is None:
+    if len(data) > 4 * PIECE and parse_uniform_lines(next(_split_pieces(data)), kinds) is None:
         return None
-    frame = uniform_frame(data, kinds)
+    frame = parse_uniform_lines(data, kinds)
     if frame is None:
         return None
     # Polars treats names such as ^x$ as patterns.

@@ -55,7 +55,7 @@ class JsonLinesFormat:
         return estimate_text(files, parse_json_sample, "JSON")
 
     def encode_table(self, table: Any) -> EncodedFile:
-        """Return a table as JSON lines; raise for what JSON does not hold without loss."""
+        """Return a table as JSON lines; raise for values that JSON cannot represent."""
         from hyperplane.formats.jsonl.write import encode_json_lines
 
         return encode_json_lines(table)

@@ -10,6 +10,7 @@ import polars as pl
 from hyperplane.core.errors import Fault, ReadError, check
 from hyperplane.core.units import plural
 from hyperplane.formats import text_plan, text_samples, time_formats
+from hyperplane.formats.file_changes import compute_head_checksum
 from hyperplane.formats.jsonl.decoder import JsonDecoder, parse_object
 from hyperplane.formats.jsonl.types import infer_type, to_text
 from hyperplane.formats.request import ReadPlan, ReadRequest
@@ -82,7 +83,11 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
         chosen=request.columns is not None,
     )
     density = memory / max(1, text)
-    text_files = [TextFile(sample.file, 0, tuple(kinds), density) for sample in readable]
+    names = tuple(kinds)
+    text_files = [
+        TextFile(sample.file, 0, names, density, head=compute_head_checksum(sample.head))
+        for sample in readable
+    ]
     pandas_dtypes = text_plan.find_pandas_dtypes(options.dtypes, set(declared) - set(formats))
     return text_plan.make_read_plan(
         text_files, kinds, optional, lambda _: decoder, request, pandas_dtypes

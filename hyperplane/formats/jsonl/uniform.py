@@ -34,7 +34,7 @@ _BEGINS = np.isin(np.arange(256), list(b"[{tf-0123456789"))
 _STEP = 1 << 18
 
 
-def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+def parse_uniform_lines(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
     r"""Parse lines whose records all have the same known fields; None if that is not proven.
 
     Parameters
@@ -47,10 +47,10 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
     Examples
     --------
     >>> kinds = {"n": pl.Int64(), "s": pl.String()}
-    >>> uniform_frame(b'{"n":1,"s":"a"}\n{"s":null,"n":2}\n', kinds).rows()
+    >>> parse_uniform_lines(b'{"n":1,"s":"a"}\n{"s":null,"n":2}\n', kinds).rows()
     [(1, 'a'), (2, None)]
-    >>> uniform_frame(b'{"n":1,"s":"a"}\n{"s":"b","n":2,"other":3}\n', kinds)
-    >>> uniform_frame(b'{"n":1,"s":"a"}\n{"s":1.0,"n":2}\n', kinds)
+    >>> parse_uniform_lines(b'{"n":1,"s":"a"}\n{"s":"b","n":2,"other":3}\n', kinds)
+    >>> parse_uniform_lines(b'{"n":1,"s":"a"}\n{"s":1.0,"n":2}\n', kinds)
     """
     gap = _find_gap(data, kinds)
     if gap is None or b"\\" in data:
@@ -64,10 +64,10 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
     present = {name: frame.height - missing.get(name, 0) for name in texts.columns}
     proven = (
         _count_quotes(data) == 2 * (frame.height * frame.width + sum(present.values()))
-        and _count_nulls(data, [_key_bytes(name) + gap for name in missing])
+        and _count_nulls(data, [_encode_key(name) + gap for name in missing])
         == list(missing.values())
         and all(
-            data.count(_key_bytes(column.name) + gap + b'"') == present[column.name]
+            data.count(_encode_key(column.name) + gap + b'"') == present[column.name]
             for column in texts
             if _may_be_converted(column)
         )
@@ -76,7 +76,7 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
 
 
 def _find_gap(data: bytes, kinds: Mapping[str, pl.DataType]) -> bytes | None:
-    """Return the space after colons; None unless the first record has exactly these columns."""
+    """Return the bytes between colon and value; None unless the first record has these columns."""
     if not all(kind in _KINDS for kind in kinds.values()) or not all(map(_NAME.fullmatch, kinds)):
         return None
     line = data[: data.find(b"\n") + 1 or len(data)]
@@ -87,7 +87,7 @@ def _find_gap(data: bytes, kinds: Mapping[str, pl.DataType]) -> bytes | None:
     if not isinstance(record, dict) or record.keys() != kinds.keys():
         return None
     gap = b" " if b'": ' in line else b""
-    return gap if all(_key_bytes(name) + gap in line for name in kinds) else None
+    return gap if all(_encode_key(name) + gap in line for name in kinds) else None
 
 
 def _may_be_converted(column: pl.Series) -> bool:
@@ -103,7 +103,7 @@ def _may_be_converted(column: pl.Series) -> bool:
     return bool(column.alias("values").str.contains(_NO_TEXT).any())
 
 
-def _key_bytes(name: str) -> bytes:
+def _encode_key(name: str) -> bytes:
     return f'"{name}":'.encode()
 
 

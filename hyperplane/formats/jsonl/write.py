@@ -21,9 +21,9 @@ from hyperplane.formats.records import encode_lines
 from hyperplane.formats.text_columns import (
     MAX_EXACT_FLOAT,
     build_integer_column,
-    file_column_names,
     format_column,
     is_text,
+    list_file_columns,
     parse_columns,
     read_in_blocks,
     value_type,
@@ -78,7 +78,7 @@ def to_json_lines(table: pa.Table) -> bytes:
 
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = _json_type(column.type)
+        kind = _find_json_type(column.type)
         if not _is_json_type(kind):
             columns.append(format_column(column, name, "JSON"))
             continue
@@ -88,11 +88,11 @@ def to_json_lines(table: pa.Table) -> bytes:
         columns.append(values.cast(pa.string()) if pa.types.is_null(kind) else values)
     # Polars would replace an empty column name.
     frame = as_polars(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
-    frame.columns = file_column_names(table.schema)
+    frame.columns = list_file_columns(table.schema)
     return frame.write_ndjson().encode()
 
 
-def _json_type(kind: pa.DataType) -> pa.DataType:
+def _find_json_type(kind: pa.DataType) -> pa.DataType:
     """Return the type written to JSON; half floats become floats, as Polars and pyarrow require."""
     kind = value_type(kind)
     return pa.float32() if pa.types.is_float16(kind) else kind
@@ -117,18 +117,18 @@ def _is_json_type(kind: pa.DataType) -> bool:
 def _check_finite(values: pa.ChunkedArray, name: str) -> None:
     """Raise DataError if a column contains infinity."""
     for array in values.chunks:
-        for leaf in _leaf_arrays(array):
+        for leaf in _list_leaf_arrays(array):
             if pa.types.is_floating(leaf.type) and pc.any(pc.is_inf(leaf)).as_py():
                 wrong = "JSON does not support infinity; use missing values, or save as Parquet"
                 raise DataError(name, wrong)
 
 
-def _leaf_arrays(array: pa.Array) -> Sequence[pa.Array]:
+def _list_leaf_arrays(array: pa.Array) -> Sequence[pa.Array]:
     """Return the arrays at the lowest level of a nested array."""
     if pa.types.is_struct(array.type):
-        return [leaf for inner in array.flatten() for leaf in _leaf_arrays(inner)]
+        return [leaf for inner in array.flatten() for leaf in _list_leaf_arrays(inner)]
     nested = pa.types.is_nested(array.type)
-    return _leaf_arrays(array.flatten()) if nested else [array]
+    return _list_leaf_arrays(array.flatten()) if nested else [array]
 
 
 def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
@@ -139,12 +139,14 @@ def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
     pyarrow.ArrowException, ValueError
         If the data does not match the schema.
     """
-    kinds = [_json_type(field.type) for field in schema]
+    kinds = [_find_json_type(field.type) for field in schema]
     stored = [
-        pa.string() if not _is_json_type(kind) or pa.types.is_null(kind) else _readable_type(kind)
+        pa.string()
+        if not _is_json_type(kind) or pa.types.is_null(kind)
+        else _find_readable_type(kind)
         for kind in kinds
     ]
-    fields = list(zip(file_column_names(schema), stored, strict=True))
+    fields = list(zip(list_file_columns(schema), stored, strict=True))
     if not data.strip():
         return schema.empty_table()
     parsed = read_in_blocks(
@@ -161,12 +163,12 @@ def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
     return parse_columns(columns, schema)
 
 
-def _readable_type(kind: pa.DataType) -> pa.DataType:
+def _find_readable_type(kind: pa.DataType) -> pa.DataType:
     """Return the type as which pyarrow reads the values from JSON."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_readable_type(kind.value_type))
+        return pa.list_(_find_readable_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _readable_type(field.type)) for field in kind])
+        return pa.struct([(field.name, _find_readable_type(field.type)) for field in kind])
     return pa.string() if is_text(kind) else kind
 
 

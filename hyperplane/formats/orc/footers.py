@@ -14,16 +14,17 @@ from pyarrow import orc
 from hyperplane.core.errors import ReadError
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.formats.base import SizeEstimate
+from hyperplane.formats.file_changes import check_local_size, check_opened_size
 from hyperplane.formats.orc.write import read_recorded_schema, restore_types
 from hyperplane.formats.reader import DAMAGE, READER_THREADS, FileUrls, translate_read_errors
 from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
 from hyperplane.objectstore.locations import File
 
-#: Most columns that are read to estimate the width of text and lists.
+#: Maximum number of columns that are read to estimate the width of text and lists.
 SAMPLED_COLUMNS = 32
 #: Assumed bytes of a value that cannot be sampled.
 ASSUMED_WIDTH = 16
-#: Largest number of footers that are read for an estimate; the result is scaled to all files.
+#: Maximum number of footers that are read for an estimate; the result is scaled to all files.
 SAMPLED_FOOTERS = 256
 
 
@@ -80,7 +81,9 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
 @contextmanager
 def open_orc(file: File) -> Iterator[orc.ORCFile]:
     """Open an ORC file of any file system."""
+    check_local_size(file)
     with _open_bytes(file) as opened:
+        check_opened_size(file, opened)
         yield orc.ORCFile(opened)
 
 

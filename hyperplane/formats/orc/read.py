@@ -1,7 +1,7 @@
 """Read ORC files: partitions and shards of stripes.
 
-pyarrow returns neither the statistics of stripes nor their numbers of rows. So filters skip no
-stripe, and to divide a file by rows, a column is read to count the rows of its stripes.
+pyarrow returns neither the statistics of stripes nor their numbers of rows. Therefore filters skip
+no stripe, and a column is read to count the rows of the stripes if a file is divided by rows.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def plan_shard(files: Sequence[File], request: ReadRequest, index: int, count: i
     """Plan the rows of a shard, as ``numpy.array_split`` divides those of all files."""
     whole = plan_partitions(files, replace(request, partition_size=partition_sizes.WHOLE_FILES))
     part = cast(OrcPartition, whole.parts[0])
-    first, last = partition_sizes.shard_bounds(index, count, part.rows or 0)
+    first, last = partition_sizes.find_shard_bounds(index, count, part.rows or 0)
     selected: list[StripeRange] = []
     before = 0
     for one in part.ranges:
@@ -259,13 +259,13 @@ def _count_rows(one: StripeRange, stop: int) -> list[int]:
         return [one.rows or 0]
     counts: list[int] = []
     with open_orc(one.file) as opened:
-        narrow = min(opened.schema, key=_reading_cost).name
+        narrow = min(opened.schema, key=_get_reading_cost).name
         while sum(counts) < stop and len(counts) < len(one.stripes):
             counts.append(read_stripe(opened, len(counts), [narrow]).num_rows)
     return counts
 
 
-def _reading_cost(field: pa.Field) -> tuple[bool, int]:
+def _get_reading_cost(field: pa.Field) -> tuple[bool, int]:
     """Return a key that is smaller for columns that are quicker to read."""
     width = find_fixed_width(field.type)
     return (width is None, width or field.type.num_fields)

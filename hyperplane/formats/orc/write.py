@@ -1,7 +1,7 @@
 """Write tables as ORC files and read them back.
 
-ORC lacks some types of Arrow. Their values are stored in a wider type, and the Arrow schema in an
-attribute of the first column, so that they are restored. Other programs ignore it.
+Values of Arrow types that ORC lacks are stored in a wider type. The Arrow schema is stored in an
+attribute of the first column, so that reading restores the types; other programs ignore it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def encode_orc(table: Any) -> EncodedFile:
     for name, column in zip(arrow.column_names, arrow.columns, strict=True):
         try:
             # In one chunk, as the bytes depend on the chunks.
-            stored = column.cast(_stored_type(column.type)).combine_chunks()
+            stored = column.cast(_find_stored_type(column.type)).combine_chunks()
             _restore(stored, column.type)
         except (_UnsupportedOrcType, pa.ArrowException) as error:
             message = f"ORC does not support it ({one_line(error)}); convert it first"
@@ -96,7 +96,7 @@ def encode_orc(table: Any) -> EncodedFile:
     return EncodedFile(memoryview(out.getvalue()), arrow.num_rows, arrow)
 
 
-def _stored_type(kind: pa.DataType) -> pa.DataType:
+def _find_stored_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of ORC that holds all values of a type, or raise."""
     if kind in _ORC_TYPES:
         return kind
@@ -111,19 +111,19 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal128(kind) and kind.scale >= 0:
         return kind
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_stored_type(kind.value_type))
+        return pa.list_(_find_stored_type(kind.value_type))
     if pa.types.is_struct(kind) and kind.num_fields:
-        return pa.struct([(one.name, _stored_type(one.type)) for one in kind])
+        return pa.struct([(one.name, _find_stored_type(one.type)) for one in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_stored_type(kind.key_type), _stored_type(kind.item_type))
+        return pa.map_(_find_stored_type(kind.key_type), _find_stored_type(kind.item_type))
     raise _UnsupportedOrcType(f"the type {getattr(kind, 'extension_name', kind)}")
 
 
 def decode_orc(data: Any) -> pa.Table:
     """Return the table in an ORC file, with the types that it was written with.
 
-    A column whose values do not fit its type has the stored one: pyarrow copies the attribute when
-    a program edits the file.
+    A column with values that do not fit its recorded type keeps the stored type: another program
+    has changed the values, and pyarrow has copied the attribute with the schema.
 
     Raises
     ------
@@ -163,38 +163,53 @@ def read_recorded_schema(schema: pa.Schema) -> pa.Schema | None:
     recorded = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data)))
     if recorded.names != schema.names:
         return None
-    stored = [_type_in_file(_stored_type(kind)) for kind in recorded.types]
+    stored = [_find_type_in_file(_find_stored_type(kind)) for kind in recorded.types]
     return recorded if stored == schema.types else None
 
 
-def _type_in_file(kind: pa.DataType) -> pa.DataType:
+def _find_type_in_file(kind: pa.DataType) -> pa.DataType:
     """Return the type as which pyarrow reads a column that it wrote with a type of ORC."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):
         return pa.binary()
     if pa.types.is_list(kind):
-        return pa.list_(_type_in_file(kind.value_type))
+        return pa.list_(_find_type_in_file(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _type_in_file(one.type)) for one in kind])
+        return pa.struct([(one.name, _find_type_in_file(one.type)) for one in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_type_in_file(kind.key_type), _type_in_file(kind.item_type))
+        return pa.map_(_find_type_in_file(kind.key_type), _find_type_in_file(kind.item_type))
     return kind
 
 
 def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
-    """Return a table as it was before :func:`encode_orc` has stored it."""
+    """Return a table as it was before :func:`encode_orc` has stored it.
+
+    Raises
+    ------
+    DataError
+        If a value does not fit its recorded type. Unlike :func:`decode_orc` a partition cannot
+        keep the stored type then, as all partitions of a read have the types of its plan.
+    """
     if recorded is None:
         return table
-    columns = [
-        _restore(column, field.type) for column, field in zip(table.columns, recorded, strict=True)
-    ]
+    columns = []
+    for column, field in zip(table.columns, recorded, strict=True):
+        try:
+            columns.append(_restore(column, field.type))
+        except pa.ArrowException as error:
+            wrong = (
+                f"holds a value that is not {field.type}, its type in hyperplane.save "
+                f"({one_line(error)}), so another program has changed the file; read it with "
+                "hyperplane.load, or leave the column out with columns=[...]"
+            )
+            raise DataError(field.name, wrong) from error
     return pa.table(columns, schema=recorded)
 
 
 def _restore(column: Any, kind: pa.DataType) -> Any:
     """Return a stored column with its original type."""
-    if _has_null_type(kind):  # Arrow casts nothing to the type null
+    if _has_null_type(kind):  # Arrow has no cast to the type null
         return pa.array(column.to_pylist(), kind)
     return column.cast(kind)
 

@@ -309,7 +309,7 @@ def _to_categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) ->
     fitting = choose_dtype(column, inner)
     values = column_to_pandas(column, inner)
     if fitting != inner and inner != np.dtype(object):
-        # Has no common type with a partition without values, which has the declared type.
+        # They have no common type with a partition without values, which has the declared type.
         raise DataError(
             unescape(name),
             f"holds {column.drop_nulls().first()!r:.60}, but the declared type has categories of "

@@ -43,14 +43,14 @@ def _build_frame(table: pa.Table, nullable: Sequence[bool]) -> pd.DataFrame:
     """Convert a table; ``nullable`` says for each column whether values may be missing."""
     import pandas as pd
 
-    details = _pandas_metadata(table.schema)
+    details = _read_pandas_metadata(table.schema)
     types = {one["field_name"]: one for one in details.get("columns", ())}
     levels = [one for one in details.get("index_columns", ()) if isinstance(one, str)]
     converted = {
         name: _convert_column(column, types.get(name), missing)
         for name, column, missing in zip(table.column_names, table.columns, nullable, strict=True)
     }
-    labels = _column_labels(table.schema, set(levels))
+    labels = _restore_column_labels(table.schema, set(levels))
     names = [name for name in table.column_names if name not in levels]
     index = _build_index(
         details, {name: converted[name] for name in levels if name in converted}, table.num_rows
@@ -62,7 +62,7 @@ def _build_frame(table: pa.Table, nullable: Sequence[bool]) -> pd.DataFrame:
     return frame
 
 
-def _pandas_metadata(schema: pa.Schema) -> Mapping[str, Any]:
+def _read_pandas_metadata(schema: pa.Schema) -> Mapping[str, Any]:
     """Return the pandas metadata of a schema; empty if it has none."""
     try:
         metadata = json.loads((schema.metadata or {}).get(_PANDAS_KEY, b"{}"))
@@ -71,12 +71,12 @@ def _pandas_metadata(schema: pa.Schema) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _column_labels(schema: pa.Schema, levels: set[str]) -> Any:
-    """Return the column names, which pandas may have had as numbers."""
+def _restore_column_labels(schema: pa.Schema, levels: set[str]) -> Any:
+    """Return the column labels with their types in pandas, such as integers."""
     import pandas as pd
 
     plain = pa.schema([(one.name, pa.null()) for one in schema if one.name not in levels])
-    details = dict(_pandas_metadata(schema))
+    details = dict(_read_pandas_metadata(schema))
     if not details:
         return pd.Index(plain.names, dtype="str")
     details["columns"] = [one for one in details["columns"] if one["field_name"] not in levels]
@@ -127,9 +127,9 @@ def _convert_column(column: pa.ChunkedArray, entry: Any, missing: bool) -> Any:
         values = np.empty(len(column), dtype=object)
         values[:] = column.to_pylist()
         return pd.Series(values, dtype=object)  # without dtype pandas would infer text
-    dtype = _extension_dtype(wanted, kind)
+    dtype = _find_extension_dtype(wanted, kind)
     if dtype is None and missing and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        dtype = _nullable_dtype(kind)
+        dtype = _find_nullable_dtype(kind)
     if dtype is None and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         dtype = pd.StringDtype(na_value=np.nan)
     return column.to_pandas() if dtype is None else dtype.__from_arrow__(column)
@@ -150,7 +150,7 @@ def _convert_categories(column: pa.ChunkedArray) -> Any:
     return pd.Categorical.from_codes(converted.codes, categories, ordered=converted.ordered)
 
 
-def _extension_dtype(wanted: str, kind: pa.DataType) -> Any:
+def _find_extension_dtype(wanted: str, kind: pa.DataType) -> Any:
     """Return the extension dtype that a column had in pandas, if it fits the Arrow type."""
     import pandas as pd
 
@@ -170,7 +170,7 @@ def _extension_dtype(wanted: str, kind: pa.DataType) -> Any:
     return None
 
 
-def _nullable_dtype(kind: pa.DataType) -> Any:
+def _find_nullable_dtype(kind: pa.DataType) -> Any:
     """Return the pandas dtype of integers or booleans with missing values."""
     import pandas as pd
 

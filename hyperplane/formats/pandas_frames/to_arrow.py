@@ -26,7 +26,7 @@ _LISTS = (list, tuple)
 _MINUTE = dt.timedelta(minutes=1)
 
 
-def to_arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
+def to_arrow(table: Any, format_name: str, *, index: bool | None = None) -> Any:
     """Return any table as an Arrow table; errors name the column."""
     import pandas as pd
     import pyarrow as pa
@@ -34,28 +34,28 @@ def to_arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
     if isinstance(table, pa.Table):
         return table
     if type(table).__module__.startswith("polars"):
-        return _polars_to_arrow(table, form)
+        return _polars_to_arrow(table, format_name)
     frame = _to_pandas(table)
     for place, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pd.SparseDtype):
             frame = frame.copy(deep=False)
             frame.isetitem(place, frame.iloc[:, place].sparse.to_dense())
         elif dtype == "object":
-            _check_kinds(frame.iloc[:, place], form)
-    check_zones(frame, form)
-    with _name_bad_column(frame, form):
+            _check_kinds(frame.iloc[:, place], format_name)
+    check_zones(frame, format_name)
+    with _name_bad_column(frame, format_name):
         return pa.Table.from_pandas(frame, preserve_index=index)
 
 
-def to_text_table(table: Any, form: str) -> Any:
+def to_text_table(table: Any, format_name: str) -> Any:
     """Return an Arrow table for text formats, index first unless it is only row numbers."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table) or type(table).__module__.startswith("polars"):
-        return decode_categories(to_arrow(table, form), lambda kind: True)
+        return decode_categories(to_arrow(table, format_name), lambda kind: True)
     frame = _to_pandas(table)
     has_index = _is_index_kept(frame)
-    arrow = decode_categories(to_arrow(frame, form, index=has_index), lambda kind: True)
+    arrow = decode_categories(to_arrow(frame, format_name, index=has_index), lambda kind: True)
     levels = frame.index.nlevels if has_index else 0
     names = arrow.column_names
     return arrow.select([*names[len(names) - levels :], *names[: len(names) - levels]])
@@ -72,7 +72,7 @@ def decode_categories(table: Any, kinds: Callable[[Any], bool]) -> Any:
     return table
 
 
-def _polars_to_arrow(table: Any, form: str) -> Any:
+def _polars_to_arrow(table: Any, format_name: str) -> Any:
     """Return a Polars table as an Arrow table, which has no 128-bit integers."""
     import pyarrow as pa
 
@@ -81,7 +81,9 @@ def _polars_to_arrow(table: Any, form: str) -> Any:
         try:
             columns[name] = table.get_column(name).to_arrow()
         except pa.ArrowException as error:
-            wrong = f"{form} does not support {table.schema[name]}; convert it first with cast()"
+            wrong = (
+                f"{format_name} does not support {table.schema[name]}; convert it first with cast()"
+            )
             raise DataError(name, wrong) from error
     return pa.table(columns)
 
@@ -103,17 +105,17 @@ def _is_index_kept(frame: Any) -> bool:
     return frame.index.name is not None or not is_integer_dtype(frame.index.dtype)
 
 
-def _check_kinds(column: Any, form: str) -> None:
+def _check_kinds(column: Any, format_name: str) -> None:
     """Raise DataError if a column of Python objects has values of several kinds."""
     kinds = find_mixed_kinds(column)
     if kinds:
         advice = f"convert it first, for example with df[{column.name!r}].astype(str)"
-        wrong = f"{form} requires values of one type, and it holds {' and '.join(kinds)}"
+        wrong = f"{format_name} requires values of one type, and it holds {' and '.join(kinds)}"
         raise DataError(str(column.name), f"{wrong}; {advice}")
 
 
 @contextmanager
-def _name_bad_column(frame: Any, form: str) -> Iterator[None]:
+def _name_bad_column(frame: Any, format_name: str) -> Iterator[None]:
     """Raise conversion errors of this block as a DataError that names the column."""
     import pyarrow as pa
 
@@ -125,7 +127,7 @@ def _name_bad_column(frame: Any, form: str) -> Iterator[None]:
             try:
                 pa.array(frame[name], from_pandas=True)
             except odd as wrong:
-                needs = f"{form} requires values of one type, such as numbers, text or times"
+                needs = f"{format_name} requires values of one type, such as numbers, text or times"
                 advice = f"convert it with df[{name!r}].astype(str) ({one_line(wrong)})"
                 raise DataError(str(name), f"{needs}; {advice}") from error
         raise
@@ -150,9 +152,9 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     """
     items = list(values)
     types = set(map(type, items))
-    names = {_kind_name(one) for one in types}
+    names = {_name_kind(one) for one in types}
     if float in types and len(names) > 1 and all(one != one for one in items if type(one) is float):
-        names = {_kind_name(one) for one in types - {float}}
+        names = {_name_kind(one) for one in types - {float}}
     names.discard("")
     if len(names) > 1:
         return sorted(names)
@@ -169,7 +171,7 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     return []
 
 
-def _kind_name(value_class: type) -> str:
+def _name_kind(value_class: type) -> str:
     """Return the kind of a type; empty for missing values."""
     import numpy as np
     import pandas as pd
@@ -185,7 +187,7 @@ def _kind_name(value_class: type) -> str:
     )
 
 
-def check_zones(frame: Any, form: str) -> None:
+def check_zones(frame: Any, format_name: str) -> None:
     """Raise for times whose zone offset has seconds, which Arrow rejects or rounds silently.
 
     Raises
@@ -195,37 +197,41 @@ def check_zones(frame: Any, form: str) -> None:
     """
     for place, name in enumerate(frame.columns):
         values = frame.iloc[:, place]
-        zone = _odd_zone(values)
+        zone = _find_odd_zone(values)
         if zone is not None:
             times = f"df[{name!r}].dt.tz_convert('UTC')"
             others = f"pd.to_datetime(df[{name!r}], utc=True)"
             advice = f"df[{name!r}] = {times if getattr(values.dtype, 'tz', None) else others}"
-            raise DataError(str(name), _wrong(zone, form, advice))
+            raise DataError(str(name), _describe_zone(zone, format_name, advice))
     for level in range(frame.index.nlevels):
-        zone = _odd_zone(frame.index.get_level_values(level))
+        zone = _find_odd_zone(frame.index.get_level_values(level))
         if zone is not None:
             name = frame.index.names[level]
             which = f", level={level}" if frame.index.nlevels > 1 else ""
             advice = f"df.tz_convert('UTC'{which}) on each partition"
-            raise DataError("index" if name is None else str(name), _wrong(zone, form, advice))
+            raise DataError(
+                "index" if name is None else str(name), _describe_zone(zone, format_name, advice)
+            )
 
 
-def _wrong(zone: dt.tzinfo, form: str, advice: str) -> str:
-    """Return the message for a zone."""
-    wrong = f"has times of the zone {zone}, but {form} only supports offsets of whole minutes"
+def _describe_zone(zone: dt.tzinfo, format_name: str, advice: str) -> str:
+    """Return the message for a zone whose offset has seconds."""
+    wrong = (
+        f"has times of the zone {zone}, but {format_name} only supports offsets of whole minutes"
+    )
     return f"{wrong}; convert them first, for example with {advice}"
 
 
-def _odd_zone(values: Any) -> dt.tzinfo | None:
+def _find_odd_zone(values: Any) -> dt.tzinfo | None:
     """Return the first zone of values whose offset is not whole minutes; None if there is none."""
-    for zone in _zones(values):
-        offset = _fixed_offset(zone)
+    for zone in _iterate_zones(values):
+        offset = _get_fixed_offset(zone)
         if offset is not None and offset % _MINUTE:
             return zone
     return None
 
 
-def _fixed_offset(zone: dt.tzinfo) -> dt.timedelta | None:
+def _get_fixed_offset(zone: dt.tzinfo) -> dt.timedelta | None:
     """Return the offset of a zone; None if it depends on the time, as in named zones."""
     try:
         return zone.utcoffset(None)
@@ -233,7 +239,7 @@ def _fixed_offset(zone: dt.tzinfo) -> dt.timedelta | None:
         return None
 
 
-def _zones(values: Any) -> Iterator[dt.tzinfo]:
+def _iterate_zones(values: Any) -> Iterator[dt.tzinfo]:
     """Yield the zones of values, of their categories, or of intervals."""
     dtype: Any = values.dtype
     while True:
@@ -245,12 +251,12 @@ def _zones(values: Any) -> Iterator[dt.tzinfo]:
     zone = getattr(dtype, "tz", None)
     if zone is not None:
         yield zone
-    elif dtype == "object" and isinstance(_first(values), dt.datetime):
+    elif dtype == "object" and isinstance(_find_first_present(values), dt.datetime):
         zones = (one.tzinfo for one in values if isinstance(one, dt.datetime))
         yield from (zone for zone in zones if zone is not None)
 
 
-def _first(values: Any) -> Any:
+def _find_first_present(values: Any) -> Any:
     """Return the first value that is not missing."""
     import pandas as pd
 

@@ -22,7 +22,7 @@ from hyperplane.objectstore.locations import File
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 #: Bytes of the offset of a text value.
 OFFSET = 8
-#: Largest number of footers that are read; the result is scaled to all files.
+#: Maximum number of footers that are read; the result is scaled to all files.
 SAMPLED_FOOTERS = 256
 
 
@@ -40,24 +40,24 @@ def _read_decoded_size(file: File) -> int:
     from pyarrow import parquet
 
     with file.store.system.open(file.path, "rb") as opened:
-        return decoded_size(parquet.ParquetFile(opened).metadata)
+        return estimate_decoded_size(parquet.ParquetFile(opened).metadata)
 
 
-def decoded_size(footer: Any) -> int:
-    """Estimated bytes in memory of a file, from its ``pyarrow.parquet.FileMetaData``."""
+def estimate_decoded_size(footer: Any) -> int:
+    """Estimate the bytes in memory of a file from its ``pyarrow.parquet.FileMetaData``."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     return sum(
         max(
             chunk.total_uncompressed_size,
-            chunk.num_values * value_width(chunk, footer.schema, index),
+            chunk.num_values * estimate_value_width(chunk, footer.schema, index),
         )
         for group in groups
         for index, chunk in ((index, group.column(index)) for index in range(group.num_columns))
     )
 
 
-def value_width(chunk: Any, schema: Any, index: int) -> int:
-    """Estimated bytes in memory of one value of a column."""
+def estimate_value_width(chunk: Any, schema: Any, index: int) -> int:
+    """Estimate the bytes in memory of one value of a column."""
     kind = chunk.physical_type
     if kind == "FIXED_LEN_BYTE_ARRAY":
         return int(schema.column(index).length)

@@ -153,7 +153,7 @@ def get_statistics(
     if not statistics.has_min_max:
         return ColumnStatistics(None, None, nulls, group.num_rows)
     low, high = (
-        _comparable(value, kind, stored_type) for value in (statistics.min, statistics.max)
+        _to_comparable(value, kind, stored_type) for value in (statistics.min, statistics.max)
     )
     if isinstance(low, float) and (math.isnan(low) or math.isnan(high)):
         low = high = None
@@ -163,7 +163,7 @@ def get_statistics(
     return ColumnStatistics(low, high, nulls, group.num_rows)
 
 
-def _comparable(value: Any, kind: pl.DataType, stored_type: pa.DataType) -> Any:
+def _to_comparable(value: Any, kind: pl.DataType, stored_type: pa.DataType) -> Any:
     if isinstance(kind, pl.Datetime):
         stamp = pd.Timestamp(value)
         return stamp if kind.time_zone is None else stamp.tz_convert(kind.time_zone)

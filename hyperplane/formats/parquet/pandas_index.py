@@ -45,7 +45,7 @@ def _find_faults(collection: Any, where: str) -> Iterator[Fault]:
 
 
 def _find_range_index(node: Any) -> str | None:
-    """Name of the index that a node of an expression cannot read; None if there is none."""
+    """Return the name of the index that an expression node cannot read; None if there is none."""
     if type(node).__name__ != "ReadParquetFSSpec":  # the other reader omits the index
         return None
     info: Mapping[str, Any] = node._dataset_info
@@ -63,11 +63,11 @@ def _reads_fragments(info: Mapping[str, Any]) -> bool:
     partitioning = info["kwargs"].get("dataset", {}).get("partitioning")
     if partitioning and not isinstance(partitioning, str | list):
         return True
-    filtered = {condition[0] for condition in _conditions(info["filters"])}
+    filtered = {condition[0] for condition in _iterate_conditions(info["filters"])}
     return not filtered <= set(info["partition_names"])
 
 
-def _conditions(filters: Any) -> Iterator[tuple[Any, ...]]:
+def _iterate_conditions(filters: Any) -> Iterator[tuple[Any, ...]]:
     for each in filters or ():
         if isinstance(each, tuple):
             yield each

@@ -11,10 +11,11 @@ import polars as pl
 from pyarrow import parquet
 
 from hyperplane.formats.column_mapping import ColumnMapping
+from hyperplane.formats.file_changes import check_local_size, check_opened_size
 from hyperplane.formats.file_partition import FilePartition
 from hyperplane.formats.filters import Filters
 from hyperplane.formats.parquet.index_ranges import IndexRange
-from hyperplane.formats.partition_sizes import shard_bounds
+from hyperplane.formats.partition_sizes import find_shard_bounds
 from hyperplane.formats.partitions import Bounds
 from hyperplane.formats.polars_frames import columns
 from hyperplane.formats.request import OnError
@@ -73,6 +74,7 @@ class RowGroupRange:
 
     def scan(self) -> pl.LazyFrame:
         """Return a lazy frame of the columns of the file, on a local disk."""
+        check_local_size(self.file)
         raw = pl.scan_parquet(self.file.path, glob=False, hive_partitioning=False)
         rows = raw if self.whole else raw.slice(self.start, self.rows)
         return rows if self.index is None else self.index.add_to(rows, self.start)
@@ -89,7 +91,9 @@ class RowGroupRange:
         """Read some columns of the file, and no other data, from any file system."""
         if self.file.store.local and not self.use_pyarrow:
             return self.scan().select(columns(names))
+        check_local_size(self.file)
         with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
+            check_opened_size(self.file, opened)
             reader = parquet.ParquetFile(opened, pre_buffer=True)
             stored = [name for name in names if self.index is None or name != self.index.name]
             table = reader.read_row_groups(self.groups, columns=stored, use_threads=False)
@@ -175,6 +179,8 @@ def _scan_files(pieces: list[RowGroupRange]) -> tuple[pl.LazyFrame, ColumnMappin
     """Return one scan of whole files of the same schema, and their column mapping."""
     if len(pieces) == 1:
         return pieces[0].scan(), pieces[0].mapping
+    for piece in pieces:
+        check_local_size(piece.file)
     paths = [piece.file.path for piece in pieces]
     raw = pl.scan_parquet(paths, glob=False, hive_partitioning=False)
     return raw, pieces[0].mapping
@@ -198,7 +204,7 @@ class ParquetRowRange(RowGroupRange):
         return self.start - self.skip
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Return raw columns."""
+        """Return some columns of the range, as they are in the file."""
         raw = super().fetch(names)
         # From local disk Polars reads only these rows; from a store, whole row groups.
         return (
@@ -216,7 +222,7 @@ def select_rows(
     ``parts`` are all files, divided into row groups.
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
-    first, last = shard_bounds(index, count, sum(piece.rows for piece in pieces))
+    first, last = find_shard_bounds(index, count, sum(piece.rows for piece in pieces))
     selected: list[ParquetRowRange] = []
     before = 0
     for piece in pieces:

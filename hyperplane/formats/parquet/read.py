@@ -15,7 +15,7 @@ from hyperplane.formats.column_mapping import ColumnMapping, may_lose
 from hyperplane.formats.filters import (
     ColumnStatistics,
     Filters,
-    filter_columns,
+    list_filter_columns,
     may_match,
 )
 from hyperplane.formats.parquet import footers, index_ranges
@@ -118,8 +118,8 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
         [footer.file.path for footer in footers_read], columns
     )
     columns = {**columns, **key_types}
-    filters, chosen = request.resolve(columns, _default_columns(columns))
-    filter_schema = {name: columns[name] for name in filter_columns(filters)}
+    filters, chosen = request.resolve(columns, _list_default_columns(columns))
+    filter_schema = {name: columns[name] for name in list_filter_columns(filters)}
     check(_find_unreadable(schema_groups, {**chosen, **filter_schema}))
     categories = _read_categories(footers_read, schema_groups, chosen)
     row_groups = []
@@ -210,7 +210,7 @@ def _find_unreadable(schema_groups: Sequence[_SchemaGroup], names: Kinds) -> lis
     ]
 
 
-def _default_columns(columns: Kinds) -> list[str]:
+def _list_default_columns(columns: Kinds) -> list[str]:
     """Return all columns except the unnamed index of pandas and Dask."""
     return [name for name in columns if not schemas.is_unnamed_index(name)]
 
@@ -298,7 +298,7 @@ def _merge_row_groups(group: Sequence[_RowGroup]) -> list[RowGroupRange]:
         if (
             last is not None
             and last.footer is row_group.footer
-            and _end_row(last) == row_group.start
+            and _get_end_row(last) == row_group.start
         ):
             runs[-1].append(row_group)
         else:
@@ -306,12 +306,12 @@ def _merge_row_groups(group: Sequence[_RowGroup]) -> list[RowGroupRange]:
     return [_make_range(run) for run in runs]
 
 
-def _end_row(row_group: _RowGroup) -> int:
+def _get_end_row(row_group: _RowGroup) -> int:
     return int(row_group.start + row_group.group.num_rows)
 
 
 def _make_range(run: Sequence[_RowGroup]) -> RowGroupRange:
-    first, rows = run[0], _end_row(run[-1]) - run[0].start
+    first, rows = run[0], _get_end_row(run[-1]) - run[0].start
     whole = rows == first.footer.metadata.num_rows
     numbers = tuple(row_group.number for row_group in run)
     schema_group = first.schema_group
@@ -324,11 +324,13 @@ def _make_range(run: Sequence[_RowGroup]) -> RowGroupRange:
         schema_group.schema_id,
         first.mapping,
         schema_group.use_pyarrow,
-        _wanted_index(first.footer, first.mapping),
+        _get_requested_index(first.footer, first.mapping),
     )
 
 
-def _wanted_index(footer: ParquetFooter, mapping: ColumnMapping) -> index_ranges.IndexRange | None:
+def _get_requested_index(
+    footer: ParquetFooter, mapping: ColumnMapping
+) -> index_ranges.IndexRange | None:
     """Return the index in the metadata of a file if it is requested, else None."""
     used = dict([*mapping.schema, *mapping.filter_schema])
     return footer.index if footer.index is not None and footer.index.name in used else None
@@ -340,7 +342,7 @@ def _make_empty_partition(
     """Return a partition without rows, because a data set needs at least one."""
     mapping = _make_mapping(schema_group, {}, chosen, filter_schema, {})
     footer, use_pyarrow = schema_group.members[0], schema_group.use_pyarrow
-    index = _wanted_index(footer, mapping)
+    index = _get_requested_index(footer, mapping)
     piece = RowGroupRange(footer.file, (), 0, 0, False, None, mapping, use_pyarrow, index)
     return ParquetPartition((piece,), filters, 0)
 

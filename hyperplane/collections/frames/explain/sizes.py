@@ -25,7 +25,7 @@ from hyperplane.core.dask_internals.frames import (
     Sample,
 )
 from hyperplane.core.units import format_bytes
-from hyperplane.formats.parquet.footer_size import OFFSET, value_width
+from hyperplane.formats.parquet.footer_size import OFFSET, estimate_value_width
 from hyperplane.formats.reader import PartitionReader
 
 #: Rows of a column of Python objects whose memory is measured.
@@ -218,7 +218,7 @@ def _summarize_footers(fragments: list[Any]) -> DatasetFooters:
             for index in range(group.num_columns):
                 chunk = group.column(index)
                 name = chunk.path_in_schema.partition(".")[0]
-                value_bytes = value_width(chunk, footer.schema, index)
+                value_bytes = estimate_value_width(chunk, footer.schema, index)
                 size = max(chunk.total_uncompressed_size, chunk.num_values * value_bytes)
                 columns[name] = columns.get(name, 0) + size
                 if _exceeds_dictionary(chunk, value_bytes):

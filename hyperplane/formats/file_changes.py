@@ -1,0 +1,92 @@
+"""Detect files that were replaced after a read was planned, without further requests to stores.
+
+Only sizes are compared. Time stamps differ between copies of a file on the disks of several
+machines, which a cluster without a shared file system reads.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hyperplane.core.errors import ReadError
+from hyperplane.objectstore.locations import File
+
+#: Maximum number of bytes of a head.
+_HEAD_BYTES = 1000
+
+
+class HeadChecksum(NamedTuple):
+    """CRC-32 of the first bytes of a file."""
+
+    length: int
+    crc: int
+
+
+#: Matches any file.
+ANY_HEAD = HeadChecksum(0, zlib.crc32(b""))
+
+
+def compute_head_checksum(data: bytes) -> HeadChecksum:
+    """Return the checksum of the first bytes of a file that begins with ``data``."""
+    head = data[:_HEAD_BYTES]
+    return HeadChecksum(len(head), zlib.crc32(head))
+
+
+def has_only_grown(file: File, head: HeadChecksum, record_end: bytes) -> bool:
+    """Whether a longer file begins as planned, and a record ends at the planned size."""
+    end = file.read_range(max(0, file.size - len(record_end)), file.size)
+    return end == record_end and zlib.crc32(file.read_range(0, head.length)) == head.crc
+
+
+def check_local_size(file: File, has_grown: Callable[[], bool] | None = None) -> None:
+    """Raise ReadError if a file on local disk has another size than in the plan.
+
+    A longer file passes if ``has_grown``, which returns whether it only has more records, is true.
+    """
+    if not file.store.local or not file.sized:
+        return
+    try:
+        size = Path(file.path).stat().st_size
+    except OSError:
+        return  # the read itself raises the error
+    if size > file.size and has_grown is not None and has_grown():
+        return
+    _check_size(file, size)
+
+
+def check_opened_size(file: File, opened: Any) -> None:
+    """Raise ReadError if an opened file of a store has another size than in the plan."""
+    size = getattr(opened, "size", None)
+    if isinstance(size, int) and file.sized:  # not all file systems return it
+        _check_size(file, size)
+
+
+def _check_size(file: File, size: int) -> None:
+    if size != file.size:
+        raise _make_change_error(file, f"{size} bytes")
+
+
+def read_planned_range(file: File, start: int, stop: int, has_grown: Callable[[], bool]) -> bytes:
+    """Read stored bytes; raise ReadError if the file does not have them as planned.
+
+    A range at the end of the file is read with one more byte. If there is one, the file is longer
+    now, and ``has_grown`` must return whether it only has more records.
+    """
+    if start >= stop:
+        return b""
+    # From servers that ignore ranges, read_range could not tell all bytes from all but the first.
+    extra = int(stop == file.size and start != 1)
+    data = file.read_range(start, stop + extra)
+    if len(data) < stop - start:
+        raise _make_change_error(file, f"{start + len(data)} bytes")
+    if len(data) > stop - start and not has_grown():
+        raise _make_change_error(file, "more")
+    return data[: stop - start]
+
+
+def _make_change_error(file: File, now: str) -> ReadError:
+    changed = f"it had {file.size} bytes when the read was planned, and now has {now}"
+    return ReadError(file.url, f"{changed}; read it again")
