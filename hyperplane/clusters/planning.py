@@ -39,7 +39,7 @@ _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
 
 
 def create_planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
-    """Return the planner of a call; ``own`` are parameters of its function beside the request's."""
+    """Return the planner of a call; ``own`` are parameters of its function that no plan has."""
     arguments = merge_memory_policy(arguments)
     explicit = arguments.given.keys() - {"num_workers"}
     if isinstance(arguments.num_workers, Advice):
@@ -183,9 +183,10 @@ class Planner:
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
         if threads > machine.cores or ram > machine.ram:
             self.notes.append(
-                f"more than this machine has: {plural(threads, 'thread')} on "
+                f"the cluster is larger than this machine: {plural(threads, 'thread')} on "
                 f"{plural(machine.cores, 'core')}, {format_bytes(ram)} of "
-                f"{format_bytes(machine.ram)} free less a reserve; local_fit='fit' reduces it"
+                f"{format_bytes(machine.ram)} free memory (less a reserve); "
+                "local_fit='fit' reduces it"
             )
 
     def _raise_faults(self) -> NoReturn:

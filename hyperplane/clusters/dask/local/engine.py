@@ -49,7 +49,7 @@ class LocalEngine:
         return []
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """Return one line that says what is started on this machine."""
+        """Return a line with the number of worker processes on this machine."""
         workers = plural(plan.dask_workers, "worker process")
         return f"starting the scheduler in this process and {workers} on this machine"
 

@@ -56,6 +56,6 @@ def _visible_gpus() -> list[str]:
 
 
 def _assigned(config: Mapping[str, Any], visible: list[str]) -> list[str]:
-    """Return the GPUs of this node; nodes with lower places on the host have the first ones."""
+    """Return the GPUs of this node; nodes with lower indices on the host have the first ones."""
     first = config["place"] * config["ngpus"]
     return visible[first : first + config["ngpus"]]

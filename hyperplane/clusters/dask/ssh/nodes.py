@@ -152,7 +152,7 @@ class HostWorkers(HostServer):
     config : mapping
         Configuration that all nodes share.
     place : int
-        Index of the node among those on the same host; lower places have the first GPUs.
+        Index of the node among those on the same host; the first nodes have the first GPUs.
     **common
         Arguments of HostServer.
     """

@@ -50,12 +50,12 @@ def main() -> None:
 
 
 def _memory_fault(ram: int) -> str:
-    there = psutil.virtual_memory().total
-    if ram <= there:
+    total = psutil.virtual_memory().total
+    if ram <= total:
         return ""
     return (
         f"its processes need {format_bytes(ram)} together, but the machine has "
-        f"{format_bytes(there)}; request less (ram_gb_per_proc, nprocs)"
+        f"{format_bytes(total)}; request less (ram_gb_per_proc, nprocs)"
     )
 
 
@@ -66,13 +66,13 @@ def interface_fault(name: str | None) -> str:
     try:
         get_ip_interface(name)
     except ValueError:
-        there = ", ".join(
+        usable = ", ".join(
             each
             for each, addresses in psutil.net_if_addrs().items()
             if any(address.family == socket.AF_INET for address in addresses)
         )
         return (
-            f"there is no network interface {name!r} with an IPv4 address, only {there}; set "
+            f"there is no network interface {name!r} with an IPv4 address, only {usable}; set "
             "hyperplane.engines.ssh.interface to one that all machines have"
         )
     return ""

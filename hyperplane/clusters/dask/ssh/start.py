@@ -64,7 +64,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
         cluster = GuardedSSHCluster(
             name=plan.name,
             hosts=hosts,
-            places=settings.hosts,
+            node_hosts=settings.hosts,
             nodes=plan.nodes,
             dashboard_port=plan.dashboard_port,
             scheduler=_scheduler(plan, settings, tls, common),
@@ -100,7 +100,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
 
 
 def describe(plan: ClusterPlan) -> dict[str, Any]:
-    """Return what would run on which host, without secrets."""
+    """Return the processes that a start would run on each host, without secrets."""
     settings = cast(SshSettings, plan.settings)
     config = _worker_config(plan, {})
     command = [_python_path(settings), "-m", PROGRAM]
