@@ -22,7 +22,7 @@ SCHEDULER_POD = (
 )
 
 
-def dashboard_lines(plan: ClusterPlan, dashboard: str) -> list[str]:
+def describe_dashboard(plan: ClusterPlan, dashboard: str) -> list[str]:
     """Return the documented lines about the dashboard and the logs of a running cluster."""
     address, remote = dashboard, plan.request.scheduler_deploy_mode == "remote"
     if remote:
