@@ -67,7 +67,7 @@ class Planner:
     _unavailable: EngineUnavailable | None = None
 
     def has_valid_arguments(self) -> bool:
-        """Return whether there are no faults so far and the pool exists."""
+        """Return whether no argument is faulty and the pool exists."""
         with suppress(RequestError):
             if self.request.pool is not None:
                 config.get_pool(self.request.pool)
@@ -291,7 +291,7 @@ def _engines_with(feature: Feature) -> list[str]:
     """Return the names of the engines that support a feature and can be imported."""
     found = []
     for name in registry.ENGINES.names():
-        with suppress(Exception):  # an engine of another package may fail in any way
+        with suppress(Exception):  # an engine of another package may raise any exception
             if feature not in registry.load(name).unsupported:
                 found.append(name)
     return found

@@ -1,4 +1,4 @@
-"""Mixin for clusters with a scheduler in this process: idle and busy-worker guards.
+"""Mixin for Dask's clusters that adds idle and busy-worker guards to their scheduler.
 
 The guards need subclasses of Dask's classes, because Dask reads some settings in this process while
 it works: ``lost-worker-timeout`` when a worker leaves, others while it builds the scheduler.
@@ -189,7 +189,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         await self._end_workers()
         if self.status == Status.starting and self.scheduler is not None:
-            with suppress(Exception):  # close the rest in any case
+            with suppress(Exception):  # close the connection in any case
                 await self.scheduler.close()
             if self.scheduler_comm is not None:
                 await self.scheduler_comm.close_rpc()

@@ -1,7 +1,7 @@
 """Subclass of dask-gateway's GatewayCluster that closes reliably.
 
 The ``close`` of GatewayCluster deadlocks when ``client.shutdown()`` calls it, and GatewayCluster
-does not notice that another client has ended the cluster.
+stays open when another client has ended the cluster.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def _do_nothing() -> None:
 
 
 def _connect_timeout(within: float) -> float:
-    """Return the seconds for a connection: Dask's setting, or less if less is left."""
+    """Return the seconds for a connection: Dask's setting, or ``within`` if it is smaller."""
     usual: float = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
     return max(MIN_CONNECT_SECONDS, min(usual, within))
 
 
 class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
-    """GatewayCluster that closes reliably and notices when the gateway ends the cluster."""
+    """GatewayCluster that closes reliably, also when the gateway ends the cluster."""
 
     _status: GatewayStatus
     _watcher: asyncio.Future[None] | None = None
@@ -251,7 +251,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         try:
             asking = self.gateway._cluster_report(self.name)
             report = await asyncio.wait_for(asking, server.ANSWER_SECONDS)
-        except ValueError:  # it knows no such cluster
+        except ValueError:  # there is no such cluster
             return True
         except server.FAILURES:
             return False

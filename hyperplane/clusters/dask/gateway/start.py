@@ -223,7 +223,7 @@ class _PendingCluster:
                 )
 
     def abort(self) -> None:
-        """Stop the cluster and release what this process holds for it."""
+        """Stop the cluster, and remove its record, scratch folder and client settings."""
         try:
             if self.cluster is not None:
                 self.cluster.close()

@@ -44,7 +44,7 @@ class LocalEngine:
         )
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return nothing: a request is reduced to what this machine has."""
+        """Return no faults: a request is reduced to the cores and memory of this machine."""
         del request, settings
         return []
 

@@ -57,7 +57,7 @@ class SlurmEngine:
         return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return nothing: Slurm refuses invalid requests when a job is submitted."""
+        """Return no faults: Slurm refuses invalid requests when a job is submitted."""
         del request, settings
         return []
 

@@ -147,5 +147,5 @@ def _walltime(settings: SlurmSettings) -> str:
 
 
 def _format_duration(seconds: float) -> str:
-    whole = timedelta(seconds=round(seconds))
-    return plural(round(seconds), "second") if seconds < 120 else str(whole)
+    rounded = round(seconds)
+    return plural(rounded, "second") if seconds < 120 else str(timedelta(seconds=rounded))

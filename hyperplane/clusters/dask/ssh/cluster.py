@@ -59,8 +59,8 @@ class GuardedSSHCluster(GuardedCluster):
         template = kwargs["worker"]
         workers: dict[str, Any] = {}
         for number, host in enumerate(self._node_hosts[:nodes]):
-            place = self._node_hosts[:number].count(host)
-            workers[f"node-{number}"] = _node_spec(host, template, place)
+            index = self._node_hosts[:number].count(host)
+            workers[f"node-{number}"] = _node_spec(host, template, index)
         super().__init__(workers=workers, **kwargs)
 
     async def _start(self) -> None:
@@ -116,7 +116,7 @@ class GuardedSSHCluster(GuardedCluster):
         return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
 
     def new_worker_spec(self) -> dict[str, Any]:
-        """Return the specification of one more node, on a host with a free place."""
+        """Return the specification of one more node, on a host with fewer nodes than listed."""
         free = Counter(self._node_hosts) - Counter(self._used_hosts())
         if not free:
             raise EngineError(
@@ -127,12 +127,12 @@ class GuardedSSHCluster(GuardedCluster):
         host = next(one for one in self._node_hosts if free[one])
         [(name, template)] = super().new_worker_spec().items()
         taken = [
-            spec["options"]["place"]
+            spec["options"]["index_on_host"]
             for spec in self.worker_spec.values()
             if spec["options"]["host"] == host
         ]
-        place = next(number for number in range(len(taken) + 1) if number not in taken)
-        return {name: _node_spec(host, template, place)}
+        index = next(number for number in range(len(taken) + 1) if number not in taken)
+        return {name: _node_spec(host, template, index)}
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"node-{worker_number}"
@@ -183,5 +183,5 @@ class GuardedSSHCluster(GuardedCluster):
                 await self._hosts.close()
 
 
-def _node_spec(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
-    return {**template, "options": {**template["options"], "host": host, "place": place}}
+def _node_spec(host: str, template: Mapping[str, Any], index: int) -> dict[str, Any]:
+    return {**template, "options": {**template["options"], "host": host, "index_on_host": index}}

@@ -16,7 +16,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def gpu_fault(config: Mapping[str, Any]) -> str:
-    """Return what this host lacks for the GPUs of a node, or "" if nothing is missing."""
+    """Return why this host cannot supply the GPUs of a node, or "" if it can."""
     if not config.get("ngpus"):
         return ""
     if importlib.util.find_spec("dask_cuda") is None:

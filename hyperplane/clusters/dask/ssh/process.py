@@ -60,7 +60,7 @@ def _memory_fault(ram: int) -> str:
 
 
 def interface_fault(name: str | None) -> str:
-    """Return what is wrong with the name of a network interface, or ""; None lets Dask choose."""
+    """Return the fault of a network interface's name, or ""; with None Dask selects one."""
     if name is None:
         return ""
     try:
@@ -121,7 +121,7 @@ async def _add_guards(
 ) -> None:
     """Add the dashboard, the handler that closes the cluster, and the idle guard."""
     LazyDashboard(scheduler)
-    # The cluster object notices that this process ends, and closes the rest.
+    # The cluster object then closes the processes on the other hosts.
     scheduler.handlers[CLOSE_OWNER] = stop.set
     if idle_timeout is not None:
         guard = IdleGuard(idle_timeout, stop.set)

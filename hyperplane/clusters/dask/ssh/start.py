@@ -201,10 +201,10 @@ def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
 def _process_config(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
     with in_force({**remote_process.server_settings(plan, settings), **dashboard_routes()}):
-        whole = snapshot()
+        dask_settings = snapshot()
     return {
         "role": role,
-        "settings": whole,
+        "settings": dask_settings,
         "variables": remote_process.worker_variables(plan),
         "tls": tls,
     }
