@@ -1,4 +1,4 @@
-"""Errors of a start: which one is the time limit of the start, and what caused another one."""
+"""Errors of a start: its time limit, or another cause."""
 
 from __future__ import annotations
 

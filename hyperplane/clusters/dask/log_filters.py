@@ -29,7 +29,7 @@ _levels: list[tuple[logging.Handler, int]] = []
 
 
 def raise_log_level() -> None:
-    """Show no log records of Dask below WARNING until as many calls of :func:`restore_log_level`.
+    """Hide Dask's log records below WARNING until as many calls of :func:`restore_log_level`.
 
     Dask does the same for each cluster, but restores the level when the cluster that was opened
     first closes; the messages of the other clusters would be shown from then on.
