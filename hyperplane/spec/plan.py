@@ -183,8 +183,8 @@ def _accept_former_arguments(create: Callable[..., None]) -> Callable[..., None]
     @functools.wraps(create)
     def init(self: ClusterPlan, *args: Any, **kwargs: Any) -> None:
         if len(args) > 7 and isinstance(args[7], MemoryPolicy):
-            names = ("memory", "settings", "notes", "fit_note", "alerts", "tuning")
-            kwargs.update(zip(names, args[7:], strict=False))  # in the order of version 0.1
+            order = ("memory", "settings", "notes", "fit_note", "alerts", "tuning")
+            kwargs.update(zip(order, args[7:], strict=False))  # in the order of version 0.1
             args = args[:7]
         former = {name: kwargs.pop(name) for name in ("memory", "tuning") if name in kwargs}
         if former:
