@@ -24,7 +24,7 @@ from hyperplane.asl.checking import check_machine
 from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs.store.jobs_home import open_store
 
 REQUEST = tuple(hyperplane.ClusterRequest.model_fields)
 TABLE = Made(table)

@@ -29,12 +29,12 @@ from hyperplane.cli.options import parse_settings
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import stating_outcome
-from hyperplane.jobs import submitting
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import OPEN, Job
+from hyperplane.jobs import job_control
+from hyperplane.jobs.store.job_records import OPEN, Job
+from hyperplane.jobs.store.jobs_home import open_store
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -138,7 +138,7 @@ def submit(
         return
     store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):
-        submitting.ensure_supervisor(store)
+        job_control.ensure_supervisor(store)
         if as_json:
             write_json({"id": None, "run_id": None, "going_on": earlier[0].id})
         else:
@@ -146,7 +146,7 @@ def submit(
                 f"nothing submitted: job {earlier[0].id} of schedule {schedule} is unfinished"
             )
         return
-    sent = submitting.submit_job(job, warn=False, runner_options=options)  # warned already
+    sent = job_control.submit_job(job, warn=False, runner_options=options)  # warned already
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:
@@ -177,7 +177,7 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     """Cancel jobs: end all processes of their steps."""
     store = open_store()
     found = list({job.id: job for job in map(store.get, ids)}.values())
-    cancelled = [submitting.cancel(job.id, by="with hyperplane job cancel") for job in found]
+    cancelled = [job_control.cancel(job.id, by="with hyperplane job cancel") for job in found]
     if as_json:
         write_json([
             {"id": job.id, "status": job.status if job.processed else "cancelled"}
@@ -192,7 +192,7 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = False) -> None:
     """Continue a job that has ended; finished steps do not run again."""
-    sent = submitting.resume(id_)
+    sent = job_control.resume(id_)
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:

@@ -15,20 +15,20 @@ import typer
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
 from hyperplane.core.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancel_marker
-from hyperplane.jobs.processes import AttemptCommand, LocalProcess
-from hyperplane.jobs.runners import resolve_options
-from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, WorkUnit
-from hyperplane.jobs.step_command import attempt_prefix
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submission_snapshot import folder_error, save_snapshot
-from hyperplane.jobs.submitting import (
+from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
+from hyperplane.jobs.execution.job_folder import claim_job, mark_cancelled
+from hyperplane.jobs.execution.step_command import attempt_prefix
+from hyperplane.jobs.job_control import (
     cancellation_reason,
-    capture_environment,
     ensure_supervisor,
     unread_parameter_warnings,
 )
-from hyperplane.jobs.supervisor import Supervisor, claim_job
+from hyperplane.jobs.runners.registry import resolve_options
+from hyperplane.jobs.store.job_records import CANCELLED, IN_PROGRESS, Job, WorkUnit
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission.submission_environment import capture_environment
+from hyperplane.jobs.submission.submission_snapshot import folder_error, save_snapshot
+from hyperplane.jobs.supervisor import Supervisor
 
 #: Seconds between checks whether jobs have lost their supervisor.
 _SUPERVISOR_CHECK_INTERVAL = 5.0
@@ -107,7 +107,7 @@ def _report_unwritten(job: Job, error: BaseException) -> Job:
     """Report a cancelled job whose status could not be stored."""
     typer.echo(f"job {job.id} is cancelled, but its status could not be stored: {error}", err=True)
     try:
-        cancel_marker.set_marker(job)
+        mark_cancelled(job)
     except OSError:
         typer.echo(
             f"when the store is available, run: hyperplane job cancel {job.id[:8]}", err=True

@@ -15,14 +15,14 @@ from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, JobError, check
-from hyperplane.jobs import listing
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs import job_list
+from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_progress import format_duration, to_plain_line
-from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job
-from hyperplane.jobs.submitting import ensure_supervisor
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
+from hyperplane.jobs.store.jobs_home import open_store
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 #: Characters of the fixed columns of ``list`` and of the space between columns.
 _FIXED_WIDTH = 8 + 11 + 16 + 8 + 8
@@ -39,7 +39,7 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """Show jobs, the newest first."""
-    found = listing.list_jobs(status, limit=limit)
+    found = job_list.list_jobs(status, limit=limit)
     if as_json:
         write_json([job.as_dict() for job in found])
     elif found:

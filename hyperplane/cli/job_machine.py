@@ -19,7 +19,7 @@ from hyperplane.cli.output import write_json
 from hyperplane.cli.stop_signals import StopSignals
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.job_progress import to_plain_line
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT
 
 if TYPE_CHECKING:
     from hyperplane.asl.events import Event

@@ -10,10 +10,10 @@ import typer
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import parse_seconds
+from hyperplane.jobs.job_control import job_warnings, new_job
 from hyperplane.jobs.job_progress import to_plain_line
-from hyperplane.jobs.runners import RUNNERS
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
-from hyperplane.jobs.submitting import job_warnings, new_job
+from hyperplane.jobs.runners.registry import RUNNERS
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT, Job
 
 #: 124 as of ``timeout``, 130 as of a shell whose program was interrupted.
 EXIT_CODES = {DONE: 0, FAILED: 1, TIMED_OUT: 124, CANCELLED: 130}
@@ -105,7 +105,7 @@ def build_job(
             schedule=schedule,
             runner=runner,
             runner_options=runner_options,
-            here=here,
+            check_machine=here,
         )
     except RequestError as error:
         check([*faults, *error.faults])

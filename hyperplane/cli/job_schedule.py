@@ -16,11 +16,11 @@ from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs import schedules
 from hyperplane.jobs.cron import parse_cron
-from hyperplane.jobs.environment import find_secrets
+from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.exporters import cron_job
-from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.schedules import Schedule
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
 _RUNNERS = ("cron", "kubernetes")
 

@@ -13,10 +13,10 @@ import typer
 
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.job_progress import ProgressLines, render_tree, step_progress
-from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
+from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 #: Seconds between reads of the store; more if a read takes long.
 POLL_INTERVAL = 0.2

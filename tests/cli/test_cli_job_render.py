@@ -11,7 +11,7 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs.store.jobs_home import open_store
 
 PIPELINE = """
 pipeline:

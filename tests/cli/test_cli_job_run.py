@@ -17,8 +17,8 @@ import psutil
 import pytest
 from terminal import Begin, Run
 
-from hyperplane.jobs.home import open_store, this_machine
-from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS
+from hyperplane.jobs.store.jobs_home import open_store, this_machine
 
 pytestmark = pytest.mark.process
 

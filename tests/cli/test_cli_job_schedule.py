@@ -15,8 +15,8 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import jobs_folder, open_store
-from hyperplane.jobs.states import DONE
+from hyperplane.jobs.store.job_records import DONE
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
 GOLDEN = Path(__file__).parents[1] / "jobs" / "golden" / "schedule.yaml"
 CRONTAB = '#!/bin/sh\nf={place}\nif [ "$1" = -l ]; then cat "$f"; else cat >"$f"; fi\n'

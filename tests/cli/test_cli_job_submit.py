@@ -11,8 +11,8 @@ import dask.config
 import pytest
 from terminal import Begin, Run
 
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
+from hyperplane.jobs.store.jobs_home import open_store
 
 
 @pytest.fixture(autouse=True)

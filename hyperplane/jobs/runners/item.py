@@ -1,7 +1,8 @@
 """``python -m hyperplane.jobs.runners.item PROGRAM ...``: set a pod's item, run the program.
 
-An indexed pod has only its index, so the command of a step with ``foreach`` begins with this
-module.
+The pods of an Indexed Job differ only in their index, so the command of a step with ``foreach``
+begins with this module. Rendered manifests and images of other versions of hyperplane have it under
+this name, which therefore stays.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 
 #: Variable with all items as JSON.
 ITEMS = "HYPERPLANE_JOB_ITEMS"
-# Also in hyperplane.jobs.environment, whose import is slow.
+# Also in hyperplane.jobs.execution.step_environment, whose import is slow.
 _PARAMETERS, _ITEM = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PARAMETER_ITEM"
 
 

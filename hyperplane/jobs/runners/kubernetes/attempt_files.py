@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperplane.core.errors import EngineError
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
 from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
