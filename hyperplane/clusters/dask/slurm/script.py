@@ -30,9 +30,9 @@ def lifetime(settings: SlurmSettings) -> int | None:
     """Return the seconds after which a worker retires, before the time limit of its job."""
     if settings.walltime is None:
         return None
-    walltime = seconds_of(settings.walltime)
+    whole = seconds_of(settings.walltime)
     margin: float = parse_seconds(settings.leave_before)
-    return math.ceil(max(walltime - margin, walltime / 2))
+    return math.ceil(max(whole - margin, whole / 2))
 
 
 def render(plan: ClusterPlan) -> str:
