@@ -141,6 +141,12 @@ def start(plan: ClusterPlan) -> StartedCluster:
         When the engine cannot be used here.
     StartFailed, StartTimeout
         When the cluster did not start; no process or job of it keeps running.
+
+    Examples
+    --------
+    >>> plan = plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5)
+    >>> client, cluster = start(plan)
+    >>> client.close(); cluster.close()
     """
     given: object = plan
     if not isinstance(given, ClusterPlan):
@@ -344,6 +350,10 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     ------
     EngineError
         When no such cluster runs; the message lists the clusters started on this machine.
+
+    Examples
+    --------
+    >>> client, cluster = get_cluster("flights")  # doctest: +SKIP
     """
     if not isinstance(name, str) or not name:
         check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
@@ -374,6 +384,16 @@ def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, C
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
+        Objects of Dask. Close either or both, in any order.
+
+    Raises
+    ------
+    UnknownPool
+        When no pool has that name; other errors are those of :func:`initialize_cluster`.
+
+    Examples
+    --------
+    >>> client, cluster = quickstart(2, "hyperplane-med")  # doctest: +SKIP
     """
     pool = arguments.pop("pool", config.get_pool(size))
     return initialize_cluster(num_workers, pool=pool, **arguments)

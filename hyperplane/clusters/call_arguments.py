@@ -1,4 +1,4 @@
-"""Arguments of one call: those that the caller passed, and defaults from advice or a step."""
+"""Arguments of one call: passed by the caller, or taken from advice or a pipeline step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of engines: start a finished plan and return a client and a cluster."""
+"""Interface of engines: start a finished plan and return a client and a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SupportsClose(Protocol):
-    """What the clients and clusters of all frameworks have: a method that closes them."""
+    """Client or cluster object of any framework."""
 
     def close(self) -> Any:
         """Release the object; safe to call repeatedly."""
@@ -115,15 +115,34 @@ class Engine(Protocol):
         ...
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return what is wrong with a request or with the settings; empty when nothing is."""
+        """Return the faults of a request and of the settings; an empty list if there are none."""
         ...
 
     def start(self, plan: ClusterPlan) -> StartedCluster[Any, Any]:
-        """Start the cluster and return when all its workers have connected."""
+        """Start the cluster and return when all its workers have connected.
+
+        Raises
+        ------
+        StartFailed, StartTimeout
+            When it did not start; nothing of it is left running.
+        """
         ...
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster[Any, Any]:
-        """Attach to a running cluster that any process of this user started."""
+        """Attach to a running cluster that any process of this user started.
+
+        Parameters
+        ----------
+        name : str
+            Name of the cluster in its plan.
+        settings : EngineSettings
+            Configured settings of the engine.
+
+        Raises
+        ------
+        EngineError
+            When no such cluster runs (the message lists those that do), or when it does not answer.
+        """
         ...
 
 
@@ -132,7 +151,20 @@ class SupportsLayout(Protocol):
     """Engine that may change the number of worker processes of a node."""
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """Return the layout that the engine uses, and a note; empty if it is the one asked for."""
+        """Return the layout that the engine uses, and a note.
+
+        Parameters
+        ----------
+        asked : WorkerSpec
+            Requested layout of a node.
+
+        Returns
+        -------
+        worker : WorkerSpec
+            Layout that a start uses.
+        note : str
+            How the two differ; empty if they are equal.
+        """
         ...
 
 
@@ -141,16 +173,33 @@ class SupportsNodeFit(Protocol):
     """Engine of one machine that starts fewer nodes if the machine is too small for all."""
 
     def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
-        """Return the layout and number of nodes that fit, and a note; empty if all of them fit."""
+        """Return the layout and the number of nodes that fit on this machine, and a note.
+
+        Parameters
+        ----------
+        worker : WorkerSpec
+            Layout of a node, after :meth:`SupportsLayout.layout`.
+        nodes : int
+            Requested number of nodes.
+
+        Returns
+        -------
+        worker : WorkerSpec
+            Layout that a start uses.
+        nodes : int
+            Number of nodes that a start uses.
+        note : str
+            How they differ from the request; empty if all requested nodes fit.
+        """
         ...
 
 
 @runtime_checkable
 class SupportsStartLine(Protocol):
-    """Engine without pods that describes a start in one line."""
+    """Engine without pods, whose start prints one line in place of those about pods."""
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """Return one line that says what is started and where."""
+        """Return a line with the number of processes that start, and with their hosts."""
         ...
 
 
@@ -159,5 +208,5 @@ class SupportsRender(Protocol):
     """Engine that starts a cluster from a script, a manifest or a list of commands."""
 
     def render(self, plan: ClusterPlan) -> str:
-        """Return that script, manifest or list for a plan, without contacting anything."""
+        """Return the script, manifest or list of commands of a plan, without any connection."""
         ...

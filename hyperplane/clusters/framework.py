@@ -1,4 +1,4 @@
-"""The interface of frameworks: what engines of one framework have in common."""
+"""Interface of frameworks: the functions that all engines of one framework share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OptionsDraft(NamedTuple):
     for_layout : callable
         Returns the section for the layout of a node and the number of nodes.
     notes, alerts : tuple of str
-        What the plan notes; a start also prints the alerts.
+        Notes of the plan, and those that a start also prints to standard error.
     """
 
     for_layout: Callable[[WorkerSpec, int], FrameworkOptions]
@@ -38,9 +38,9 @@ class ClusterAddresses(NamedTuple):
     Parameters
     ----------
     scheduler : str
-        Where clients connect.
+        Address that clients connect to.
     dashboard : str
-        A page for the browser.
+        Address of the dashboard for a browser.
     """
 
     scheduler: str
@@ -57,7 +57,12 @@ class Framework(Protocol):
     name: ClassVar[str]
 
     def draft_options(self, request: ClusterRequest) -> OptionsDraft:
-        """Return the framework's section of a plan.
+        """Return the framework's section of a plan, before its layout is known.
+
+        Parameters
+        ----------
+        request : ClusterRequest
+            The checked request.
 
         Raises
         ------

@@ -85,7 +85,7 @@ def allow_interrupts() -> Iterator[None]:
 def complete_start(
     begin: Callable[[], StartedCluster], *steps: Callable[[StartedCluster], object]
 ) -> StartedCluster:
-    """Start a cluster and run further steps; close it if one fails or Ctrl-C arrives.
+    """Start a cluster and run further steps; close it if a step fails or Ctrl-C arrives.
 
     Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
     that was interrupted would have no cluster object to close.

@@ -1,7 +1,7 @@
 """Files in a job's folder with the dashboards of the clusters that its steps run.
 
-The records of clusters cannot serve here: a step may have another temporary or home directory than
-the supervisor of its job.
+They exist beside the records of clusters because a step may have another temporary or home
+directory than the supervisor of its job.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read_dashboards(folder: Path) -> list[str]:
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             fields = json.loads(file.read_text())
             if fields["system"] != running_system():
-                continue  # a loopback address of another machine is useless here
+                continue  # a loopback address of another machine cannot be opened on this one
             if start_time(int(fields["pid"])) == fields["started"]:
                 found.append((file.stat().st_mtime, str(fields["dashboard"])))
     return [dashboard for _, dashboard in sorted(found)]

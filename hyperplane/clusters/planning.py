@@ -39,7 +39,7 @@ _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
 
 
 def create_planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
-    """Return the planner of a call; ``own`` are parameters of its function beside the request's."""
+    """Return the planner of a call; ``own`` are parameters of its function that no plan has."""
     arguments = merge_memory_policy(arguments)
     explicit = arguments.given.keys() - {"num_workers"}
     if isinstance(arguments.num_workers, Advice):
@@ -67,7 +67,7 @@ class Planner:
     _unavailable: EngineUnavailable | None = None
 
     def has_valid_arguments(self) -> bool:
-        """Return whether there are no faults so far and the pool exists."""
+        """Return whether no argument is faulty and the pool exists."""
         with suppress(RequestError):
             if self.request.pool is not None:
                 config.get_pool(self.request.pool)
@@ -183,9 +183,10 @@ class Planner:
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
         if threads > machine.cores or ram > machine.ram:
             self.notes.append(
-                f"more than this machine has: {plural(threads, 'thread')} on "
+                f"the cluster is larger than this machine: {plural(threads, 'thread')} on "
                 f"{plural(machine.cores, 'core')}, {format_bytes(ram)} of "
-                f"{format_bytes(machine.ram)} free less a reserve; local_fit='fit' reduces it"
+                f"{format_bytes(machine.ram)} free memory (less a reserve); "
+                "local_fit='fit' reduces it"
             )
 
     def _raise_faults(self) -> NoReturn:
@@ -290,7 +291,7 @@ def _engines_with(feature: Feature) -> list[str]:
     """Return the names of the engines that support a feature and can be imported."""
     found = []
     for name in registry.ENGINES.names():
-        with suppress(Exception):  # an engine of another package may fail in any way
+        with suppress(Exception):  # an engine of another package may raise any exception
             if feature not in registry.load(name).unsupported:
                 found.append(name)
     return found

@@ -1,8 +1,8 @@
 """Records of the clusters that this user's processes run on this machine.
 
 A record is one small file that only its owner can read, in a folder that only its owner can enter.
-It names the owning process and its start time. The next process that reads the records removes
-those whose process has ended, together with the scratch folders of the dead clusters.
+It contains the owning process and its start time. The next process that reads the records removes
+those whose process has ended, together with the scratch folders of their clusters.
 
 Containers that share these folders use the same process IDs for different processes. Each
 running system therefore has separate folders, and the files in another system's folders are removed
@@ -183,7 +183,7 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
 
 
 def _is_folder_path(parent: object) -> bool:
-    """Return whether a setting can be the path of a folder: text that is not empty, without NUL."""
+    """Return whether a setting can be the path of a folder: non-empty text without NUL."""
     path = os.fspath(parent) if isinstance(parent, str | os.PathLike) else b""
     return isinstance(path, str) and path != "" and "\0" not in path
 
@@ -233,12 +233,12 @@ def remove(name: str, scratch: str) -> None:
 def _record_path(name: str) -> Path:
     """Return the file of a cluster's record, or the path for it if there is none."""
     files = [folder / f"{name}.json" for folder in record_folders()]
-    there = [file for file in files if file.exists()]
-    return there[0] if there else record_folder() / f"{name}.json"
+    existing = [file for file in files if file.exists()]
+    return existing[0] if existing else record_folder() / f"{name}.json"
 
 
 def read_all(starting: bool = False) -> list[ClusterRecord]:
-    """Return the records of running clusters, oldest first, and remove what dead ones left.
+    """Return the records of running clusters, oldest first, and remove files of dead ones.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def read_all(starting: bool = False) -> list[ClusterRecord]:
 
 
 def _remove_leftovers_of_other_systems(parent: str | None) -> None:
-    """Remove what ended processes of other containers, or of an earlier boot, have left."""
+    """Remove files that ended processes of other containers, or of an earlier boot, have left."""
     for folder in folders_of_other_systems(parent):
         for entry in find_in(folder, "*"):
             with contextlib.suppress(OSError):  # removed meanwhile
@@ -276,16 +276,16 @@ def _remove_leftovers_of_other_systems(parent: str | None) -> None:
 def _remove_if_abandoned(entry: Path) -> None:
     """Remove a folder, a record with its scratch folder, or a draft if it has no lock."""
     if entry.is_dir():
-        with file_locks.lock_if_abandoned(entry) as gone:
-            if gone:
+        with file_locks.lock_if_abandoned(entry) as is_abandoned:
+            if is_abandoned:
                 shutil.rmtree(entry, ignore_errors=True)
     elif entry.suffix == ".json":
-        with file_locks.lock_if_abandoned(entry) as gone:
-            record = _read_record(entry) if gone else None
+        with file_locks.lock_if_abandoned(entry) as is_abandoned:
+            record = _read_record(entry) if is_abandoned else None
             if record is not None and record.scratch:
                 with contextlib.suppress(FileNotFoundError):
                     _remove_if_abandoned(Path(record.scratch))
-            if gone:
+            if is_abandoned:
                 entry.unlink(missing_ok=True)
     elif time.time() - entry.stat().st_mtime > _ABANDONED:
         entry.unlink(missing_ok=True)

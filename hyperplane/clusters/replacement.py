@@ -1,4 +1,4 @@
-"""Clusters that this program has started, by the location in its code, for ``replace=True``."""
+"""``replace=True``: close the clusters that earlier runs of a cell or line have started."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _started: list[_StartedCluster] = []
 
 
 def current_location() -> CodeLocation:
-    """Location of the nearest caller outside this package."""
+    """Return the location of the nearest caller outside this package."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and _is_internal(frame):
         frame = frame.f_back
     if frame is None:
         return CodeLocation("", 0)
-    cell, turn = _notebook_cell()
+    cell, execution_count = _notebook_cell()
     if cell:
-        return CodeLocation(cell, turn)
+        return CodeLocation(cell, execution_count)
     file = frame.f_code.co_filename
     # ipykernel derives the file name of a cell from its text; the line is relative to the cell.
-    return CodeLocation(f"{file}:{frame.f_lineno}", turn)
+    return CodeLocation(f"{file}:{frame.f_lineno}", execution_count)
 
 
 def _is_internal(frame: FrameType) -> bool:
@@ -56,7 +56,7 @@ def _is_internal(frame: FrameType) -> bool:
 
 
 def _notebook_cell() -> tuple[str, int]:
-    """Id of the running cell, which editing does not change, and its execution count."""
+    """Return the id of the running cell, which editing does not change, and its execution count."""
     shell: Any = None
     if "IPython" in sys.modules:
         with suppress(Exception):
@@ -72,7 +72,7 @@ def _notebook_cell() -> tuple[str, int]:
 def remember_cluster(
     location: CodeLocation, plan: ClusterPlan, started: StartedCluster[Any, Any]
 ) -> None:
-    """Record a cluster that a call has started, and drop closed ones from the list."""
+    """Remember a cluster that a call has started, and forget closed ones."""
     _started[:] = [each for each in _started if _is_open(each)]
     framework = registry.load_framework(plan.engine)
     client, cluster = weakref.ref(started.client), weakref.ref(started.cluster)

@@ -1,6 +1,6 @@
-"""Memory that open clusters on this machine were promised but do not use yet.
+"""Memory that is reserved for open clusters on this machine but not allocated yet.
 
-The machine still counts it as free: a worker process allocates its memory only as data arrive.
+The operating system reports it as free: a worker process allocates memory only when it gets data.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from hyperplane.spec.engine_names import platform_of
 
 #: Platforms whose engines run worker processes on this machine.
 PLATFORMS = ("local", "cuda")
-#: Texts in the command line or title of worker processes that Dask has started.
-_WORKER = ("multiprocessing.forkserver", "multiprocessing.spawn", "dask worker")
+#: Texts in the command lines or titles of Dask's worker processes.
+_WORKER_COMMANDS = ("multiprocessing.forkserver", "multiprocessing.spawn", "dask worker")
 
 
 def open_clusters() -> list[records.ClusterRecord]:
@@ -30,26 +30,18 @@ def open_clusters() -> list[records.ClusterRecord]:
 
 
 def unreserved_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:
-    """Return the bytes that one more cluster can have.
+    """Return the bytes that one more cluster may reserve, beside the open clusters.
 
-    At least a tenth of what all clusters may have together, so that a program can run while the
-    clusters of another one hold everything.
-
-    Parameters
-    ----------
-    free : int
-        Bytes that are free now.
-    fraction : float
-        Fraction of the memory that all clusters may have together.
-    clusters : sequence of ClusterRecord
-        The open clusters.
+    All clusters together may have a ``fraction`` of the memory, of which ``free`` bytes are free
+    now. The result is at least a tenth of their share, so that a program can start a cluster while
+    those of another program have reserved everything.
     """
     if not clusters:
         return round(free * fraction)
-    promised = sum(gb_to_bytes(record.ram_gb) for record in clusters)
+    reserved = sum(gb_to_bytes(record.ram_gb) for record in clusters)
     used = sum(map(_memory_used_by, {record.pid for record in clusters}))
-    shared = (free + min(used, promised)) * fraction
-    return round(min(free * fraction, max(shared - promised, shared / 10)))
+    share = (free + min(used, reserved)) * fraction
+    return round(min(free * fraction, max(share - reserved, share / 10)))
 
 
 def _memory_used_by(pid: int) -> int:
@@ -59,6 +51,6 @@ def _memory_used_by(pid: int) -> int:
         for child in psutil.Process(pid).children(recursive=True):
             with suppress(psutil.Error):
                 command = " ".join(child.cmdline())
-                if any(words in command for words in _WORKER):
+                if any(words in command for words in _WORKER_COMMANDS):
                     total += child.memory_full_info().uss
     return total

@@ -1,9 +1,11 @@
 """Lines that ``initialize_cluster`` prints while a cluster starts.
 
-The documented lines go to standard output, because published programs and notebooks show them.
-Engines without pods replace the two lines about the scheduler's pod by one line of their choice,
-and each framework has lines about its own dashboard and logs.
-Differences from the request go to standard error, which keeps the documented output unchanged.
+The documented lines go to standard output, because published programs and notebooks show them;
+differences from the request go to standard error, so that the documented output does not change.
+
+This module prints the lines, and has those of every framework. The lines of Dask, about the
+scheduler's pod, the dashboard and the logs, are in ``clusters/dask/dashboard_lines.py``. An engine
+without pods replaces the lines about the pod with one line, ``start_line`` in its ``engine.py``.
 """
 
 from __future__ import annotations

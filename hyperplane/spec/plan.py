@@ -14,13 +14,13 @@ from hyperplane.core.units import bytes_to_gb, format_bytes, parse_seconds, plur
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.engine_names import DASK, framework_of
 from hyperplane.spec.framework_options import FrameworkOptions
+from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
 from hyperplane.spec.worker import WorkerSpec
 
 if TYPE_CHECKING:
-    from hyperplane.spec.memory import MemoryPolicy
     from hyperplane.spec.tuning import Tuning
 
 
@@ -182,6 +182,10 @@ def _accept_former_arguments(create: Callable[..., None]) -> Callable[..., None]
 
     @functools.wraps(create)
     def init(self: ClusterPlan, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 7 and isinstance(args[7], MemoryPolicy):
+            order = ("memory", "settings", "notes", "fit_note", "alerts", "tuning")
+            kwargs.update(zip(order, args[7:], strict=False))  # in the order of version 0.1
+            args = args[:7]
         former = {name: kwargs.pop(name) for name in ("memory", "tuning") if name in kwargs}
         if former:
             names = " and ".join(former)

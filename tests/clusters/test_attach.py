@@ -47,7 +47,7 @@ def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
         os.kill(program.pid, signal.SIGSTOP)
         advice = f"did not answer within 2 s.*kill -CONT {program.pid}"
         with monkeypatch.context() as patch:
-            patch.setattr(attach, "ANSWER_WITHIN", 2.0)
+            patch.setattr(attach, "ANSWER_SECONDS", 2.0)
             with pytest.raises(hyperplane.EngineError, match=advice):
                 hyperplane.get_cluster("frozen")
         assert dask_settings._requested == {}

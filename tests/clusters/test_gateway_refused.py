@@ -1,4 +1,4 @@
-"""What a user of the gateway engine sees when a real server refuses, fails or goes away."""
+"""Errors of the gateway engine when a real server refuses a request, fails or ends."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_server, "ANSWER_WITHIN", 0.3)
+    monkeypatch.setattr(gateway_server, "ANSWER_SECONDS", 0.3)
     with (
         _port(listening=True) as address,
         pytest.raises(hyperplane.StartFailed, match=r"did not answer within 0.3 s"),

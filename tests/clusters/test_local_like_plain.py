@@ -1,4 +1,4 @@
-"""What works with Dask's LocalCluster and Nanny also works with the local engine."""
+"""Programs for Dask's LocalCluster and Nanny also work with the local engine."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ def shown(written):
 
 def test_the_terminal_is_quiet_until_the_last_cluster_has_closed(dask_logger):
     logger = logging.getLogger("distributed.core")
-    log_filters.hold_quiet()
-    log_filters.hold_quiet()
+    log_filters.raise_log_level()
+    log_filters.raise_log_level()
     logger.info("one")
-    log_filters.release_quiet()
+    log_filters.restore_log_level()
     logger.info("two")
     logger.warning("three")
-    log_filters.release_quiet()
+    log_filters.restore_log_level()
     logger.info("four")
     assert shown(dask_logger) == ["three", "four"]
     assert dask_logger.own.getvalue() == "one\ntwo\nthree\nfour\n"
@@ -61,19 +61,19 @@ def test_the_terminal_is_quiet_until_the_last_cluster_has_closed(dask_logger):
 def test_levels_of_a_program_stay(dask_logger):
     terminal, own = dask_logger.handlers
     terminal.setLevel(logging.ERROR)
-    log_filters.hold_quiet()
+    log_filters.raise_log_level()
     assert (terminal.level, own.level) == (logging.ERROR, logging.NOTSET)
-    log_filters.release_quiet()
+    log_filters.restore_log_level()
     assert (terminal.level, own.level) == (logging.ERROR, logging.NOTSET)
     terminal.setLevel(logging.NOTSET)
-    log_filters.hold_quiet()
+    log_filters.raise_log_level()
     terminal.setLevel(logging.DEBUG)  # the program wants all messages
-    log_filters.release_quiet()
+    log_filters.restore_log_level()
     assert (terminal.level, own.level) == (logging.DEBUG, logging.NOTSET)
 
 
 def test_closing_leaves_out_what_is_lost_and_killed_on_the_terminal_only(dask_logger):
-    with log_filters.without_closing_notices():
+    with log_filters.drop_closing_messages():
         logging.getLogger("distributed.scheduler").warning(LOST)
         logging.getLogger("distributed.nanny").warning(KILLED, 4.0)
         logging.getLogger("distributed.nanny").warning("Restarting worker")
@@ -106,7 +106,7 @@ def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, 
     log_filters.dask_setup(SimpleNamespace(status=Status.closing))
     logger = logging.getLogger("distributed.scheduler")
     record = logger.makeRecord(logger.name, logging.WARNING, "", 0, "%d rows", ("many",), None)
-    with log_filters.without_closing_notices():
+    with log_filters.drop_closing_messages():
         assert logger.filter(record)
         dask_logger.handlers[0].handle(record)
     assert shown(dask_logger) == []
@@ -120,11 +120,11 @@ def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatc
     def collecting(logger):
         if not released:
             released.append(log_filters._holders)
-            log_filters.release_quiet()
+            log_filters.restore_log_level()
         return find(logger)
 
     monkeypatch.setattr(log_filters, "_dask_handlers", collecting)
-    holding = threading.Thread(target=log_filters.hold_quiet, daemon=True)
+    holding = threading.Thread(target=log_filters.raise_log_level, daemon=True)
     holding.start()
     holding.join(30)
     assert not holding.is_alive()

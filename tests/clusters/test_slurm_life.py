@@ -1,4 +1,4 @@
-"""Failures on a Slurm of the tests, and what is left when a cluster ends."""
+"""Failures on a real Slurm, and the end of a cluster, which leaves no jobs or files."""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,18 @@ def test_no_python_there() -> None:
 def test_a_python_without_the_packages() -> None:
     text = refused(engine_options={"python": "/usr/bin/python3"})
     assert "/usr/bin/python3 on the host has no hyperplane; install the same packages" in text
+
+
+def test_an_older_hyperplane_on_the_hosts(tmp_path: Path) -> None:
+    (tmp_path / "hyperplane").mkdir()
+    (tmp_path / "hyperplane" / "__init__.py").write_text('__version__ = "0.1.0"\n')
+    python = tmp_path / "python"
+    path = shlex.quote(str(tmp_path))
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    text = refused(engine_options={"python": str(python)})
+    assert "on the host has hyperplane 0.1.0, but this machine has " in text
+    assert f"install {hyperplane.__version__} there" in text
 
 
 def test_more_memory_than_a_host_has() -> None:

@@ -1,4 +1,4 @@
-"""Lines that a start prints: the documented ones for engines with pods, others for the rest."""
+"""Lines that a start prints: the documented ones, and those of engines without pods."""
 
 from __future__ import annotations
 

@@ -136,6 +136,14 @@ def test_the_arguments_that_moved_to_the_section_of_dask(plan):
     assert changed.options == replace(plan.options, memory=policy)
 
 
+def test_positional_arguments_in_the_order_of_version_0_1(plan):
+    policy, tuning = MemoryPolicy(pause=0.85), Tuning(name="theirs")
+    first = (plan.name, plan.engine, plan.request, plan.pool, plan.asked, plan.worker, plan.nodes)
+    with pytest.warns(FutureWarning, match="memory and tuning of ClusterPlan moved"):
+        made = ClusterPlan(*first, policy, plan.settings, plan.notes, "", (), tuning)
+    assert made == replace(plan, options=DaskOptions(policy, tuning))
+
+
 def test_a_plan_of_another_framework_has_neither(plan):
     other = replace(plan, engine="ray:slurm", options=FrameworkOptions())
     assert (plan.framework, other.framework) == ("dask", "ray")

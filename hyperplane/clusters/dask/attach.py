@@ -28,7 +28,7 @@ CLOSE_TIMEOUT_SECONDS = 30.0
 #: Seconds between two requests for the workers of the cluster.
 POLL_INTERVAL = 1.0
 #: Seconds that a running cluster may take to answer the first request.
-ANSWER_WITHIN = 30.0
+ANSWER_SECONDS = 30.0
 
 
 class AttachedCluster(Cluster):
@@ -42,7 +42,7 @@ class AttachedCluster(Cluster):
         self._record = record
         # Unique: the owner and other handles may be in this process too.
         self.settings_key = f"{record.name} {uuid.uuid4()}"
-        self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
+        self._restore_settings = weakref.finalize(self, restore_client_settings, self.settings_key)
         if not self.called_from_running_loop:
             self._loop_runner.start()
             try:
@@ -52,15 +52,15 @@ class AttachedCluster(Cluster):
                 raise
 
     async def _start(self) -> None:
-        # Without super()._start(): it would replace the owner as the one cluster object that the
-        # scheduler sends worker updates to.
+        # super()._start() is not called: the scheduler would then send its worker updates to this
+        # object and no longer to the owner.
         self.security = make_security(self._record.security)
         self.scheduler_comm = rpc(
             self._record.scheduler,
             connection_args=self.security.get_connection_args("client"),
         )
         try:
-            await asyncio.wait_for(self._refresh_info(), ANSWER_WITHIN)
+            await asyncio.wait_for(self._refresh_info(), ANSWER_SECONDS)
         except (TimeoutError, OSError) as error:
             raise _no_answer_error(self._record) from error
         apply_client_settings(self.settings_key, self._record.client)
@@ -70,21 +70,21 @@ class AttachedCluster(Cluster):
 
     @property
     def dashboard_link(self) -> str:
-        """The owner's link, which may be a forwarded port that the scheduler does not know."""
+        """Link of the owner; it may have a forwarded port that the scheduler does not know."""
         return self._record.dashboard
 
     async def _poll(self) -> None:
-        # The record first: Dask waits 30 s for a scheduler that has ended.
+        # The record is read first, because Dask waits 30 s for a scheduler that has ended.
         if _is_listed(self._record.name):
             with suppress(OSError):
                 await self._refresh_info()
         elif self.status == Status.running:
-            self._take_back()
+            self._restore_settings()
             await super()._close()  # the owner or another handle has closed the cluster
 
     def detach(self) -> None:
         """Close this handle but not the cluster."""
-        self._take_back()
+        self._restore_settings()
         self.sync(super()._close)
         self._loop_runner.stop()
 
@@ -93,7 +93,7 @@ class AttachedCluster(Cluster):
         self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
 
     async def _close(self) -> None:
-        self._take_back()
+        self._restore_settings()
         if self.status == Status.running:
             self.status = Status.closing
             self.periodic_callbacks["poll"].stop()
@@ -109,7 +109,7 @@ class AttachedCluster(Cluster):
 def _no_answer_error(record: records.ClusterRecord) -> EngineError:
     return EngineError(
         record.engine,
-        f"cluster {record.name!r} did not answer within {ANSWER_WITHIN:g} s: its process "
+        f"cluster {record.name!r} did not answer within {ANSWER_SECONDS:g} s: its process "
         f"{record.pid} is stopped or overloaded. Continue it (kill -CONT {record.pid}) or end it "
         f"(kill -KILL {record.pid}), then try again",
     )
@@ -137,7 +137,7 @@ def attach(name: str, engine: str) -> StartedCluster:
     cluster = AttachedCluster(found)
     try:
         direct = found.direct_to_workers or None
-        client = Client(cluster, timeout=ANSWER_WITHIN, direct_to_workers=direct)
+        client = Client(cluster, timeout=ANSWER_SECONDS, direct_to_workers=direct)
         return StartedCluster(client, cluster)
     except (TimeoutError, OSError) as error:
         cluster.detach()

@@ -1,4 +1,7 @@
-"""The documented lines about Dask's scheduler and dashboard."""
+"""Lines that a start of Dask prints: the scheduler's pod, the dashboard, the logs.
+
+``clusters/start_lines.py`` prints them, and has the lines of every framework.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from hyperplane.clusters.start_lines import BRAND
 if TYPE_CHECKING:
     from hyperplane.spec.plan import ClusterPlan
 
-#: Lines about a start by an engine with pods.
-STARTING = (
+#: Documented lines about a start by an engine with pods.
+SCHEDULER_POD = (
     "Creating scheduler pod on cluster. This may take some time.",
     f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.",
 )
 
 
-def describe_ready(plan: ClusterPlan, dashboard: str) -> list[str]:
-    """Return the lines about the dashboard and the logs of a running cluster."""
+def describe_dashboard(plan: ClusterPlan, dashboard: str) -> list[str]:
+    """Return the documented lines about the dashboard and the logs of a running cluster."""
     address, remote = dashboard, plan.request.scheduler_deploy_mode == "remote"
     if remote:
         address = documented_address(dashboard, plan.name)
@@ -32,7 +35,7 @@ def describe_ready(plan: ClusterPlan, dashboard: str) -> list[str]:
 
 
 def documented_address(dashboard: str, name: str) -> str:
-    """Dashboard address in the documented form ``.../<cluster name>/status``.
+    """Return a dashboard's address in the documented form ``.../<cluster name>/status``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Restore Dask's configuration once all of several default clients are closed.
+"""Restore Dask's configuration when the last of several default clients closes.
 
 Each default client of Dask sets ``scheduler``, saves the previous value, and restores it when it
 closes. If clients do not close in reverse order, the last one to close restores the value of

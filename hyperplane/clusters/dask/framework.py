@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hyperplane import config, config_memory
-from hyperplane.clusters.dask import dashboard_lines
+from hyperplane.clusters.dask.dashboard_lines import SCHEDULER_POD, describe_dashboard
 from hyperplane.clusters.dask.default_clients import restore_config_after
 from hyperplane.clusters.dask.removed_methods import add_removed_methods
 from hyperplane.clusters.dask.settings import user_settings
@@ -79,8 +79,8 @@ class DaskFramework:
     def starting_lines(self, plan: ClusterPlan) -> list[str]:
         """Return the documented lines about a scheduler in a pod."""
         del plan
-        return list(dashboard_lines.STARTING)
+        return list(SCHEDULER_POD)
 
     def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
         """Return the documented lines about the dashboard and the logs."""
-        return dashboard_lines.describe_ready(plan, dashboard)
+        return describe_dashboard(plan, dashboard)

@@ -1,4 +1,4 @@
-"""Mixin for clusters with a scheduler in this process: idle and busy-worker guards.
+"""Mixin for Dask's clusters that adds idle and busy-worker guards to their scheduler.
 
 The guards need subclasses of Dask's classes, because Dask reads some settings in this process while
 it works: ``lost-worker-timeout`` when a worker leaves, others while it builds the scheduler.
@@ -62,7 +62,7 @@ def loopback_link(link: str, scheduler: str) -> str:
 def _release_in_process(pid: int, release: Callable[[], None]) -> None:
     """Call `release` in process `pid` only: a fork has copies of the cluster objects."""
     if os.getpid() == pid:
-        log_filters.release_quiet()
+        log_filters.restore_log_level()
         release()
 
 
@@ -79,7 +79,7 @@ class GuardedScheduler(Scheduler):
         return {**super().identity(n_workers), "type": Scheduler.__name__}
 
 
-class _Owner(SchedulerPlugin):
+class _CloseOwnerPlugin(SchedulerPlugin):
     """Scheduler plugin that closes the cluster object which owns the scheduler.
 
     A client in another process can close the whole cluster through it, workers first. The cluster
@@ -164,7 +164,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self._idle_guard: IdleGuard | None = None
         self._client: weakref.ref[Client] | None = None
         self._closing = threading.RLock()
-        log_filters.hold_quiet()
+        log_filters.raise_log_level()
         self._cleanup = weakref.finalize(self, _release_in_process, os.getpid(), release)
         # At exit Dask's own handler closes the cluster, which calls the cleanup.
         self._cleanup.atexit = False
@@ -189,7 +189,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         await self._end_workers()
         if self.status == Status.starting and self.scheduler is not None:
-            with suppress(Exception):  # close the rest in any case
+            with suppress(Exception):  # close the connection in any case
                 await self.scheduler.close()
             if self.scheduler_comm is not None:
                 await self.scheduler_comm.close_rpc()
@@ -212,12 +212,12 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             await self._add_guards(self.scheduler)
 
     async def _add_guards(self, scheduler: Scheduler) -> None:
-        owner = _Owner(self)
-        plugins: list[SchedulerPlugin] = [owner]
+        closing = _CloseOwnerPlugin(self)
+        plugins: list[SchedulerPlugin] = [closing]
         if TIME_TO_LIVE in self._scheduler_config:
             plugins.append(BusyWorkerGuard())  # not if the user has set the time-to-live
         if self._idle_timeout is not None:
-            guard = IdleGuard(self._idle_timeout, owner.close_cluster, starting=True)
+            guard = IdleGuard(self._idle_timeout, closing.close_cluster, starting=True)
             self._idle_guard = guard
             plugins.append(guard)
         for plugin in plugins:
@@ -229,7 +229,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             super()._update_worker_status(op, msg)
 
     async def _close(self) -> None:
-        with log_filters.without_closing_notices():
+        with log_filters.drop_closing_messages():
             await super()._close()
         self._cleanup()
 
@@ -251,8 +251,8 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         if self.asynchronous:
             return super().close(timeout)
         seconds = parse_timedelta(timeout)
-        patience = -1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
-        if not self._closing.acquire(timeout=patience):
+        wait = -1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
+        if not self._closing.acquire(timeout=wait):
             raise TimeoutError(f"another thread did not close the cluster within {seconds:g} s")
         try:
             return super().close(timeout)

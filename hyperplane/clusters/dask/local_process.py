@@ -1,6 +1,6 @@
-"""Start of a cluster on this machine, as the engines local and cuda share it.
+"""Steps of a start on this machine that the engines local and cuda share.
 
-Remote engines use the address, and ssh also the preloads.
+Remote engines use the address and the preloads, too.
 """
 
 from __future__ import annotations

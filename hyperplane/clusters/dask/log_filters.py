@@ -1,4 +1,4 @@
-"""Suppress log messages of Dask that mean nothing while a cluster closes and after Ctrl-C.
+"""Suppress log messages of Dask that are expected when a cluster closes and after Ctrl-C.
 
 Except for lost results, this affects only the handlers for standard error that Dask itself adds to
 its loggers. Handlers that the program has added or configured still get the records.
@@ -28,8 +28,8 @@ _holders = 0
 _levels: list[tuple[logging.Handler, int]] = []
 
 
-def hold_quiet() -> None:
-    """Suppress Dask's log records below WARNING until as many calls of :func:`release_quiet`.
+def raise_log_level() -> None:
+    """Hide Dask's log records below WARNING until as many calls of :func:`restore_log_level`.
 
     Dask does the same for each cluster, but restores the level when the cluster that was opened
     first closes; the messages of the other clusters would be shown from then on.
@@ -46,8 +46,8 @@ def hold_quiet() -> None:
                     handler.setLevel(logging.WARNING)
 
 
-def release_quiet() -> None:
-    """Undo one :func:`hold_quiet`, but keep levels that the program has changed since."""
+def restore_log_level() -> None:
+    """Undo one :func:`raise_log_level`, but keep levels that the program has changed since."""
     global _holders
     with _lock:
         _holders -= 1
@@ -60,7 +60,7 @@ def release_quiet() -> None:
 
 
 @contextmanager
-def without_closing_notices() -> Iterator[None]:
+def drop_closing_messages() -> Iterator[None]:
     """Suppress messages about lost results and killed workers while a cluster closes.
 
     Messages about lost results are suppressed for all handlers: closing discards all results.

@@ -1,4 +1,4 @@
-"""Names that published programs use and that Dask has removed since."""
+"""Methods and names that Dask has removed and that published programs still use."""
 
 from __future__ import annotations
 

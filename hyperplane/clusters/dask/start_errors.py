@@ -43,13 +43,10 @@ def is_start_timeout(error: Exception, plan: ClusterPlan, began: float) -> bool:
 def describe_cause(error: Exception, plan: ClusterPlan) -> str:
     """Return the first cause of an error, for the message of a start that failed earlier."""
     cause = find_causes(error)[-1]
-    text = str(cause) or type(cause).__name__
     if isinstance(cause, TimeoutError):
-        text += (
-            f" (a TimeoutError of a preload or of the system, before the time limit of "
-            f"{plan.request.timeout:g} s)"
-        )
-    return text
+        limit = f"before the time limit of {plan.request.timeout:g} s"
+        return f"a preload or the system raised {cause!r} {limit}"
+    return str(cause) or type(cause).__name__
 
 
 def find_causes(error: Exception) -> list[Exception]:

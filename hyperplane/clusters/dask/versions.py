@@ -1,4 +1,4 @@
-"""Check that this process and a cluster have the same versions of packages that must agree."""
+"""Compare the package versions of this process with those of a cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from distributed import Client
 from hyperplane.core.errors import StartFailed
 from hyperplane.spec.settings import RemoteSettings
 
-#: Packages that write tasks and messages which other processes must be able to read.
+#: Packages whose tasks and messages other processes must be able to read.
 MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack", "numpy", "pandas")
-#: Those of them whose patch releases read what other patch releases have written.
+#: Those of them of which only the first two numbers of the version must agree.
 MAJOR_MINOR_ONLY = ("python", "numpy", "pandas")
 
 logger = logging.getLogger(__name__)

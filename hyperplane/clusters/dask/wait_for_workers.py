@@ -1,4 +1,4 @@
-"""Last steps of a remote start: connect a client, wait for workers, check versions."""
+"""Last steps of a remote start: connect a client, wait for all workers, compare versions."""
 
 from __future__ import annotations
 

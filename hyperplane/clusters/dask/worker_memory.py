@@ -28,7 +28,7 @@ logger = logging.getLogger("distributed.worker.hyperplane")
 
 
 def select_variables(
-    asked: Mapping[str, str], free: Mapping[str, str], linux: bool | None = None
+    asked: Mapping[str, str], unset: Mapping[str, str], linux: bool | None = None
 ) -> dict[str, str]:
     """Return the environment variables of a plan that a worker process gets.
 
@@ -36,22 +36,16 @@ def select_variables(
     left out, too, if the user has set a variable of malloc: the system's pool with Dask's
     thresholds took a third more time than Arrow's default pool.
 
-    Parameters
-    ----------
-    asked : mapping
-        All variables of the plan.
-    free : mapping
-        Those of them that the user has not set.
-    linux : bool, optional
-        Whether the worker runs on Linux; by default, whether this process does.
+    ``asked`` are all variables of the plan, and ``unset`` those of them that the user has not set.
+    ``linux`` says whether the worker runs on Linux, by default as this process does.
     """
     if linux is None:
         linux = sys.platform.startswith("linux")
     ours = {name for name in asked if name in MALLOC}
     left_out = set() if linux else ours | {ARROW_POOL}
-    if not ours <= free.keys():
+    if not ours <= unset.keys():
         left_out.add(ARROW_POOL)
-    return {name: value for name, value in free.items() if name not in left_out}
+    return {name: value for name, value in unset.items() if name not in left_out}
 
 
 def dask_setup(worker: object) -> None:
@@ -62,11 +56,11 @@ def dask_setup(worker: object) -> None:
 
 
 def _apply_malloc_options() -> None:
-    set_ = [name for name in MALLOC if name in os.environ]
+    present = [name for name in MALLOC if name in os.environ]
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform != "win32" else None
     if mallopt is None:  # the C library is not glibc
         return
-    for name in set_:
+    for name in present:
         value = os.environ[name]
         if not value.isdecimal() or not mallopt(MALLOC[name], int(value)):
             logger.warning("%s=%s has no effect: malloc does not accept this value", name, value)

@@ -88,7 +88,7 @@ class CudaEngine:
         return render(plan, self.layout(plan.worker)[0])
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """Return one line that says what is started on this machine."""
+        """Return a line with the number of worker processes on this machine."""
         workers = plural(plan.nodes * self.layout(plan.worker)[0].nprocs, "worker process")
         return (
             f"starting the scheduler in this process and {workers}, each on a GPU of this machine"

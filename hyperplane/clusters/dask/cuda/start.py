@@ -136,7 +136,7 @@ def cluster_arguments(
         "memory_limit": worker.ram_per_proc,
         "protocol": "tcp",
         "local_directory": scratch,
-        # The rest are arguments of LocalCluster and of the guards.
+        # From here on, arguments of LocalCluster and of GuardedCluster.
         "name": plan.name,
         "host": LOOPBACK,
         "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",

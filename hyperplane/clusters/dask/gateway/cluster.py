@@ -1,7 +1,7 @@
 """Subclass of dask-gateway's GatewayCluster that closes reliably.
 
 The ``close`` of GatewayCluster deadlocks when ``client.shutdown()`` calls it, and GatewayCluster
-does not notice that another client has ended the cluster.
+stays open when another client has ended the cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLOSE_TIMEOUT_SECONDS = 20.0
 #: Seconds between checks of whether the gateway has ended the cluster.
 POLL_INTERVAL = 2.0
 #: Seconds for a second attempt to connect after a failed one, and minimum for any attempt.
-RETRY_CONNECT, MIN_CONNECT = 5.0, 0.5
+RETRY_SECONDS, MIN_CONNECT_SECONDS = 5.0, 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -66,13 +66,13 @@ def _do_nothing() -> None:
 
 
 def _connect_timeout(within: float) -> float:
-    """Return the seconds for a connection: Dask's setting, or less if less is left."""
+    """Return the seconds for a connection: Dask's setting, or ``within`` if it is smaller."""
     usual: float = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
-    return max(MIN_CONNECT, min(usual, within))
+    return max(MIN_CONNECT_SECONDS, min(usual, within))
 
 
 class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
-    """GatewayCluster that closes reliably and notices when the gateway ends the cluster."""
+    """GatewayCluster that closes reliably, also when the gateway ends the cluster."""
 
     _status: GatewayStatus
     _watcher: asyncio.Future[None] | None = None
@@ -135,7 +135,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         They are few if this object itself failed to connect, which dask-gateway does not report.
         """
         return _connect_timeout(
-            within if self._watch_worker_status_task else min(within, RETRY_CONNECT)
+            within if self._watch_worker_status_task else min(within, RETRY_SECONDS)
         )
 
     @property
@@ -222,7 +222,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
             self._ended = True
             try:
                 stopping = self.gateway._stop_cluster(self.name)
-                await asyncio.wait_for(stopping, server.ANSWER_WITHIN)
+                await asyncio.wait_for(stopping, server.ANSWER_SECONDS)
                 self.on_end()
             except server.FAILURES as error:
                 logger.warning(
@@ -250,8 +250,8 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         """Return whether the gateway has ended the cluster; False if it does not answer."""
         try:
             asking = self.gateway._cluster_report(self.name)
-            report = await asyncio.wait_for(asking, server.ANSWER_WITHIN)
-        except ValueError:  # it knows no such cluster
+            report = await asyncio.wait_for(asking, server.ANSWER_SECONDS)
+        except ValueError:  # there is no such cluster
             return True
         except server.FAILURES:
             return False

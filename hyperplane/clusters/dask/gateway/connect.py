@@ -55,9 +55,9 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
     try:
         gateway = server.open_gateway(connection)
     except EngineError as error:
-        here = ", ".join(item.name for item in ours.values()) or "none"
+        started = ", ".join(item.name for item in ours.values()) or "none"
         raise EngineError(
-            ENGINE, f"this machine has started no cluster {name!r}; running: {here}. {error}"
+            ENGINE, f"this machine has started no cluster {name!r}; running: {started}. {error}"
         ) from error
     try:
         with server.translate_errors(gateway, EngineError):
@@ -97,7 +97,7 @@ def _attach(
         restore_client_settings(handle)
         raise
     if record is not None:
-        # The owner notices the end only after seconds; without this it would still be listed.
+        # The owner removes the record only seconds later; until then it would still be listed.
         cluster.on_end = partial(records.remove, record.name, record.scratch)
     try:
         client = Client(cast(Cluster, cluster), timeout=cluster.connect_timeout())

@@ -74,7 +74,7 @@ class GatewayEngine:
         return faults
 
     def render(self, plan: ClusterPlan) -> str:
-        """Return as YAML what would be requested from which server, without the password."""
+        """Return as YAML the request to the server, without the password."""
         from hyperplane.clusters.dask.gateway.options import describe
 
         return yaml.safe_dump(describe(plan), sort_keys=False, width=100)

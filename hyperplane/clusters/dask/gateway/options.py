@@ -98,26 +98,26 @@ def fill_options(options: Any, plan: ClusterPlan) -> None:
 
 
 def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterator[Fault]:
-    follows = cast(GatewaySettings, plan.settings).options_from_plan
+    quantities = cast(GatewaySettings, plan.settings).options_from_plan
     for name, value in asked.items():
         where = f"option {name} of the gateway"
-        if name in follows:
-            where += f" (receives {follows[name]})"
+        if name in quantities:
+            where += f" (receives {quantities[name]})"
         if name not in options:
             near = difflib.get_close_matches(name, options, n=1) or ["NAME"]
             yield Fault(
                 where,
-                _show(value),
+                _format_value(value),
                 "one of its options: " + (", ".join(options) or "it has none"),
                 f"hyperplane.engines.gateway.plan_options maps options to quantities; "
                 f"{name}: null removes this one"
-                + (f", {near[0]}: {follows[name]} uses another" if name in follows else ""),
+                + (f", {near[0]}: {quantities[name]} uses another" if name in quantities else ""),
             )
             continue
         try:
             options[name] = value
         except (TypeError, ValueError) as error:
-            yield Fault(where, _show(value), _describe_bounds(options, name) or str(error))
+            yield Fault(where, _format_value(value), _describe_bounds(options, name) or str(error))
 
 
 def _describe_bounds(options: Any, name: str) -> str:
@@ -135,7 +135,7 @@ def _describe_bounds(options: Any, name: str) -> str:
     return "one of " + ", ".join(choices) if choices else kind
 
 
-def _show(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return the repr of a value; only the keys of a mapping, because variables may be secrets."""
     return f"variables {', '.join(value)}" if isinstance(value, Mapping) else repr(value)
 
@@ -143,7 +143,7 @@ def _show(value: Any) -> str:
 def describe(plan: ClusterPlan) -> dict[str, Any]:
     """Return a description of the request and its server, without secrets."""
     settings = cast(GatewaySettings, plan.settings)
-    own = "as in dask-gateway's own configuration"
+    default = "as in dask-gateway's own configuration"
     variables = settings.password_variable
     asked = requested_options(plan)
     for name, value in settings.options.items():
@@ -153,9 +153,9 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
     idle = plan.idle_timeout
     return {
         "gateway": {
-            "address": settings.address or own,
-            "proxy_address": settings.proxy_address or own,
-            "auth": settings.auth or own,
+            "address": settings.address or default,
+            "proxy_address": settings.proxy_address or default,
+            "auth": settings.auth or default,
             **({"username": settings.username} if settings.username else {}),
             **({"password": f"in variable {variables}"} if variables else {}),
         },
@@ -170,6 +170,6 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
 
 
 def _applied_by(quantity: str, quantities: Mapping[str, str]) -> str:
-    """Return what applies a quantity on the cluster: an option or our plugins."""
+    """Return the option of the gateway that applies a quantity, or else our plugins."""
     options = [name for name, what in quantities.items() if what == quantity]
     return f"option {options[0]}" if options else "plugins for the scheduler and the nannies"

@@ -66,7 +66,7 @@ class GatewayIdleGuard(IdleGuard):
         try:
             await self.scheduler.services["gateway"].gateway.shutdown()
         except Exception:  # noqa: BLE001 - the cluster must end after any error of the client
-            # The gateway notices at its next check that the scheduler has ended.
+            # The gateway checks periodically whether the scheduler has ended.
             await self.scheduler.close()
 
 

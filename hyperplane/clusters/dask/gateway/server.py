@@ -18,7 +18,7 @@ from hyperplane.spec.settings import GatewaySettings
 
 ENGINE = "gateway"
 #: Seconds that the server may take to answer.
-ANSWER_WITHIN = 30.0
+ANSWER_SECONDS = 30.0
 _SECTION = "hyperplane.engines.gateway"
 #: Exceptions of dask-gateway's client for a server that refuses or does not answer.
 FAILURES = (
@@ -111,7 +111,7 @@ def open_gateway(connection: Mapping[str, Any]) -> Gateway:
 
 
 def call(gateway: Gateway, method: str, *arguments: Any, **options: Any) -> Any:
-    """Call a coroutine of the client, with a time limit of :data:`ANSWER_WITHIN` seconds.
+    """Call a coroutine of the client, with a time limit of :data:`ANSWER_SECONDS` seconds.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ def call(gateway: Gateway, method: str, *arguments: Any, **options: Any) -> Any:
     coroutine = getattr(gateway, f"_{method}")
 
     async def bounded() -> Any:
-        return await asyncio.wait_for(coroutine(*arguments, **options), ANSWER_WITHIN)
+        return await asyncio.wait_for(coroutine(*arguments, **options), ANSWER_SECONDS)
 
     return gateway.sync(bounded)
 
 
 @contextmanager
 def translate_errors(gateway: Gateway, kind: type[EngineError] = StartFailed) -> Iterator[None]:
-    """Convert exceptions of dask-gateway's client to EngineErrors that say what to do."""
+    """Convert exceptions of dask-gateway's client to EngineErrors with advice."""
     try:
         yield
     except FAILURES as error:
@@ -141,7 +141,7 @@ def translate_errors(gateway: Gateway, kind: type[EngineError] = StartFailed) ->
 
 
 def explain_error(error: Exception, gateway: Gateway) -> str:
-    """Return what an exception of dask-gateway's client means, and what to do."""
+    """Return the meaning of an exception of dask-gateway's client, and advice."""
     where = f"the gateway at {gateway.address}"
     if isinstance(error, aiohttp.ClientResponseError):
         return _explain_status(error.status, error.message, where, gateway)
@@ -149,7 +149,7 @@ def explain_error(error: Exception, gateway: Gateway) -> str:
         reason = getattr(error, "strerror", None) or error
         return f"{where} cannot be reached: {reason}. Check {_SECTION}.address and the server"
     if isinstance(error, asyncio.TimeoutError | TimeoutError):
-        return f"{where} did not answer within {ANSWER_WITHIN:g} s; is the server overloaded?"
+        return f"{where} did not answer within {ANSWER_SECONDS:g} s; is the server overloaded?"
     if isinstance(error, ImportError):
         return f"auth needs a package that is not installed: {error.name}"
     if isinstance(error, OSError):

@@ -159,7 +159,7 @@ class _PendingCluster:
         return state
 
     def explain_wait(self) -> str:
-        """Return what is known about workers that have not connected."""
+        """Return the gateway's status of a cluster with missing workers, for messages."""
         with server.translate_errors(self.gateway):
             state = self.state().lower()
         return (
@@ -223,7 +223,7 @@ class _PendingCluster:
                 )
 
     def abort(self) -> None:
-        """Stop the cluster and release what this process holds for it."""
+        """Stop the cluster, and remove its record, scratch folder and client settings."""
         try:
             if self.cluster is not None:
                 self.cluster.close()

@@ -100,7 +100,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         self._client: weakref.ref[Client] | None = None
         # Unique for a handle that attaches: the owner may be in this process too.
         self.settings_key = name if manifest else f"{name} {uuid.uuid4()}"
-        self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
+        self._restore_settings = weakref.finalize(self, restore_client_settings, self.settings_key)
         self.starting = True
         try:
             super().__init__(
@@ -235,7 +235,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         await self.resource.api.close()
 
     async def _close_handle(self) -> None:
-        self._take_back()
+        self._restore_settings()
         await Cluster._close(self)
         if self._forwards is not None:
             await self._forwards.close()

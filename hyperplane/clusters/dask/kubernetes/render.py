@@ -42,7 +42,7 @@ TLS_FILES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 #: Mode of its files: all users of the pod read them.
 _KEY_MODE = 0o444
 _PAGE = 4096
-#: HTTP route with which the operator asks which worker to close; without it, it uses Dask's comms.
+#: HTTP route that returns the worker to close; without it, the operator connects by Dask's comms.
 _API = "distributed.http.scheduler.api"
 
 

@@ -121,7 +121,8 @@ class GuardedNanny(Nanny):
         """
         worker = self.process
         if worker is not None and worker.status == Status.starting:
-            await worker.running.wait()  # until the start has ended; a cancelled one keeps status
+            # Until the start has ended; a cancelled one keeps this status.
+            await worker.running.wait()
         if worker is None or worker.process is None or worker.status != Status.starting:
             return await super().kill(timeout=timeout, reason=reason)
         process = worker.process

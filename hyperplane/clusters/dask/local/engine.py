@@ -44,12 +44,12 @@ class LocalEngine:
         )
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return nothing: a request is reduced to what this machine has."""
+        """Return no faults: a request is reduced to the cores and memory of this machine."""
         del request, settings
         return []
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """Return one line that says what is started on this machine."""
+        """Return a line with the number of worker processes on this machine."""
         workers = plural(plan.dask_workers, "worker process")
         return f"starting the scheduler in this process and {workers} on this machine"
 

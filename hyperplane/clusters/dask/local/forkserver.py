@@ -163,7 +163,7 @@ def ignore_interrupts() -> None:
 
 
 def _python_forkserver() -> Any:
-    """Return Python's forkserver object, which has no public API; tests cover what is used."""
+    """Return Python's forkserver object, which has no public API; tests cover its use."""
     return vars(forkserver)["_forkserver"]
 
 

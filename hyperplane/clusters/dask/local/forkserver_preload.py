@@ -14,7 +14,7 @@ from hyperplane.guard.forks import WORKER_PROCESS
 
 
 def _load(modules: list[str]) -> None:
-    """Import modules and ignore errors: the same import fails, and is reported, in the worker."""
+    """Import modules; ignore errors, because the worker imports them again and reports them."""
     for name in ["distributed.nanny", "distributed.shuffle", *modules]:
         try:
             importlib.import_module(name)

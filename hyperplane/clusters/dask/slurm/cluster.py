@@ -168,8 +168,10 @@ class _WatchedCluster(SLURMCluster):
 
     async def _incomplete_jobs(self) -> dict[str, PlannedJob]:
         """Return the jobs with missing worker processes, by the names of their workers."""
-        here = {worker.name for worker in self._local_scheduler().workers.values()}
-        return {name: job for name, job in self.workers.items() if not self.processes(name) <= here}
+        connected = {worker.name for worker in self._local_scheduler().workers.values()}
+        return {
+            name: job for name, job in self.workers.items() if not self.processes(name) <= connected
+        }
 
     def incomplete_jobs(self) -> set[str]:
         """Return the ids of the jobs with missing worker processes."""
@@ -180,7 +182,7 @@ class _WatchedCluster(SLURMCluster):
         }
 
     async def _check_jobs(self) -> None:
-        """Log what happened to jobs with missing workers, and drop those that have ended."""
+        """Log why jobs with missing workers wait or have ended, and drop the ended ones."""
         missing = await self._incomplete_jobs()
         job_ids = [job.job_id for job in missing.values() if job.job_id is not None]
         statuses = await query_jobs_async(job_ids)

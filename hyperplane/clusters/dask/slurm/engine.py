@@ -57,7 +57,7 @@ class SlurmEngine:
         return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return nothing: Slurm refuses invalid requests when a job is submitted."""
+        """Return no faults: Slurm refuses invalid requests when a job is submitted."""
         del request, settings
         return []
 
@@ -68,7 +68,7 @@ class SlurmEngine:
         return render(plan)
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """Return one line that says what is started in this process and as jobs."""
+        """Return a line with the numbers of worker processes and of jobs."""
         workers = plural(plan.dask_workers, "worker process")
         jobs = "a job" if plan.nodes == 1 else f"{plan.nodes} jobs"
         return f"starting the scheduler in this process and {workers} in {jobs} of Slurm"

@@ -17,18 +17,18 @@ from typing import Any, cast
 @contextmanager
 def _keep_sigint_handler() -> Iterator[None]:
     """Ignore calls of ``signal.signal`` for SIGINT in this thread during the block."""
-    real, here = signal.signal, threading.get_ident()
+    original, this_thread = signal.signal, threading.get_ident()
 
     def set_handler(number: int, handler: Any) -> Any:
-        if number == signal.SIGINT and threading.get_ident() == here:
+        if number == signal.SIGINT and threading.get_ident() == this_thread:
             return signal.getsignal(number)
-        return real(number, handler)
+        return original(number, handler)
 
     signal.signal = cast(Any, set_handler)
     try:
         yield
     finally:
-        signal.signal = real
+        signal.signal = original
 
 
 with _keep_sigint_handler():

@@ -113,20 +113,10 @@ class StartupMonitor:
 def explain_end(
     settings: SlurmSettings, logs: Path, job_id: str, name: str, status: SlurmJobStatus | None
 ) -> str:
-    """Return a message on why a job of a running cluster has ended, and what to do.
+    """Return why a job of a running cluster has ended, with advice.
 
-    Parameters
-    ----------
-    settings : SlurmSettings
-        Settings of the engine.
-    logs : Path
-        Folder with the output of the jobs.
-    job_id : str
-        Id of the job.
-    name : str
-        Name of its worker.
-    status : SlurmJobStatus or None
-        Status of the job; None if Slurm no longer knows it.
+    ``logs`` is the folder with the output of the jobs, and ``name`` that of the job's worker.
+    ``status`` is None if Slurm no longer knows the job.
     """
     job = f"job {job_id} (worker {name})"
     if status is None:
@@ -158,5 +148,5 @@ def _walltime(settings: SlurmSettings) -> str:
 
 
 def _format_duration(seconds: float) -> str:
-    whole = timedelta(seconds=round(seconds))
-    return plural(round(seconds), "second") if seconds < 120 else str(whole)
+    rounded = round(seconds)
+    return plural(rounded, "second") if seconds < 120 else str(timedelta(seconds=rounded))

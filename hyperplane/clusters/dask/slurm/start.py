@@ -121,7 +121,7 @@ def _arguments(
 ) -> dict[str, Any]:
     """Return the arguments of GuardedSLURMCluster for a plan."""
     worker = plan.worker
-    place = {"interface": settings.interface} if settings.interface else {"host": get_ip()}
+    address = {"interface": settings.interface} if settings.interface else {"host": get_ip()}
     return {
         "name": plan.name,
         "first_jobs": plan.nodes,
@@ -130,7 +130,7 @@ def _arguments(
         "security": security,
         "protocol": "tls://" if settings.security == "tls" else "tcp://",
         "scheduler_options": {
-            **place,
+            **address,
             "dashboard": False,  # see lazy_dashboard
             "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         },

@@ -34,7 +34,7 @@ class GuardedSSHCluster(GuardedCluster):
     ----------
     hosts : SshConnections
         Connections to the hosts; closed with the cluster.
-    places : sequence of str
+    node_hosts : sequence of str
         One host for each node that the cluster can have; a host may occur several times.
     nodes : int
         Number of nodes to start with.
@@ -48,19 +48,19 @@ class GuardedSSHCluster(GuardedCluster):
         self,
         *,
         hosts: SshConnections,
-        places: Sequence[str],
+        node_hosts: Sequence[str],
         nodes: int,
         dashboard_port: int,
         **kwargs: Any,
     ) -> None:
-        self._hosts, self._places = hosts, list(places)
+        self._hosts, self._node_hosts = hosts, list(node_hosts)
         self._dashboard_port = dashboard_port
         self._forward: asyncssh.SSHListener | None = None
         template = kwargs["worker"]
         workers: dict[str, Any] = {}
-        for number, host in enumerate(self._places[:nodes]):
-            place = self._places[:number].count(host)
-            workers[f"node-{number}"] = _node_spec(host, template, place)
+        for number, host in enumerate(self._node_hosts[:nodes]):
+            index = self._node_hosts[:number].count(host)
+            workers[f"node-{number}"] = _node_spec(host, template, index)
         super().__init__(workers=workers, **kwargs)
 
     async def _start(self) -> None:
@@ -116,23 +116,23 @@ class GuardedSSHCluster(GuardedCluster):
         return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
 
     def new_worker_spec(self) -> dict[str, Any]:
-        """Return the specification of one more node, on a host with a free place."""
-        free = Counter(self._places) - Counter(self._used_hosts())
+        """Return the specification of one more node, on a host with fewer nodes than listed."""
+        free = Counter(self._node_hosts) - Counter(self._used_hosts())
         if not free:
             raise EngineError(
                 "ssh",
                 f"no host is free for one more node: hyperplane.engines.ssh.hosts has "
-                f"{len(self._places)}; add hosts (one that is listed twice takes two nodes)",
+                f"{len(self._node_hosts)}; add hosts (one that is listed twice takes two nodes)",
             )
-        host = next(place for place in self._places if free[place])
+        host = next(one for one in self._node_hosts if free[one])
         [(name, template)] = super().new_worker_spec().items()
         taken = [
-            spec["options"]["place"]
+            spec["options"]["index_on_host"]
             for spec in self.worker_spec.values()
             if spec["options"]["host"] == host
         ]
-        place = next(number for number in range(len(taken) + 1) if number not in taken)
-        return {name: _node_spec(host, template, place)}
+        index = next(number for number in range(len(taken) + 1) if number not in taken)
+        return {name: _node_spec(host, template, index)}
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"node-{worker_number}"
@@ -171,7 +171,7 @@ class GuardedSSHCluster(GuardedCluster):
     def adapt(self, *, maximum: float = math.inf, **kwargs: Any) -> Any:  # type: ignore[override]
         """Scale with the work, by whole nodes, within the number of hosts."""
         kwargs.setdefault("worker_key", partial(node_name, grouped=self._processes > 1))
-        most = len(self._places) * self._processes
+        most = len(self._node_hosts) * self._processes
         return super().adapt(maximum=min(maximum, most), **kwargs)
 
     async def _close(self) -> None:
@@ -183,5 +183,5 @@ class GuardedSSHCluster(GuardedCluster):
                 await self._hosts.close()
 
 
-def _node_spec(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
-    return {**template, "options": {**template["options"], "host": host, "place": place}}
+def _node_spec(host: str, template: Mapping[str, Any], index: int) -> dict[str, Any]:
+    return {**template, "options": {**template["options"], "host": host, "index_on_host": index}}

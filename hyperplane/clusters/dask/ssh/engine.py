@@ -74,13 +74,13 @@ class SshEngine:
         return []
 
     def render(self, plan: ClusterPlan) -> str:
-        """Return as YAML what would run on which host, without the key pair of the cluster."""
+        """Return as YAML the processes of each host, without the key pair of the cluster."""
         from hyperplane.clusters.dask.ssh.start import describe
 
         return str(yaml.safe_dump(describe(plan), sort_keys=False, width=100))
 
     def start_line(self, plan: ClusterPlan) -> str:
-        """Return one line that says what is started on which hosts."""
+        """Return a line with the number of processes and their hosts."""
         settings = cast(SshSettings, plan.settings)
         scheduler = f"on {settings.scheduler_host or settings.hosts[0]}"
         workers = plural(plan.dask_workers, "worker process")

@@ -16,7 +16,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def gpu_fault(config: Mapping[str, Any]) -> str:
-    """Return what this host lacks for the GPUs of a node, or "" if nothing is missing."""
+    """Return why this host cannot supply the GPUs of a node, or "" if it can."""
     if not config.get("ngpus"):
         return ""
     if importlib.util.find_spec("dask_cuda") is None:
@@ -56,6 +56,6 @@ def _visible_gpus() -> list[str]:
 
 
 def _assigned(config: Mapping[str, Any], visible: list[str]) -> list[str]:
-    """Return the GPUs of this node; nodes with lower places on the host have the first ones."""
+    """Return the GPUs of this node; nodes with lower indices on the host have the first ones."""
     first = config["place"] * config["ngpus"]
     return visible[first : first + config["ngpus"]]

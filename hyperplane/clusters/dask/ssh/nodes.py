@@ -151,8 +151,8 @@ class HostWorkers(HostServer):
         Suffixes of the names of its worker processes.
     config : mapping
         Configuration that all nodes share.
-    place : int
-        Index of the node among those on the same host; lower places have the first GPUs.
+    index_on_host : int
+        Index of the node among those on the same host; the first nodes have the first GPUs.
     **common
         Arguments of HostServer.
     """
@@ -163,13 +163,12 @@ class HostWorkers(HostServer):
         name: str,
         group: Sequence[str],
         config: Mapping[str, Any],
-        place: int = 0,
+        index_on_host: int = 0,
         **common: Any,
     ) -> None:
         self.name = name
-        self.place = place
         self.names = [name + suffix for suffix in group] or [name]
-        specific = {"scheduler": scheduler, "names": self.names, "place": place}
+        specific = {"scheduler": scheduler, "names": self.names, "place": index_on_host}
         super().__init__(config={**config, **specific}, **common)
 
     def _on_lost(self) -> None:

@@ -50,29 +50,29 @@ def main() -> None:
 
 
 def _memory_fault(ram: int) -> str:
-    there = psutil.virtual_memory().total
-    if ram <= there:
+    total = psutil.virtual_memory().total
+    if ram <= total:
         return ""
     return (
         f"its processes need {format_bytes(ram)} together, but the machine has "
-        f"{format_bytes(there)}; request less (ram_gb_per_proc, nprocs)"
+        f"{format_bytes(total)}; request less (ram_gb_per_proc, nprocs)"
     )
 
 
 def interface_fault(name: str | None) -> str:
-    """Return what is wrong with the name of a network interface, or ""; None lets Dask choose."""
+    """Return the fault of a network interface's name, or ""; with None Dask selects one."""
     if name is None:
         return ""
     try:
         get_ip_interface(name)
     except ValueError:
-        there = ", ".join(
+        usable = ", ".join(
             each
             for each, addresses in psutil.net_if_addrs().items()
             if any(address.family == socket.AF_INET for address in addresses)
         )
         return (
-            f"there is no network interface {name!r} with an IPv4 address, only {there}; set "
+            f"there is no network interface {name!r} with an IPv4 address, only {usable}; set "
             "hyperplane.engines.ssh.interface to one that all machines have"
         )
     return ""
@@ -121,7 +121,7 @@ async def _add_guards(
 ) -> None:
     """Add the dashboard, the handler that closes the cluster, and the idle guard."""
     LazyDashboard(scheduler)
-    # The cluster object notices that this process ends, and closes the rest.
+    # The cluster object then closes the processes on the other hosts.
     scheduler.handlers[CLOSE_OWNER] = stop.set
     if idle_timeout is not None:
         guard = IdleGuard(idle_timeout, stop.set)

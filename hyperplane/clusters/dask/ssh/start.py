@@ -64,7 +64,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
         cluster = GuardedSSHCluster(
             name=plan.name,
             hosts=hosts,
-            places=settings.hosts,
+            node_hosts=settings.hosts,
             nodes=plan.nodes,
             dashboard_port=plan.dashboard_port,
             scheduler=_scheduler(plan, settings, tls, common),
@@ -100,7 +100,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
 
 
 def describe(plan: ClusterPlan) -> dict[str, Any]:
-    """Return what would run on which host, without secrets."""
+    """Return the processes that a start would run on each host, without secrets."""
     settings = cast(SshSettings, plan.settings)
     config = _worker_config(plan, {})
     command = [_python_path(settings), "-m", PROGRAM]
@@ -201,10 +201,10 @@ def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
 def _process_config(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
     with in_force({**remote_process.server_settings(plan, settings), **dashboard_routes()}):
-        whole = snapshot()
+        dask_settings = snapshot()
     return {
         "role": role,
-        "settings": whole,
+        "settings": dask_settings,
         "variables": remote_process.worker_variables(plan),
         "tls": tls,
     }
