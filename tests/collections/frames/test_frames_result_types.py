@@ -95,7 +95,7 @@ WHOLE = pd.DataFrame(
 
 
 @pytest.fixture(autouse=True)
-def _here():
+def _synchronous():
     with (
         dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}),
         warnings.catch_warnings(),

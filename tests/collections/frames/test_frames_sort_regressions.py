@@ -16,7 +16,7 @@ from hyperplane.errors import DataError
 
 
 @pytest.fixture(autouse=True)
-def _here():
+def _synchronous():
     with dask.config.set(scheduler="sync"):
         yield
 
