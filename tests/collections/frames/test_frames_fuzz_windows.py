@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import QUICK, functions_of
 from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
@@ -71,7 +71,7 @@ def window(draw, case):
 def grouper(how, rows):
     times = rows[how["time"]]
     zone = times.dt.tz if pd.api.types.is_datetime64_any_dtype(times.dtype) else None
-    return truth.grouper(how["time"], how["every"], how["closed"], how["label"], zone)
+    return pandas_results.grouper(how["time"], how["every"], how["closed"], how["label"], zone)
 
 
 def named_index(groups, by, how):
