@@ -17,7 +17,7 @@ from hyperplane.cli.job_screen import Screen
 from hyperplane.core.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancel_marker
 from hyperplane.jobs.processes import AttemptCommand, LocalProcess
-from hyperplane.jobs.runners import resolve_options
+from hyperplane.jobs.runners.registry import resolve_options
 from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, WorkUnit
 from hyperplane.jobs.step_command import attempt_prefix
 from hyperplane.jobs.store import JobStore

@@ -11,7 +11,7 @@ import typer
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.job_progress import to_plain_line
-from hyperplane.jobs.runners import RUNNERS
+from hyperplane.jobs.runners.registry import RUNNERS
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
 from hyperplane.jobs.submitting import job_warnings, new_job
 

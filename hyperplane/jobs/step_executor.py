@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.core.units import parse_seconds
-from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
+from hyperplane.jobs import redaction, requirements, saved_shards, step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.environment import (
     PROGRESS,
@@ -32,6 +32,7 @@ from hyperplane.jobs.failure_kinds import (
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.resource_allocator import ResourceAllocator
 from hyperplane.jobs.runners.base import StepProcess
+from hyperplane.jobs.runners.registry import create_runner
 from hyperplane.jobs.states import (
     DONE,
     FAILED,
@@ -95,7 +96,7 @@ class StepExecutor:
         self.doomed_steps: set[str] = set()
         #: Status of attempts that are ended together with the job; empty while the job runs.
         self.ending = ""
-        self.runner = runners.create_runner(job.runner, submission.environment, snapshot.runner)
+        self.runner = create_runner(job.runner, submission.environment, snapshot.runner)
         #: The job with the paths that its steps have where they run.
         self._runtime_job = self.runner.with_runtime_paths(job)
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}

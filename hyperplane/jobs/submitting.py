@@ -36,7 +36,7 @@ from hyperplane.jobs.options import (
 )  # fmt: skip
 from hyperplane.jobs.parameter_use import find_unread_parameters
 from hyperplane.jobs.parameters import parameter_faults, parameters_as_text
-from hyperplane.jobs.runners import has_shared_files, resolve_options
+from hyperplane.jobs.runners.registry import has_shared_files, resolve_options
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.submission_snapshot import load_snapshot as kept_of

@@ -16,7 +16,13 @@ import hyperplane
 from hyperplane.collections.frames.read import read
 from hyperplane.core import active_cluster
 from hyperplane.errors import Fault, SkippedFile
-from hyperplane.formats import hive_partitions, partition_sizes, samples, time_formats, types
+from hyperplane.formats import (
+    column_types,
+    hive_partitions,
+    partition_sizes,
+    text_samples,
+    time_formats,
+)
 from hyperplane.formats.csv import quotes
 from hyperplane.objectstore.file_names import suffix_of
 from hyperplane.objectstore.listing import natural_sort_key
@@ -79,13 +85,13 @@ def test_cuts_are_between_records(tmp_path_factory, texts, count, newline):
     data = "".join(row + newline for row in rows).encode()
     path.write_bytes(data)
     file = File(Store("file", "file:///", {}), str(path), len(data), "")
-    ends = samples.find_split_offsets(file, 0, count, multiline=True)
+    ends = text_samples.find_split_offsets(file, 0, count, multiline=True)
     assert ends == sorted(set(ends))
     assert (ends[0], ends[-1]) == (0, len(data))
     for end in ends:
         assert data[:end].count(b'"') % 2 == 0
         assert end in (0, len(data)) or data[end - 1 : end] == b"\n"
-    plain = samples.find_split_offsets(file, 0, count, multiline=False)
+    plain = text_samples.find_split_offsets(file, 0, count, multiline=False)
     assert all(end in (0, len(data)) or data[end - 1 : end] == b"\n" for end in plain)
 
 
@@ -98,8 +104,8 @@ def test_whole_records_and_lines_within_quotes():
         (b'5" long\n"b\nc"d\ne', b'5" long\n"b\nc"d\n'),
     ):
         assert text[: quotes.find_last_line_end(text, b",")] == whole
-    assert samples.has_multiline_values(b'a\n"b\nc"\n')
-    assert not samples.has_multiline_values(b'a,"b ""c"""\nd\n')
+    assert text_samples.has_multiline_values(b'a\n"b\nc"\n')
+    assert not text_samples.has_multiline_values(b'a,"b ""c"""\nd\n')
 
 
 def test_names():
@@ -136,7 +142,7 @@ def test_values_in_folders():
 def test_formats_of_times(written, kind):
     form = time_formats.find_format("t", pl.Series("t", [written, None]), None)
     found = form.parse(pl.Series("t", [written, None]))
-    assert str(types.to_pandas_dtype(form.kind, nullable=True)) == kind
+    assert str(column_types.to_pandas_dtype(form.kind, nullable=True)) == kind
     assert found.dtype == form.kind
     stamp = pd.Timestamp(written)
     stamp = stamp if stamp.tz is None else stamp.tz_convert("UTC")

@@ -10,7 +10,7 @@ from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import is_iterable
-from hyperplane.formats import partition_sizes, registry, types
+from hyperplane.formats import column_types, partition_sizes, registry
 from hyperplane.formats.base import SupportsRead
 from hyperplane.formats.reader import make_collection
 from hyperplane.formats.registry import check_read_options
@@ -33,7 +33,7 @@ def read(
     storage_options: Mapping[str, Any] | None = None,
     partition_size: str | int | None = None,
     schema: SchemaMode = "strict",
-    decimals: types.Decimals = "float",
+    decimals: column_types.Decimals = "float",
     on_error: OnError = "raise",
     dtypes: Mapping[str, Any] | None = None,
     parse_dates: Sequence[str] | Mapping[str, str] | None = None,

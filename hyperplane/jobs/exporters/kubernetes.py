@@ -14,20 +14,19 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.environment import PARAMETERS
-from hyperplane.jobs.exporters.rendering import (
+from hyperplane.jobs.exporters.base import Document
+from hyperplane.jobs.exporters.exported_step import (
     INPUT_CODES,
     StepEnvironment,
     build_command_line,
     build_environment,
-    common_faults,
     file_stem,
-    resource_request,
+    find_common_faults,
     slug,
 )
 from hyperplane.jobs.retries import count_retries
-from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.item import ITEMS
-from hyperplane.jobs.runners.kubernetes.step_job import (
+from hyperplane.jobs.runners.kubernetes.step_pod import (
     CONTAINER,
     FOLDER,
     STEP_NAME,
@@ -35,6 +34,7 @@ from hyperplane.jobs.runners.kubernetes.step_job import (
     build_step_pod,
     find_requirements_faults,
 )
+from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.step_command import working_folder
 from hyperplane.platforms.kubernetes.batch_job import (
@@ -61,7 +61,7 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 @dataclass(frozen=True)
-class KubernetesRenderer:
+class KubernetesExporter:
     """Renders jobs as manifests.
 
     Parameters
@@ -80,7 +80,7 @@ class KubernetesRenderer:
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline, the image or the root that is not supported."""
         faults = [*self._find_option_faults(), *find_requirements_faults(pipeline)]
-        faults += common_faults(pipeline, self.name)
+        faults += find_common_faults(pipeline, self.name)
         for index, step in enumerate(pipeline.steps):
             faults += (
                 replace(one, where=f"steps[{index}].{one.where}") for one in _find_step_faults(step)

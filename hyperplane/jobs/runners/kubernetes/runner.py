@@ -26,9 +26,9 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
-from hyperplane.jobs.runners.kubernetes.attempt import build_job, build_secret
-from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER, find_requirements_faults
+from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
+from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
+from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.states import Job
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import format_error
