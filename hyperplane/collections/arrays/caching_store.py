@@ -19,7 +19,7 @@ from zarr.storage import FsspecStore, LocalStore, WrapperStore
 from hyperplane.core.errors import HyperplaneError
 from hyperplane.objectstore.reachability import monitor_open
 
-#: Why a memory:// store cannot be read by workers.
+#: Reason why workers cannot read a memory:// store.
 MEMORY_STORE_ERROR = (
     "memory:// is the memory of this process; workers are other processes and would read "
     "missing values without any error"

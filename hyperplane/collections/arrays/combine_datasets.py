@@ -45,7 +45,7 @@ class CombineOptions:
 
 
 def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
-    """Return what :func:`xarray.merge` returns for the stores."""
+    """Return the same data set as :func:`xarray.merge` of the stores."""
     datasets = [one.dask_dataset for one in opened]
     sources = ArraySources(opened)
     may_concatenate = (
@@ -70,7 +70,7 @@ def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
 
 
 def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> xr.Dataset:
-    """Return what :func:`xarray.concat` returns for the stores."""
+    """Return the same data set as :func:`xarray.concat` of the stores."""
     datasets = [one.dask_dataset for one in opened]
     sources = ArraySources(opened)
     name = dim if isinstance(dim, str) else dim.name
@@ -108,7 +108,7 @@ def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> 
 def combine_nested(
     opened: Sequence[OpenedStore], tree: Any, dims: Sequence[Any], options: CombineOptions
 ) -> xr.Dataset:
-    """Return what :func:`xarray.combine_nested` returns for nested lists of stores."""
+    """Return the same data set as :func:`xarray.combine_nested` of nested lists of stores."""
     datasets = [one.dask_dataset for one in opened]
     remaining = iter(datasets)
     known = {dim for one in datasets for dim in one.dims}
@@ -134,7 +134,7 @@ def combine_nested(
 
 
 def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
-    """Return what :func:`xarray.combine_by_coords` returns for the stores."""
+    """Return the same data set as :func:`xarray.combine_by_coords` of the stores."""
     with _naming_stores(opened, options):
         combined = xr.combine_by_coords(
             [one.dask_dataset for one in opened],

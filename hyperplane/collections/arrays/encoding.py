@@ -60,9 +60,8 @@ def _merge_encodings(variable: xr.Variable, stored: Sequence[xr.Variable]) -> di
 
 
 def _is_shared(encodings: Sequence[Mapping[str, Any]], key: str) -> bool:
-    first, *others = (
-        repr(one.get(key)) for one in encodings
-    )  # compared as text, because NaN != NaN
+    # Compared as text, because NaN is not equal to NaN.
+    first, *others = (repr(one.get(key)) for one in encodings)
     return all(other == first for other in others)
 
 

@@ -69,7 +69,7 @@ def _whole_lines(file: Any, byte_range: TextByteRange) -> Iterator[tuple[int, by
     offset, end = byte_range.start, byte_range.end
     skipping = offset > 0
     if skipping:
-        offset -= 1  # the preceding byte tells whether a line starts at offset
+        offset -= 1  # a line starts at offset if the preceding byte is a line end
         file.seek(offset)
     pending: list[bytes] = []
     while block := file.read(BLOCK_BYTES):

@@ -76,7 +76,7 @@ def build_collection(results: Sequence[Delayed], like: pd.DataFrame, name: str) 
             f"{name}-names", tokenize(results), unescape_columns, [[r] for r in results]
         )
         like = unescape_columns(like)
-    # Otherwise Dask converts all objects, dates too, to strings.
+    # Otherwise Dask converts all objects, including dates, to strings.
     with dask.config.set({"dataframe.convert-string": False}):
         result = dd.from_delayed(results, meta=like, verify_meta=False, prefix=name)
     return cast("dd.DataFrame", result)

@@ -179,7 +179,7 @@ def join(
             faults += _find_suffix_faults(left._meta, right._meta, keys, suffixes)
     named = [*left.columns, *right.columns]
     sides = filter_pushdown.extract_filters(left.expr), filter_pushdown.extract_filters(right.expr)
-    # Column names that Polars takes for patterns are joined with pandas.
+    # pandas joins columns whose names are patterns for Polars.
     if (
         None in sides
         or any(escape(name) != name for name in named)

@@ -168,7 +168,7 @@ def estimate_size_from_sample(df: Any) -> int | None:
         return None
     count = df.npartitions
     chosen = sorted(
-        {round(place) for place in np.linspace(0, count - 1, min(count, SAMPLED_PARTITIONS))}
+        {round(number) for number in np.linspace(0, count - 1, min(count, SAMPLED_PARTITIONS))}
     )
     meta = pd.Series([0], dtype="int64")
     sizes = df.partitions[chosen].map_partitions(_measure_partition, meta=meta).compute()

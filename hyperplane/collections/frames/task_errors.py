@@ -154,7 +154,7 @@ def _find_column(error: BaseException, arguments: Sequence[Any]) -> str:
 
 
 def _iterate_tables(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the tables and columns among the arguments of a task, nested ones too."""
+    """Yield the tables and columns among the arguments of a task, including nested ones."""
     for value in values:
         if isinstance(value, pd.DataFrame | pd.Series | pl.DataFrame | pl.LazyFrame | pa.Table):
             yield value

@@ -1,4 +1,4 @@
-"""Time bins: intervals so short that each lies within one window, wherever windows begin.
+"""Time bins: intervals that each lie within one window, for any start of the windows.
 
 The edges of pandas' windows depend on the first time of the whole data: windows of ``7h`` begin at
 the midnight before it. A task sees only the rows of its partition, so it groups by bins, which do
@@ -177,7 +177,7 @@ def normalize_width(every: Any) -> Any:
 
 def _parse_offset(every: Any) -> Any:
     """Return the offset of pandas for a width; None if the width is not supported."""
-    # pandas needs time that grows with the square of the length of the text.
+    # The time that pandas takes is quadratic in the length of the text.
     if isinstance(every, str) and len(every) > _MAX_LENGTH:
         return None
     try:

@@ -166,9 +166,8 @@ def _build_partition(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFra
     rows = rows.sort_values(
         ranking.column, ascending=not ranking.descending, kind="stable", key=_make_sortable
     )
-    for key in reversed(
-        ranking.by
-    ):  # one by one: by several columns pandas mishandles 0.0 and -0.0
+    # One column after the other: pandas cannot sort by several if an Arrow column has 0.0 and -0.0.
+    for key in reversed(ranking.by):
         rows = rows.sort_values(key, kind="stable", key=_make_sortable)
     return rows.reset_index(drop=True)
 

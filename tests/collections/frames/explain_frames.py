@@ -34,12 +34,12 @@ def named(parts=3):
     return dd.from_pandas(frame, npartitions=parts)
 
 
-def whole(group):
-    """Return a group unchanged."""
+def first_row(group):
+    """Return the row of a group with the smallest value."""
     return group.sort_values("spent").head(1)
 
 
-def asked(*collections):
+def explain_lazily(*collections):
     """Return the explanation, with a scheduler that fails on any computation."""
 
     def refuse(*_, **__):
@@ -49,16 +49,16 @@ def asked(*collections):
         return explain(*collections)
 
 
-def only(kind, *collections):
+def find_only(kind, *collections):
     """Assert that there is exactly one finding, of this kind, and return it."""
-    found = asked(*collections)
+    found = explain_lazily(*collections)
     assert found.kinds == (kind,), str(found)
     return found.findings[0]
 
 
-def nothing(*collections):
+def expect_no_finding(*collections):
     """Assert that there are no findings and no notes."""
-    found = asked(*collections)
+    found = explain_lazily(*collections)
     assert found.kinds == (), str(found)
     assert found.notes == ()
     assert str(found).startswith("nothing expensive found: ")

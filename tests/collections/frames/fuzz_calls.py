@@ -27,12 +27,12 @@ FULL = {
 #: Calls on one collection.
 MOST = 10
 
-COMPARED, REFUSED, NO_ANSWER = "compared", "refused", "no answer of pandas"
+COMPARED, REFUSED, NO_REFERENCE = "compared", "refused", "without a result of pandas"
 
 
 @dataclass(frozen=True)
 class Helper:
-    """How to call a helper and how to compare its result.
+    """Functions that draw the arguments of a helper and check its result.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Helper:
         ``arguments(draw, case)`` draws the arguments of a call.
     check : callable
         ``check(case, arguments, plain)`` calls and compares; it returns one of `COMPARED`,
-        `REFUSED` and `NO_ANSWER`. With `plain` it compares types with those of plain Dask, too.
+        `REFUSED` and `NO_REFERENCE`. With `plain` it compares types with those of plain Dask, too.
     """
 
     arguments: Callable[[Any, Any], dict[str, Any]]
@@ -73,7 +73,7 @@ def calls(draw, collections, helpers: Mapping[str, Helper]):
     def one(draw):
         name = draw(names)
         # Plain Dask takes longer than a helper, so only some calls are compared with it.
-        plain = case.honest and draw(st.integers(0, 7)) == 0
+        plain = case.has_right_meta and draw(st.integers(0, 7)) == 0
         return Call(name, helpers[name].arguments(draw, case), plain)
 
     # A failure shrinks to the first strategy; alone it would draw too few calls.
@@ -99,14 +99,14 @@ class Tally:
             except BaseException as error:
                 error.add_note(f"in {call}")
                 raise
-            self.counts[call.helper, outcome, case.honest] += 1
+            self.counts[call.helper, outcome, case.has_right_meta] += 1
 
     def __str__(self) -> str:
         lines = []
         for name in self.helpers:
             by_outcome = {
                 outcome: (self.counts[name, outcome, True], self.counts[name, outcome, False])
-                for outcome in (COMPARED, REFUSED, NO_ANSWER)
+                for outcome in (COMPARED, REFUSED, NO_REFERENCE)
             }
             shown = (f"{sum(two):,} {word} ({two[1]:,})" for word, two in by_outcome.items())
             lines.append(f"{name}: " + ", ".join(shown))
@@ -116,9 +116,9 @@ class Tally:
         """Fail if fewer calls were compared than required for this file."""
         sys.stdout.write(f"{self}\n")
         compared = {key: count for key, count in self.counts.items() if key[1] == COMPARED}
-        lying = sum(count for key, count in compared.items() if not key[2])
-        least, least_lying = scaled((len(self.helpers), 1), FULL[self.share])
+        wrong_count = sum(count for key, count in compared.items() if not key[2])
+        least, least_wrong = scaled((len(self.helpers), 1), FULL[self.share])
         assert sum(compared.values()) >= least, f"fewer than {least:,} compared; {self}"
-        assert lying >= least_lying, f"fewer than {least_lying:,} on wrong types; {self}"
+        assert wrong_count >= least_wrong, f"fewer than {least_wrong:,} on wrong types; {self}"
         missing = set(self.helpers) - {name for name, _, _ in compared}
         assert not missing, f"never compared: {missing}"

@@ -76,21 +76,21 @@ def rows_of(frame):
     return Counter(tuple(None if pd.isna(value) else value for value in row) for row in rows)
 
 
-def same_frame(ours, truth, **how):
+def same_frame(result, expected, **how):
     """Assert that two frames are equal, except where the type in pandas is not determined.
 
     The mean of float32 is float32 or float64 in pandas, by version and grouping; the frequency
     of an index depends on whether there was a row; objects miss None or NaN.
     """
-    if truth.empty:  # the type of objects is not determined then
+    if expected.empty:  # the type of objects is not determined then
         how["check_index_type"] = how["check_dtype"] = False
-    ours, truth = _one_kind_of_missing(ours), _one_kind_of_missing(truth)
-    for position, dtype in enumerate(truth.dtypes):
-        if dtype == np.float32 and ours.dtypes.iloc[position] == np.float64:
-            truth = truth.copy()
-            truth.isetitem(position, truth.iloc[:, position].astype("float64"))
+    result, expected = _one_kind_of_missing(result), _one_kind_of_missing(expected)
+    for position, dtype in enumerate(expected.dtypes):
+        if dtype == np.float32 and result.dtypes.iloc[position] == np.float64:
+            expected = expected.copy()
+            expected.isetitem(position, expected.iloc[:, position].astype("float64"))
             how["rtol"] = 1e-5
-    pd.testing.assert_frame_equal(ours, truth, check_freq=False, **how)
+    pd.testing.assert_frame_equal(result, expected, check_freq=False, **how)
 
 
 def _one_kind_of_missing(frame):

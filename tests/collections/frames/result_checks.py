@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
-from unusual_frames import Truth, normal
+from unusual_frames import DistinctBoolean, normal
 
 from hyperplane.errors import HyperplaneError
 from hyperplane.formats.pandas_frames.object_columns import has_integers_and_floats
@@ -18,8 +18,8 @@ from hyperplane.formats.pandas_frames.object_columns import has_integers_and_flo
 INEXACT = {"sum", "mean", "std", "var", "median"}
 #: Functions whose result types are wider for short floats and decimals, as documented.
 COMPUTED = {"mean", "std", "var", "sum", "median"}
-#: What pandas raises if an operation is not defined for a type.
-NO_ANSWER = (
+#: Errors of pandas for an operation that is not defined for a type.
+PANDAS_ERRORS = (
     ValueError,
     TypeError,
     NotImplementedError,
@@ -31,31 +31,31 @@ NO_ANSWER = (
 )
 
 
-def ours(case, call, allowed=()):
+def run_helper(case, call, allowed=()):
     """Return the result of a helper, or None for an error of hyperplane that is allowed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return call().compute(scheduler="sync")
         except HyperplaneError as error:
-            if not case.refusable and not any(text in str(error) for text in allowed):
+            if not case.may_be_refused and not any(text in str(error) for text in allowed):
                 raise
             return None
 
 
-def pandas_answer(call):
+def run_pandas(call):
     """Return the result of pandas, or None if it raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return call()
-        except NO_ANSWER:
+        except PANDAS_ERRORS:
             return None
 
 
-def dask_answer(case, call):
+def run_dask(case, call):
     """Return the result of plain Dask; None if it raises or the meta is wrong."""
-    if not case.honest:
+    if not case.has_right_meta:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -65,17 +65,17 @@ def dask_answer(case, call):
             return None
 
 
-def same_types(made, other, agree, said=()):
+def same_types(made, other, agree, documented=()):
     """Assert that types equal those of another result, if that has the right values.
 
     Parameters
     ----------
     made, other : pandas.DataFrame
-        Ours, and that of plain Dask or pandas, which may be None.
+        The result of a helper, and that of plain Dask or pandas, which may be None.
     agree : callable
-        Raises an AssertionError if the values of the other one are not the right ones.
-    said : container
-        Columns of which the page says that their types differ.
+        Raises an AssertionError if the values of the other result are wrong.
+    documented : container
+        Columns whose types differ from those of the other result, as documented.
     """
     if other is None or other.empty:  # a window without rows may have any type
         return
@@ -84,30 +84,33 @@ def same_types(made, other, agree, said=()):
     except AssertionError:
         return
     for name in made.columns:
-        ours, theirs = made[name].dtype, other[name].dtype
+        dtype, other_dtype = made[name].dtype, other[name].dtype
         # pandas may infer strings from objects; the values themselves are compared elsewhere.
-        if name not in said and object not in (ours, theirs):
-            assert ours == theirs, (name, ours, theirs)
+        if name not in documented and object not in (dtype, other_dtype):
+            assert dtype == other_dtype, (name, dtype, other_dtype)
     if isinstance(made.index, pd.RangeIndex):
         return
     levels = [frame.index.to_frame().dtypes.to_list() for frame in (made, other)]
-    for ours, theirs in zip(*levels, strict=True):
+    for dtype, other_dtype in zip(*levels, strict=True):
         kinds = (pd.CategoricalDtype, pd.SparseDtype)  # whose values may differ in type
-        categories = any(isinstance(kind, kinds) for kind in (ours, theirs))
+        categories = any(isinstance(kind, kinds) for kind in (dtype, other_dtype))
         # Windows over Arrow times have an index of NumPy times, as documented.
-        windows = pd.api.types.is_datetime64_any_dtype(theirs) and isinstance(theirs, pd.ArrowDtype)
-        short = "float16" in str(theirs) or "halffloat" in str(
-            theirs
-        )  # pandas has no index of this type
-        if object not in (ours, theirs) and not categories and not windows and not short:
-            assert ours == theirs, ("index", ours, theirs)
+        windows = pd.api.types.is_datetime64_any_dtype(other_dtype) and isinstance(
+            other_dtype, pd.ArrowDtype
+        )
+        # pandas has no index of 16-bit floats.
+        short = "float16" in str(other_dtype) or "halffloat" in str(other_dtype)
+        if object not in (dtype, other_dtype) and not categories and not windows and not short:
+            assert dtype == other_dtype, ("index", dtype, other_dtype)
 
 
 def near(one, other, scale=0.0, rtol=1e-9):
     """Return whether two values are equal, floats up to their last digits."""
     numbers = (int, float, Decimal)
     # The sum of objects has the type of the first; the sum of one boolean is that boolean.
-    one, other = (value.value if isinstance(value, Truth) else value for value in (one, other))
+    one, other = (
+        value.value if isinstance(value, DistinctBoolean) else value for value in (one, other)
+    )
     if isinstance(one, numbers) and isinstance(other, numbers):
         if isinstance(one, int) and isinstance(other, int):
             return one == other
@@ -132,7 +135,7 @@ def kinds_kept(case):
         dtype == np.dtype(object) and has_integers_and_floats(case.whole[name])
         for name, dtype in case.whole.dtypes.items()
     )
-    return kind_of if case.honest and not mixed else normal
+    return kind_of if case.has_right_meta and not mixed else normal
 
 
 def rows_of(frame, form=normal):
@@ -149,7 +152,7 @@ def _hashable(row):
     return tuple(repr(value) if isinstance(value, (list, dict)) else value for value in row)
 
 
-def bag(rows):
+def count_rows(rows):
     """Count each row."""
     return Counter(map(_hashable, rows))
 
@@ -157,7 +160,7 @@ def bag(rows):
 def same_rows(made, want, form=normal):
     """Assert that two frames have the same rows, in any order."""
     assert list(made.columns) == list(want.columns)
-    assert bag(rows_of(made, form)) == bag(rows_of(want, form))
+    assert count_rows(rows_of(made, form)) == count_rows(rows_of(want, form))
 
 
 def index_rows(index):
@@ -176,13 +179,13 @@ def same_groups(made, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
     keys, wanted = index_rows(made.index), index_rows(want.index)
     if ordered:
         assert keys == wanted
-    ours, theirs = (
+    rows, other_rows = (
         dict(zip(keys, rows_of(made), strict=True)),
         dict(zip(wanted, rows_of(want), strict=True)),
     )
-    assert ours.keys() == theirs.keys()
-    for key, row in ours.items():
-        for name, one, other in zip(made.columns, row, theirs[key], strict=True):
+    assert rows.keys() == other_rows.keys()
+    for key, row in rows.items():
+        for name, one, other in zip(made.columns, row, other_rows[key], strict=True):
             exact = name not in inexact
             # pandas converts objects to floats, which loses digits.
             exact = exact and not (isinstance(one, int) and isinstance(other, float))

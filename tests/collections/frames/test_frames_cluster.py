@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import polars as pl
 import pytest
 from dask.distributed import wait
@@ -64,25 +64,30 @@ AGG = {"user": "nunique", "value": ["median", "mean", "first"], "row": "last"}
 
 def test_windows_that_are_exchanged(events):
     df, frame = events
-    truth.same_frame(
-        window_agg(df, "time", "1h", AGG).compute(), truth.window_agg(frame, "time", "1h", AGG)
+    pandas_results.same_frame(
+        window_agg(df, "time", "1h", AGG).compute(),
+        pandas_results.window_agg(frame, "time", "1h", AGG),
     )
     made = window_agg(df, "time", "7h", AGG, "kind", split_out=3).compute()
-    truth.same_frame(made.sort_index(), truth.window_agg(frame, "time", "7h", AGG, ["kind"]))
+    pandas_results.same_frame(
+        made.sort_index(), pandas_results.window_agg(frame, "time", "7h", AGG, ["kind"])
+    )
 
 
 def test_partitions_of_pandas(events):
     df, frame = events
     doubled = df.assign(value=df.value * 2)
     made = window_agg(doubled, "time", "1h", AGG, "kind").compute()
-    want = truth.window_agg(frame.assign(value=frame.value * 2), "time", "1h", AGG, ["kind"])
-    truth.same_frame(made, want)
+    want = pandas_results.window_agg(
+        frame.assign(value=frame.value * 2), "time", "1h", AGG, ["kind"]
+    )
+    pandas_results.same_frame(made, want)
 
 
 def test_counts(events):
     df, frame = events
     made = window_counts(df, "time", "1h", "kind").compute()
-    truth.same_frame(made, truth.window_counts(frame, "time", "1h", ["kind"]))
+    pandas_results.same_frame(made, pandas_results.window_counts(frame, "time", "1h", ["kind"]))
 
 
 @pytest.mark.parametrize("into", [1, 5])
@@ -90,7 +95,7 @@ def test_groups(events, into):
     df, frame = events
     agg = {"value": ["median", "std"], "kind": "nunique"}
     made = group_agg(df[df.row > 500], "user", agg, split_out=into).compute().sort_index()
-    truth.same_frame(made, truth.group_agg(frame[frame.row > 500], "user", agg))
+    pandas_results.same_frame(made, pandas_results.group_agg(frame[frame.row > 500], "user", agg))
 
 
 @pytest.mark.parametrize("into", [None, 1, 5])
@@ -99,7 +104,7 @@ def test_duplicates(events, into):
     for keep in ("first", "last"):
         made = drop_duplicates(df, "user", keep=keep, split_out=into).compute()
         want = frame.drop_duplicates("user", keep=keep)
-        assert truth.rows_of(made) == truth.rows_of(want)
+        assert pandas_results.rows_of(made) == pandas_results.rows_of(want)
 
 
 @pytest.mark.parametrize("into", [1, 5])
@@ -107,7 +112,7 @@ def test_the_first_of_each_group(events, into):
     df, frame = events
     made = top_n_per_group(df, "user", "value", 2, split_out=into).compute()
     made = made.sort_values(["user", "value"], ascending=[True, False], ignore_index=True)
-    truth.same_frame(made, truth.top_n(frame, ["user"], "value", 2))
+    pandas_results.same_frame(made, pandas_results.top_n(frame, ["user"], "value", 2))
 
 
 def test_a_join(events, tmp_path):
@@ -116,9 +121,9 @@ def test_a_join(events, tmp_path):
     kinds.to_parquet(tmp_path / "kinds.parquet")
     made = join(df, str(tmp_path / "kinds.parquet"), "kind", "left")
     agg = {"weight": ["sum", "nunique"]}
-    want = truth.group_agg(frame.merge(kinds, on="kind", how="left"), "user", agg)
-    ours = group_agg(made, "user", agg).compute()
-    truth.same_frame(ours.astype("float64"), want.astype("float64"))
+    want = pandas_results.group_agg(frame.merge(kinds, on="kind", how="left"), "user", agg)
+    result = group_agg(made, "user", agg).compute()
+    pandas_results.same_frame(result.astype("float64"), want.astype("float64"))
 
 
 def test_results_can_be_persisted_and_used_again(events, client):
@@ -127,7 +132,7 @@ def test_results_can_be_persisted_and_used_again(events, client):
     wait(made)
     counts = group_agg(made, "kind", {"user": "count"}).compute()
     want = frame[["user", "kind"]].drop_duplicates()
-    truth.same_frame(counts, truth.group_agg(want, "kind", {"user": "count"}))
+    pandas_results.same_frame(counts, pandas_results.group_agg(want, "kind", {"user": "count"}))
     smaller = repartition(made, "1MB")  # its size is known now
     assert smaller.npartitions <= made.npartitions
     assert len(smaller) == len(want)

@@ -97,22 +97,24 @@ NO_FLOATS = [np.dtype(object), np.dtype(bool), pd.StringDtype(), np.dtype("datet
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize(
-    ("holds", "says"),
+    ("dtype", "declared_dtype"),
     [
-        *[(np.dtype("float64"), says) for says in [*NO_FLOATS, PERIODS, CODED]],
+        *[(np.dtype("float64"), declared_dtype) for declared_dtype in [*NO_FLOATS, PERIODS, CODED]],
         (PERIODS, np.dtype("float64")),
         (PERIODS, pd.PeriodDtype("h")),
         (np.dtype(object), PERIODS),
     ],
 )
-def test_a_partition_without_values_gets_the_declared_type(holds, says, rows):
-    missing = pd.DataFrame({"v": pd.Series([None] * rows, dtype=holds)})
-    declared = pd.DataFrame({"v": pd.Series([], dtype=says)})
+def test_a_partition_without_values_gets_the_declared_type(dtype, declared_dtype, rows):
+    missing = pd.DataFrame({"v": pd.Series([None] * rows, dtype=dtype)})
+    declared = pd.DataFrame({"v": pd.Series([], dtype=declared_dtype)})
     assert from_pandas(missing, declared).get_column("v").dtype == pl.Null
 
 
-@pytest.mark.parametrize("says", [np.dtype("int64"), np.dtype("float32"), pd.Int64Dtype()])
-def test_floats_without_values_stay_floats_if_other_numbers_are_declared(says):
+@pytest.mark.parametrize(
+    "declared_dtype", [np.dtype("int64"), np.dtype("float32"), pd.Int64Dtype()]
+)
+def test_floats_without_values_stay_floats_if_other_numbers_are_declared(declared_dtype):
     missing = pd.DataFrame({"v": [np.nan]})
-    declared = pd.DataFrame({"v": pd.Series([], dtype=says)})
+    declared = pd.DataFrame({"v": pd.Series([], dtype=declared_dtype)})
     assert from_pandas(missing, declared).get_column("v").dtype == pl.Float64

@@ -7,7 +7,7 @@ import datetime
 import dask
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import KINDS, QUICK, Files, cut, frames, in_partitions
 from hypothesis import given, settings
@@ -38,9 +38,9 @@ def test_the_kept_rows_are_those_of_pandas(data, files):
     df, keep = data.draw(in_partitions(frame, files), "df"), data.draw(KEEP, "keep")
     held = df.compute()
     want = held.drop_duplicates(subset, keep=keep)
-    ours = drop_duplicates(df, subset, keep=keep, split_out=data.draw(INTO, "into")).compute()
-    ours = ours.sort_values("place", ignore_index=True)
-    truth.same_frame(ours, want.sort_values("place", ignore_index=True))
+    result = drop_duplicates(df, subset, keep=keep, split_out=data.draw(INTO, "into")).compute()
+    result = result.sort_values("place", ignore_index=True)
+    pandas_results.same_frame(result, want.sort_values("place", ignore_index=True))
 
 
 @settings(QUICK, max_examples=scaled(10, 50))
@@ -50,9 +50,9 @@ def test_whole_rows_are_those_of_pandas(data, files):
     frame = data.draw(frames(kinds=kinds, values=2), "frame")
     df = data.draw(in_partitions(frame, files), "df")
     want = df.compute().drop_duplicates()
-    ours = drop_duplicates(df, split_out=data.draw(INTO, "into")).compute()
-    assert list(ours.dtypes) == list(want.dtypes)
-    assert truth.rows_of(ours) == truth.rows_of(want)
+    result = drop_duplicates(df, split_out=data.draw(INTO, "into")).compute()
+    assert list(result.dtypes) == list(want.dtypes)
+    assert pandas_results.rows_of(result) == pandas_results.rows_of(want)
 
 
 @pytest.mark.parametrize("into", [1, 3])
@@ -65,7 +65,7 @@ def test_missing_values_of_every_kind_equal_each_other(into):
         }
     )
     made = drop_duplicates(cut(frame, [1, 3]), split_out=into).compute(scheduler="sync")
-    assert truth.rows_of(made) == truth.rows_of(frame.drop_duplicates())
+    assert pandas_results.rows_of(made) == pandas_results.rows_of(frame.drop_duplicates())
     assert len(made) == 2
 
 

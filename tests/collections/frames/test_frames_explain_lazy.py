@@ -12,7 +12,7 @@ from dask.dataframe.dask_expr._expr import Blockwise
 from dask.dataframe.dask_expr._merge import Merge
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import divisions_lru
-from explain_frames import asked, indexed, log, named, nothing, only, users
+from explain_frames import expect_no_finding, explain_lazily, find_only, indexed, log, named, users
 
 META = users().head(0)
 
@@ -92,14 +92,14 @@ def test_no_partition_is_made(name):
     known = dict(divisions_lru)
     with dask.config.set(scheduler="sync"):
         frame = make()
-    assert set(asked(frame).kinds) == kinds
+    assert set(explain_lazily(frame).kinds) == kinds
     assert dict(divisions_lru) == known
 
 
 def test_an_index_that_is_not_computed_yet_is_known_to_a_join():
     other = indexed(3)[["kind"]].add_suffix("_r").expr
     join = Merge(log().set_index("user").expr, other, left_index=True, right_index=True)
-    only("set_index", dd.DataFrame(join))
+    find_only("set_index", dd.DataFrame(join))
 
 
 INDEXES = {
@@ -119,15 +119,15 @@ def test_unknown_divisions_compare_with_those_of_any_type(name, how):
     seen = dd.from_pandas(frame.set_index("key").add_suffix("_r"), npartitions=3).expr
     for left, right in ((unseen, seen), (seen, unseen)):
         join = Merge(left, right, how=how, left_index=True, right_index=True)
-        only("set_index", dd.DataFrame(join))
-    only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=7)))
-    only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=2)))
+        find_only("set_index", dd.DataFrame(join))
+    find_only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=7)))
+    find_only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=2)))
 
 
 def test_what_dask_has_computed_already_is_used():
     frame = log().set_index("spent")
     assert frame.npartitions == 6  # Dask computes quantiles here and finds that rows are sorted
-    found = only("set_index", frame)
+    found = find_only("set_index", frame)
     assert found.instead == "df = df.set_index('spent', sorted=True)"
     assert "they were" in found.why
 
@@ -141,16 +141,16 @@ def test_footers_are_read_without_dask(tmp_path, options):
     for part in range(3):
         indexed().partitions[part].compute().to_parquet(tmp_path / f"{part}.parquet")
     frame = dd.read_parquet(tmp_path, **options)
-    nothing(frame.size)
-    nothing(frame[frame.spent > 3].spent.sum())
-    found = only("sort_values", frame.sort_values("spent"))
+    expect_no_finding(frame.size)
+    expect_no_finding(frame[frame.spent > 3].spent.sum())
+    found = find_only("sort_values", frame.sort_values("spent"))
     assert "unknown" not in found.size
 
 
 def test_a_source_whose_partitions_cannot_be_counted_is_noted(tmp_path):
     users().to_parquet(tmp_path / "log.parquet")
     frame = dd.read_parquet(tmp_path, filesystem="arrow", calculate_divisions=True)
-    found = asked(frame.spent.sum())  # there is no index for the statistics
+    found = explain_lazily(frame.spent.sum())  # there is no index for the statistics
     assert found.partitions == 0
     assert any("not counted, because of ValueError" in note for note in found.notes)
 
@@ -170,7 +170,7 @@ class Foreign(Blockwise):
 
 def test_a_step_that_cannot_be_simplified_is_examined_as_written():
     step = Foreign(log().set_index("user").expr)
-    found = asked(dd.DataFrame(step)[["spent"]].assign(x=1))
+    found = explain_lazily(dd.DataFrame(step)[["spent"]].assign(x=1))
     assert found.kinds == ("set_index",)
     assert found.notes == (
         "examined as written, without Dask's simplification, because of LookupError",
@@ -191,7 +191,9 @@ class Puzzling(Blockwise):
 
 
 def test_a_step_whose_partitions_cannot_be_counted_is_noted():
-    found = asked(dd.DataFrame(Puzzling(log().expr)).merge(named(), on="user", npartitions=3))
+    found = explain_lazily(
+        dd.DataFrame(Puzzling(log().expr)).merge(named(), on="user", npartitions=3)
+    )
     assert any("ZeroDivisionError" in note for note in found.notes)
 
 
@@ -237,4 +239,4 @@ UNSEEN = {
 
 @pytest.mark.parametrize("name", UNSEEN)
 def test_other_sources_are_supported(name):
-    nothing(UNSEEN[name]())
+    expect_no_finding(UNSEEN[name]())

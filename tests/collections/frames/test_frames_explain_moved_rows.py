@@ -10,7 +10,7 @@ from dask.dataframe.dask_expr._merge import BroadcastJoin, HashJoinP2P
 from dask.dataframe.dask_expr._reductions import Aggregate, Chunk
 from dask.dataframe.dask_expr._repartition import RepartitionToFewer
 from dask.dataframe.dask_expr._shuffle import SimpleShuffle
-from explain_frames import asked, log, named, users
+from explain_frames import explain_lazily, log, named, users
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -60,7 +60,7 @@ def _of_rows(step):
 
 
 def named_as_moving(collection):
-    return bool(set(asked(collection).kinds) & (MOVING | GROUPS))
+    return bool(set(explain_lazily(collection).kinds) & (MOVING | GROUPS))
 
 
 def kept(group):
@@ -125,7 +125,7 @@ def test_a_chain_is_named_as_moving_if_and_only_if_it_moves(method, parts, links
             frame = LINKS[link](frame)
         frame = ENDS[end](frame)
         found = named_as_moving(frame)
-        assert found == moves(frame), f"{links} {end}: {asked(frame)}"
+        assert found == moves(frame), f"{links} {end}: {explain_lazily(frame)}"
 
 
 TWO = {

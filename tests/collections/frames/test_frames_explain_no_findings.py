@@ -4,7 +4,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from explain_frames import asked, indexed, log, named, nothing, users, whole
+from explain_frames import expect_no_finding, explain_lazily, first_row, indexed, log, named, users
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -54,7 +54,7 @@ CHEAP = {
     "group-by head": lambda: log().groupby("user").head(2),
     "group-by cumsum": lambda: log().groupby("user").spent.cumsum(),
     "group-by apply on the index": lambda: (
-        indexed().groupby("user").apply(whole, meta=users().set_index("user").head(0))
+        indexed().groupby("user").apply(first_row, meta=users().set_index("user").head(0))
     ),
     "group-by transform on the index and a column": lambda: (
         indexed().groupby(["user", "kind"]).spent.transform("sum", meta=("spent", float))
@@ -116,23 +116,23 @@ CHEAP = {
 
 @pytest.mark.parametrize("name", CHEAP)
 def test_a_cheap_step_is_not_named(name):
-    nothing(CHEAP[name]())
+    expect_no_finding(CHEAP[name]())
 
 
 def test_cheap_steps_of_files_are_not_named(tmp_path):
     for part in range(4):
         users().to_parquet(tmp_path / f"{part}.parquet")
     frame = dd.read_parquet(tmp_path)
-    nothing(frame[frame.spent > 3].groupby("user").spent.sum())
-    nothing(frame.spent.sum() / frame[frame.user == 3].spent.sum())
-    nothing(frame.spent.sum(), frame.user.max())
-    nothing(frame.shape[0])
+    expect_no_finding(frame[frame.spent > 3].groupby("user").spent.sum())
+    expect_no_finding(frame.spent.sum() / frame[frame.user == 3].spent.sum())
+    expect_no_finding(frame.spent.sum(), frame.user.max())
+    expect_no_finding(frame.shape[0])
 
 
 def test_a_persisted_index_is_cheap_to_join_and_to_group():
     by_user = log().set_index("user").persist()
-    nothing(by_user.join(by_user[["kind"]], rsuffix="_r"))
-    nothing(by_user.groupby("user").apply(whole, meta=by_user._meta))
+    expect_no_finding(by_user.join(by_user[["kind"]], rsuffix="_r"))
+    expect_no_finding(by_user.groupby("user").apply(first_row, meta=by_user._meta))
 
 
 LINKS = {
@@ -171,7 +171,7 @@ def test_chains_of_cheap_steps_are_not_named(parts, links, end):
     frame = log(parts)
     for link in links:
         frame = LINKS[link](frame)
-    nothing(ENDS[end](frame))
+    expect_no_finding(ENDS[end](frame))
 
 
 @settings(max_examples=15, deadline=None)
@@ -187,4 +187,4 @@ def test_a_sort_in_a_chain_of_cheap_steps_is_named(links, after):
     frame = frame.sort_values("spent", npartitions=frame.npartitions)
     for link in after:
         frame = LINKS[link](frame)
-    assert asked(frame).kinds == kinds
+    assert explain_lazily(frame).kinds == kinds

@@ -6,7 +6,7 @@ import pickle
 import dask.dataframe as dd
 import pandas as pd
 import pytest
-from explain_frames import asked, log, named, users, whole
+from explain_frames import explain_lazily, first_row, log, named, users
 
 from hyperplane.collections.frames.explain import Explanation, Finding, explain
 from hyperplane.errors import RequestError
@@ -15,21 +15,23 @@ NASTY = "<b>&'\"\n\x1b[31m"
 
 
 def test_the_text_ends_with_a_summary():
-    text = str(asked(log().set_index("user").spent.sum()))
+    text = str(explain_lazily(log().set_index("user").spent.sum()))
     assert text.splitlines()[0].startswith("set_index  set_index('user'): 6 partitions, ")
     assert text.splitlines()[-1] == "1 finding: 4 steps, 6 partitions"
     assert all("\t" not in line for line in text.splitlines())
-    assert str(asked(log().spent.sum())) == "nothing expensive found: 3 steps, 6 partitions"
+    assert (
+        str(explain_lazily(log().spent.sum())) == "nothing expensive found: 3 steps, 6 partitions"
+    )
 
 
 def test_a_shared_step_and_source_are_counted_once():
     frame = log()
-    found = asked(frame.spent.sum(), frame.spent.max())
+    found = explain_lazily(frame.spent.sum(), frame.spent.max())
     assert (found.steps, found.partitions) == (4, 6)
 
 
 def test_each_line_of_code_is_one_row():
-    found = asked(log().groupby("user").apply(whole, meta=users().head(0)))
+    found = explain_lazily(log().groupby("user").apply(first_row, meta=users().head(0)))
     labels = [label.strip() for label, _ in found.rows()]
     assert labels == ["groupby_apply", "why", "instead", "", "persist"]
 
@@ -39,7 +41,7 @@ def test_the_most_expensive_step_comes_first():
     both = dd.concat([small.sort_values("spent"), large.sort_values("spent")])
     unknown = large.map_partitions(lambda part: part).sort_values("user")
     loc = large.clear_divisions().loc[3:5]
-    found = asked(dd.concat([both, loc, unknown])).findings
+    found = explain_lazily(dd.concat([both, loc, unknown])).findings
     assert [finding.kind for finding in found] == ["sort_values"] * 3 + ["loc_unknown"]
     moved = [finding.moved for finding in found[:3]]
     assert moved[0] is None
@@ -48,7 +50,7 @@ def test_the_most_expensive_step_comes_first():
 
 def test_names_of_columns_are_escaped():
     frame = dd.from_pandas(users().rename(columns={"user": NASTY}), npartitions=4)
-    found = asked(
+    found = explain_lazily(
         frame.set_index(NASTY), frame.merge(frame, on=NASTY), frame.groupby(NASTY).spent.nunique()
     )
     page = found._repr_html_()
@@ -60,14 +62,14 @@ def test_names_of_columns_are_escaped():
 
 
 def test_html_is_a_table_with_the_summary():
-    page = asked(log().set_index("user"))._repr_html_()
+    page = explain_lazily(log().set_index("user"))._repr_html_()
     assert page.startswith("<table>")
     assert page.endswith("</table>")
     assert "1 finding: 2 steps, 6 partitions" in page
 
 
 def test_it_is_json_and_pickles():
-    found = asked(log().merge(named(), on="user"))
+    found = explain_lazily(log().merge(named(), on="user"))
     values = json.loads(json.dumps(found.to_dict()))
     assert values["findings"][0]["kind"] == "join"
     assert values["findings"][0]["moved"] > 0
@@ -76,7 +78,7 @@ def test_it_is_json_and_pickles():
 
 
 def test_it_is_frozen():
-    found = asked(log())
+    found = explain_lazily(log())
     with pytest.raises(AttributeError):
         found.steps = 3
     assert isinstance(found, Explanation)
@@ -102,6 +104,6 @@ def test_a_password_in_an_address_is_not_shown(tmp_path):
     folder.mkdir()
     users().to_parquet(folder / "log.parquet")
     frame = dd.read_parquet(folder / "log.parquet").repartition(npartitions=501)
-    found = asked(dd.read_parquet(folder / "log.parquet").sort_values("spent"), frame)
+    found = explain_lazily(dd.read_parquet(folder / "log.parquet").sort_values("spent"), frame)
     assert found.kinds
     assert "secret" not in str(found)

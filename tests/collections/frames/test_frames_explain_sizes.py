@@ -7,7 +7,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from explain_frames import log, nothing, only, users
+from explain_frames import expect_no_finding, find_only, log, users
 
 from hyperplane.collections.frames.explain import partitioning, query_plan, repeated_work
 from hyperplane.collections.frames.explain.lazy_steps import make_lazy
@@ -92,38 +92,38 @@ def test_a_reader_without_footers_has_no_known_size():
 def test_files_tell_that_groups_are_many(files):
     read = dd.read_parquet(files[0]).repartition(npartitions=4)
     for column in ("user", "name"):
-        found = only("split_out", read.groupby(column).few.sum())
+        found = find_only("split_out", read.groupby(column).few.sum())
         assert f"{column!r} likely has very many distinct values" in found.why
-    nothing(read.groupby("few").user.sum())
-    nothing(read[read.few > 3].groupby("user").few.sum())
+    expect_no_finding(read.groupby("few").user.sum())
+    expect_no_finding(read[read.few > 3].groupby("user").few.sum())
 
 
 @pytest.mark.parametrize("rows", [100, 400_000])
 def test_files_of_few_values_or_rows_do_not(tmp_path, rows):
     big(rows, users=1_000).to_parquet(tmp_path / "0.parquet", index=False)
     read = dd.read_parquet(tmp_path).repartition(npartitions=4)
-    nothing(read.groupby("user").few.sum())
-    nothing(read.groupby("name").few.sum())
+    expect_no_finding(read.groupby("user").few.sum())
+    expect_no_finding(read.groupby("name").few.sum())
 
 
 def test_large_files_that_are_read_again(files, monkeypatch):
     read = dd.read_parquet(files[0])
     pair = read.user.sum(), read.few.max()
-    nothing(*pair)
+    expect_no_finding(*pair)
     monkeypatch.setattr(repeated_work, "LARGE_SOURCE", 1_000_000)
-    found = only("read_again", *pair)
+    found = find_only("read_again", *pair)
     assert found.instead.startswith("df = dd.read_parquet(path, columns=['few', 'user'])")
-    nothing(read.user.sum() + read.few.max())
+    expect_no_finding(read.user.sum() + read.few.max())
 
 
 def test_small_files_are_detected_by_all_their_columns(files, monkeypatch):
     monkeypatch.setattr(partitioning, "MANY_PARTITIONS", 1)
-    found = only("many_small_partitions", dd.read_parquet(files[0]))
+    found = find_only("many_small_partitions", dd.read_parquet(files[0]))
     assert found.step == f"read_parquet({files[0].name!r})"
     assert found.instead == "df = df.repartition(npartitions=1)"
     # For few columns of large partitions Dask reads several partitions in one task.
     monkeypatch.setattr(partitioning, "SMALL_PARTITION", 2_000_000)
-    nothing(dd.read_parquet(files[0])[["few"]])
+    expect_no_finding(dd.read_parquet(files[0])[["few"]])
 
 
 def test_the_memory_of_python_objects_is_sampled():
@@ -144,4 +144,4 @@ def test_the_size_of_hyperplanes_reader_is_the_planned_one(files, tmp_path):
     users().to_csv(tmp_path / "log.csv", index=False)
     text = read(str(tmp_path / "log.csv"))
     assert size(text) is None
-    assert only("text_read_again", text.spent.sum(), text.user.max()).step == "read('log.csv')"
+    assert find_only("text_read_again", text.spent.sum(), text.user.max()).step == "read('log.csv')"

@@ -7,7 +7,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from explain_frames import asked, indexed, log, named, users, whole
+from explain_frames import explain_lazily, first_row, indexed, log, named, users
 
 from hyperplane.collections.frames.explain import explain, joins
 
@@ -70,7 +70,7 @@ def of_one_frame():
         ),
         "groupby_apply without keys": (
             few,
-            lambda df: df.groupby("user", group_keys=False).apply(whole, meta=META),
+            lambda df: df.groupby("user", group_keys=False).apply(first_row, meta=META),
             {"meta": META},
         ),
         "groupby_median of several": (few, lambda _: grouped.agg({"spent": "median"}), {}),
@@ -111,9 +111,9 @@ def top_of(values):
 def test_a_line_gives_the_same(name):
     frame, step, names = of_one_frame()[name]
     result = step(frame)
-    finding = asked(result).findings[0]
+    finding = explain_lazily(result).findings[0]
     assert finding.kind == name.partition(" ")[0]
-    got = run(finding.instead, df=frame, dd=dd, whole=whole, top_of=top_of, **names)
+    got = run(finding.instead, df=frame, dd=dd, first_row=first_row, top_of=top_of, **names)
     if finding.kind == "loc_unknown":
         got = got.loc[3:9]
     if finding.kind == "groupby_transform":
@@ -130,7 +130,7 @@ def test_a_line_keeps_the_order_of_rows(call, parts):
     rows_in_pandas = eval(f"frame.groupby('user')['spent'].{call}")
     df = dd.from_pandas(frame, npartitions=parts)
     result = eval(f"df.groupby('user')['spent'].{call}".replace("=2", "=2, meta=TOP"))
-    finding = asked(result).findings[0]
+    finding = explain_lazily(result).findings[0]
     got = run(finding.instead, df=df, meta=TOP).compute()
     pd.testing.assert_series_equal(got.sort_index(), rows_in_pandas.sort_index())
 
@@ -139,7 +139,7 @@ def test_a_line_keeps_the_order_of_rows(call, parts):
 def test_what_is_persisted_is_the_step(name):
     frame, step, names = of_one_frame()[name]
     result = step(frame)
-    finding = asked(result).findings[0]
+    finding = explain_lazily(result).findings[0]
     kept = run(finding.persist, df=frame, dd=dd, **names)
     same(kept, result)
     assert explain(kept).kinds == ()
@@ -166,7 +166,7 @@ def test_the_line_of_a_join_gives_the_same(how, small, monkeypatch):
         monkeypatch.setattr(joins, "SMALL_SIDE", 10)
     left, right = log(), named()
     result = JOINS[how](left, right)
-    finding = asked(result).findings[0]
+    finding = explain_lazily(result).findings[0]
     assert finding.kind == "join"
     code = finding.instead
     if code.startswith("# one join"):
@@ -191,7 +191,7 @@ def test_the_line_of_a_join_on_an_index_gives_the_same(monkeypatch):
     monkeypatch.setattr(joins, "SMALL_SIDE", 10)
     left, right = indexed().clear_divisions(), indexed(3)[["kind"]].add_suffix("_r")
     result = left.join(right)
-    got = run(asked(result).findings[0].instead, left=left, right=right)
+    got = run(explain_lazily(result).findings[0].instead, left=left, right=right)
     same(got, result)
     assert explain(got).kinds == ()
 
@@ -202,7 +202,7 @@ def test_frames_are_stacked_instead_of_interleaved():
         for start in range(15)
     ]
     result = dd.concat(frames, interleave_partitions=True)
-    finding = asked(result).findings[0]
+    finding = explain_lazily(result).findings[0]
     assert finding.kind == "interleave"
     same(run(finding.instead, dd=dd, frames=frames), result)
 
@@ -212,7 +212,7 @@ def test_aligned_frames_are_sorted_once():
     one = dd.from_pandas(frame, npartitions=4).clear_divisions()
     two = dd.from_pandas(frame, npartitions=3).clear_divisions()
     result = one.mask(two.x > 3)
-    finding = asked(result).findings[0]
+    finding = explain_lazily(result).findings[0]
     assert finding.kind == "align"
     for code in (finding.instead, finding.persist):
         done = run(code, df=one).mask(run(code, df=two).x > 3)
@@ -223,7 +223,7 @@ def test_aligned_frames_are_sorted_once():
 def test_a_frame_is_moved_once_for_several_joins():
     left, right, third = log(), named(), named(4).rename(columns={"name": "title"})
     steps = dd.concat([left.merge(right, on="user"), left.merge(third, on="user")])
-    finding = next(f for f in asked(steps).findings if f.kind == "moved_again")
+    finding = next(f for f in explain_lazily(steps).findings if f.kind == "moved_again")
     by_user = run(finding.instead, df=left)
     names, titles = (df.set_index("user").persist() for df in (right, third))
     done = dd.concat([by_user.join(names), by_user.join(titles)])
@@ -235,14 +235,14 @@ def test_a_frame_is_moved_once_for_several_joins():
 def test_the_lines_of_shared_and_repeated_work_give_the_same(tmp_path):
     by_user = log().set_index("user", npartitions=6)
     first, second = by_user.spent.sum(), by_user.kind.max()
-    shared = asked(first, second).findings[0]
+    shared = explain_lazily(first, second).findings[0]
     assert run(shared.instead, dask=dask, first=first, second=second) == (
         users().spent.sum(),
         users().kind.max(),
     )
     users().to_csv(tmp_path / "log.csv", index=False)
     text = dd.read_csv(tmp_path / "log.csv")
-    again = asked(text.spent.sum(), text.user.max()).findings[0]
+    again = explain_lazily(text.spent.sum(), text.user.max()).findings[0]
     code = again.instead.replace(
         "df.to_parquet(folder)", "df.to_parquet(folder, write_index=False)"
     )

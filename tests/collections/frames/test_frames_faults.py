@@ -57,8 +57,8 @@ FLAGS = {
 @pytest.mark.parametrize("flag", ["no", "False", 0, [False, True], None])
 @pytest.mark.parametrize("call", FLAGS.values(), ids=list(FLAGS))
 def test_a_flag_is_true_or_false(call, flag):
-    (said,) = faults_of(lambda: call(flag)).values()
-    assert f"= {flag!r}: expected True or False" in said
+    (message,) = faults_of(lambda: call(flag)).values()
+    assert f"= {flag!r}: expected True or False" in message
 
 
 LISTS = {
@@ -77,15 +77,15 @@ LISTS = {
 @pytest.mark.parametrize("by", [[["carrier"]], [("carrier", ["x"])], {"carrier": 1}, [5, None]])
 @pytest.mark.parametrize("call", LISTS.values(), ids=list(LISTS))
 def test_a_value_that_is_not_a_column_name_is_reported(call, by):
-    said = "".join(faults_of(lambda: call(by)).values())
-    assert "carrier, " in said
-    assert "write the name of the column as a string" in said
+    message = "".join(faults_of(lambda: call(by)).values())
+    assert "carrier, " in message
+    assert "write the name of the column as a string" in message
 
 
 @pytest.mark.parametrize("name", ["join", "drop_duplicates", "sort_values", "value_counts"])
 def test_no_column_at_all_is_reported(name):
-    said = "".join(faults_of(lambda: LISTS[name]([])).values())
-    assert "= []: expected at least one column" in said
+    message = "".join(faults_of(lambda: LISTS[name]([])).values())
+    assert "= []: expected at least one column" in message
 
 
 def test_one_column_is_no_list_of_columns():
@@ -97,8 +97,8 @@ def test_one_column_is_no_list_of_columns():
 
 
 def test_exchanged_arguments_are_reported():
-    said = faults_of(lambda: hp.group_agg(flights(), {"delay": "mean"}, "carrier"))
-    assert "exchange the two" in said["by and agg"]
+    faults = faults_of(lambda: hp.group_agg(flights(), {"delay": "mean"}, "carrier"))
+    assert "exchange the two" in faults["by and agg"]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_exchanged_arguments_are_reported():
     ],
 )
 def test_removed_frequency_aliases_are_reported_with_the_new_ones(old, new):
-    said = faults_of(lambda: hp.window_agg(flights(), "time", old, {"delay": "sum"}))["every"]
-    assert f"write {new!r}" in said
+    message = faults_of(lambda: hp.window_agg(flights(), "time", old, {"delay": "sum"}))["every"]
+    assert f"write {new!r}" in message
     assert parse_windows(FLIGHTS, "time", new, None, None).every == new
 
 
@@ -120,11 +120,11 @@ def test_windows_finer_than_the_unit_of_times_are_reported(unit):
     fine = FLIGHTS.assign(time=FLIGHTS.time.dt.as_unit(unit))
     zoned = fine.assign(time=fine.time.dt.tz_localize("Europe/Berlin"))
     for frame, kind in ((fine, "[ns]"), (zoned, "[ns, Europe/Berlin]")):
-        said = faults_of(lambda frame=frame: parse_windows(frame, "time", every, None, None))[
+        message = faults_of(lambda frame=frame: parse_windows(frame, "time", every, None, None))[
             "every"
         ]
-        assert f"a whole number of {unit}: 'time' is of type {frame.time.dtype}" in said
-        assert f"df['time'].astype('datetime64{kind}')" in said
+        assert f"a whole number of {unit}: 'time' is of type {frame.time.dtype}" in message
+        assert f"df['time'].astype('datetime64{kind}')" in message
         finer = frame.astype({"time": f"datetime64{kind}"})
         assert parse_windows(finer, "time", every, None, None).every == every
 
@@ -143,8 +143,8 @@ def test_windows_as_narrow_as_the_unit(unit, every):
     ("size", "many"), [(10, "5,600,000"), ("10", "5,600,000"), ("9kB", "6,223")]
 )
 def test_partitions_of_a_few_bytes_are_reported(size, many):
-    said = faults_of(lambda: hp.repartition(flights(), size, data_size="56MB"))["partition_size"]
-    assert f"for each partition, which makes {many}: expected 10 kB or more" in said
+    message = faults_of(lambda: hp.repartition(flights(), size, data_size="56MB"))["partition_size"]
+    assert f"for each partition, which makes {many}: expected 10 kB or more" in message
     number = 10 if size == 10 else "..."
-    assert f"df.repartition(npartitions={number})" in said
+    assert f"df.repartition(npartitions={number})" in message
     assert hp.repartition(flights(), "10kB", data_size="50kB").npartitions >= 5

@@ -8,7 +8,7 @@ from functools import reduce
 import dask
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import KINDS, QUICK, Files, column
 from hypothesis import given, settings
@@ -154,9 +154,11 @@ LEFT = {
 def check(df):
     agg = {"n": ["sum", "nunique"], "x": "median"}
     made = group_agg(df, "word", agg).compute()
-    truth.same_frame(made, truth.group_agg(df.compute(), "word", agg))
+    pandas_results.same_frame(made, pandas_results.group_agg(df.compute(), "word", agg))
     rows = drop_duplicates(df[["n", "word"]]).compute()
-    assert truth.rows_of(rows) == truth.rows_of(df[["n", "word"]].compute().drop_duplicates())
+    assert pandas_results.rows_of(rows) == pandas_results.rows_of(
+        df[["n", "word"]].compute().drop_duplicates()
+    )
 
 
 @pytest.mark.parametrize("name", sorted(TAKEN))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from frame_strategies import QUICK, functions_of
-from fuzz_calls import COMPARED, FULL, NO_ANSWER, REFUSED, Helper, Tally, calls
+from fuzz_calls import COMPARED, FULL, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_checks import (
     COMPUTED,
     INEXACT,
-    dask_answer,
     index_rows,
     largest,
-    ours,
-    pandas_answer,
+    run_dask,
+    run_helper,
+    run_pandas,
     same_groups,
     same_types,
 )
@@ -38,20 +38,20 @@ def agg_arguments(draw, case):
 
 def check_agg(case, how, plain):
     by, spec = how["by"], how["agg"]
-    made = ours(case, lambda: group_agg(case.df, **how), ["'min'", "'max'"])
+    made = run_helper(case, lambda: group_agg(case.df, **how), ["'min'", "'max'"])
     if made is None:
         return REFUSED
     whole = case.keyed(by)
-    want = pandas_answer(lambda: whole.groupby(by, observed=True).agg(spec))
+    want = run_pandas(lambda: whole.groupby(by, observed=True).agg(spec))
     if want is None:
-        return NO_ANSWER
+        return NO_REFERENCE
     most, short = largest(whole[list(spec)])
     nested = isinstance(want.columns, pd.MultiIndex)
     inexact = [c for c in want.columns if (c[1] if nested else spec[c]) in INEXACT]
     loose = most * most + most, 1e-3 if short else 1e-9
-    same_groups(made, want, inexact, *loose, case.honest and how["split_out"] == 1)
+    same_groups(made, want, inexact, *loose, case.has_right_meta and how["split_out"] == 1)
     if plain:
-        own = dask_answer(case, lambda df: df.groupby(by, observed=True).agg(spec))
+        own = run_dask(case, lambda df: df.groupby(by, observed=True).agg(spec))
         said = [c for c in made.columns if (c[1] if nested else spec[c]) in COMPUTED]
         agree = lambda: same_groups(own, want, inexact, *loose, ordered=False)  # noqa: E731
         same_types(made, own, agree, said)
@@ -66,26 +66,24 @@ def counts_arguments(draw, case):
 
 def check_counts(case, how, plain):
     names, normalize = how["columns"], how["normalize"]
-    made = ours(case, lambda: value_counts(case.df, **how))
+    made = run_helper(case, lambda: value_counts(case.df, **how))
     if made is None:
         return REFUSED
     counted = case.keyed(names)[names[0] if len(names) == 1 else names]
-    want = pandas_answer(lambda: counted.value_counts(normalize=normalize))
+    want = run_pandas(lambda: counted.value_counts(normalize=normalize))
     if want is None:
-        return NO_ANSWER
+        return NO_REFERENCE
     keys = index_rows(want.index)
     if len(set(keys)) < len(keys):  # pandas counts equal lists separately
-        return NO_ANSWER
+        return NO_REFERENCE
     made, want = made.to_frame(), want.to_frame()
     assert made.iloc[:, 0].dropna().is_monotonic_decreasing
     # For differing categories and for combinations, only values that occur are counted.
-    if not case.honest or len(names) > 1:
+    if not case.has_right_meta or len(names) > 1:
         made, want = made[made.iloc[:, 0] > 0], want[want.iloc[:, 0] > 0]
     same_groups(made, want, list(want.columns), ordered=False)
     if plain and len(names) == 1:
-        own = dask_answer(
-            case, lambda df: df[names[0]].value_counts(normalize=normalize).to_frame()
-        )
+        own = run_dask(case, lambda df: df[names[0]].value_counts(normalize=normalize).to_frame())
         same_types(made, own, lambda: same_groups(own, want, list(want.columns), ordered=False))
     return COMPARED
 

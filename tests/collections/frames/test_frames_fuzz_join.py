@@ -8,12 +8,27 @@ import numpy as np
 import pandas as pd
 import pytest
 from frame_strategies import QUICK
-from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from result_checks import bag, dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
+from result_checks import (
+    count_rows,
+    rows_of,
+    run_dask,
+    run_helper,
+    run_pandas,
+    same_rows,
+    same_types,
+)
 from scale import scaled
-from unusual_frames import Case, cases, columns, has_truth_and_numbers, sizes, told_apart
+from unusual_frames import (
+    Case,
+    cases,
+    columns,
+    has_booleans_and_numbers,
+    make_booleans_distinct,
+    sizes,
+)
 
 from hyperplane.dataframe import join
 from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype
@@ -27,28 +42,28 @@ class Sides:
     right: Case
 
     @property
-    def honest(self):
+    def has_right_meta(self):
         """Whether both metas are right."""
-        return self.left.honest and self.right.honest
+        return self.left.has_right_meta and self.right.has_right_meta
 
     @property
-    def refusable(self):
+    def may_be_refused(self):
         """Whether an error of hyperplane is allowed."""
-        return self.left.refusable or self.right.refusable
+        return self.left.may_be_refused or self.right.may_be_refused
 
 
 @st.composite
 def sides(draw):
     """Draw two collections with one or two common keys, of equal or different kinds."""
     # Most joins with wrongly declared keys are refused, so only a third of the cases have them.
-    left = draw(cases(st.integers(1, 3), lies=draw(st.integers(0, 2)) > 0))
+    left = draw(cases(st.integers(1, 3), may_be_wrong=draw(st.integers(0, 2)) > 0))
     each = draw(sizes(most=6, parts=3))
     made = []
     for column in left.columns[:2]:
         kinds = sorted(set(column.kinds)) if draw(st.integers(0, 3)) > 0 else None
-        how = {"kinds": tuple(kinds), "lies": False} if kinds else {}
+        how = {"kinds": tuple(kinds), "may_be_wrong": False} if kinds else {}
         made.append(draw(columns(column.name, each, **how)))
-    made.append(draw(columns("other", each, lies=False)))
+    made.append(draw(columns("other", each, may_be_wrong=False)))
     return Sides(left, Case(made, False, sum(each)))
 
 
@@ -73,7 +88,7 @@ def check_join(both, how, plain):
     left, right, keys = both.left, both.right, how["on"]
     taken = [*keys, "other"]
     alike = all(left.meta[key].dtype == right.meta[key].dtype for key in keys)
-    made = ours(both, lambda: join(left.df, right.df[taken], **how), [] if alike else [""])
+    made = run_helper(both, lambda: join(left.df, right.df[taken], **how), [] if alike else [""])
     if made is None:
         return REFUSED
     # With unmatched rows pandas converts integers to floats and loses digits.
@@ -89,15 +104,17 @@ def check_join(both, how, plain):
         values = [value for side in (rows, other) for value in side[key].astype(object)]
         # If the declared types differ there is a warning, and True equals 1, as in Dask.
         one_type = left.meta[key].dtype == right.meta[key].dtype
-        if one_type and has_truth_and_numbers(pd.Series(values, dtype=object)):
-            rows, other = (side.assign(**{key: told_apart(side[key])}) for side in (rows, other))
-    want = pandas_answer(lambda: rows.merge(other, **how))
+        if one_type and has_booleans_and_numbers(pd.Series(values, dtype=object)):
+            rows, other = (
+                side.assign(**{key: make_booleans_distinct(side[key])}) for side in (rows, other)
+            )
+    want = run_pandas(lambda: rows.merge(other, **how))
     if want is None or any(digits_are_lost(left, right, key) for key in keys):
-        return NO_ANSWER
+        return NO_REFERENCE
     assert list(made.columns) == list(want.columns)
-    assert bag(rows_of(made)) == bag(rows_of(want))
+    assert count_rows(rows_of(made)) == count_rows(rows_of(want))
     if plain and alike and how["how"] == "inner":  # integers that may be missing are nullable
-        own = dask_answer(left, lambda df: df.merge(right.df[taken], on=keys))
+        own = run_dask(left, lambda df: df.merge(right.df[taken], on=keys))
         same_types(made, own, lambda: same_rows(own, want))
     return COMPARED
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 from frame_strategies import QUICK
-from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_checks import (
-    dask_answer,
     kinds_kept,
-    ours,
-    pandas_answer,
     rows_of,
+    run_dask,
+    run_helper,
+    run_pandas,
     same_rows,
     same_types,
 )
@@ -40,7 +40,7 @@ def sort_arguments(draw, case):
 
 
 def check_sort(case, how, plain):
-    made = ours(case, lambda: sort_values(case.df, **how), ["of type category"])
+    made = run_helper(case, lambda: sort_values(case.df, **how), ["of type category"])
     if made is None:
         return REFUSED
     whole = case.whole
@@ -54,11 +54,11 @@ def check_sort(case, how, plain):
         return rows
 
     same_rows(made, whole, kinds_kept(case))
-    if case.honest:
+    if case.has_right_meta:
         same_types(made, case.meta, lambda: None)
-    want = pandas_answer(one_by_one)
+    want = run_pandas(one_by_one)
     if want is None:
-        return NO_ANSWER
+        return NO_REFERENCE
     assert rows_of(made) == rows_of(want)
     return COMPARED
 
@@ -75,7 +75,7 @@ def top_arguments(draw, case):
 
 
 def check_top(case, how, plain):
-    made = ours(case, lambda: top_n_per_group(case.df, **how), ["of type category"])
+    made = run_helper(case, lambda: top_n_per_group(case.df, **how), ["of type category"])
     if made is None:
         return REFUSED
     by = how["by"]
@@ -86,13 +86,13 @@ def check_top(case, how, plain):
         ordered = whole.sort_values(**in_order)
         return ordered.groupby(by, observed=True).head(how["n"]).dropna(subset=by)
 
-    want = pandas_answer(chosen)
+    want = run_pandas(chosen)
     if want is None:
-        return NO_ANSWER
+        return NO_REFERENCE
     same_rows(made, want, kinds_kept(case))
-    if case.honest:
+    if case.has_right_meta:
         same_types(made, case.meta, lambda: None)
-    if case.honest and how["split_out"] == 1:
+    if case.has_right_meta and how["split_out"] == 1:
 
         def in_groups():
             rows = want.sort_values(**in_order)
@@ -100,7 +100,7 @@ def check_top(case, how, plain):
                 rows = rows.sort_values(name, kind="stable")
             return rows
 
-        ordered = pandas_answer(in_groups)
+        ordered = run_pandas(in_groups)
         assert ordered is None or rows_of(made) == rows_of(ordered)
     return COMPARED
 
@@ -114,17 +114,17 @@ def distinct_arguments(draw, case):
 
 
 def check_distinct(case, how, plain):
-    made = ours(case, lambda: drop_duplicates(case.df, **how))
+    made = run_helper(case, lambda: drop_duplicates(case.df, **how))
     if made is None:
         return REFUSED
     subset, keep = how["subset"], how["keep"]
     rows = case.keyed(subset or case.meta.columns)
-    want = pandas_answer(lambda: rows.drop_duplicates(subset, keep=keep))
+    want = run_pandas(lambda: rows.drop_duplicates(subset, keep=keep))
     if want is None:
-        return NO_ANSWER
+        return NO_REFERENCE
     same_rows(made, want, kinds_kept(case))
     if plain:
-        own = dask_answer(case, lambda df: df.drop_duplicates(subset, keep=keep))
+        own = run_dask(case, lambda df: df.drop_duplicates(subset, keep=keep))
         same_types(made, own, lambda: same_rows(own, want))
     return COMPARED
 

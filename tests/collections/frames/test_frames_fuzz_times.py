@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from frame_strategies import QUICK
-from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from result_checks import NO_ANSWER as NO_RESULT
-from result_checks import ours, pandas_answer, same_rows
+from result_checks import PANDAS_ERRORS, run_helper, run_pandas, same_rows
 from scale import scaled
 from unusual_frames import Case, Column, columns, series, sizes
 
@@ -51,18 +50,18 @@ FAMILIES = [
 def times(draw):
     """Draw a column of text, of numbers or of any kind, of one or several types."""
     each = draw(sizes())
-    way = draw(st.sampled_from(["honest", "family", "family", "any"]))
-    if way == "any":
+    method = draw(st.sampled_from(["right meta", "family", "family", "any"]))
+    if method == "any":
         return Case([draw(columns("at", each))], False, sum(each))
     family = st.sampled_from(draw(st.sampled_from([FAMILIES[0], *FAMILIES])))
     declared = draw(family)
     parts = []
     for size in each:
-        pool, kind = declared if way == "honest" else draw(family)
+        pool, kind = declared if method == "right meta" else draw(family)
         chosen = draw(st.lists(st.sampled_from(pool), min_size=size, max_size=size))
         parts.append(series(chosen, kind))
     dtype = pd.Series([], dtype=declared[1]).dtype
-    return Case([Column("at", [way] * len(each), parts, dtype)], False, sum(each))
+    return Case([Column("at", [method] * len(each), parts, dtype)], False, sum(each))
 
 
 def alone(value, how):
@@ -71,7 +70,7 @@ def alone(value, how):
         return None
     try:
         made = pd.to_datetime(value, errors="coerce", **how)
-    except NO_RESULT:
+    except PANDAS_ERRORS:
         return None
     return None if made is pd.NaT else made
 
@@ -115,20 +114,20 @@ def times_arguments(draw, case):
 def check_times(case, how, plain):
     how = {"errors": "coerce", **how}
     # pandas cannot concatenate nanoseconds and times out of their range.
-    if pandas_answer(lambda: case.df.compute(scheduler="sync")) is None:
-        return NO_ANSWER
-    made = ours(case, lambda: to_datetime(case.df, "at", **how), ALLOWED)
+    if run_pandas(lambda: case.df.compute(scheduler="sync")) is None:
+        return NO_REFERENCE
+    made = run_helper(case, lambda: to_datetime(case.df, "at", **how), ALLOWED)
     if made is None:
         return REFUSED
     times = made["at"]
-    if case.honest:
+    if case.has_right_meta:
         assert times.dtype == to_datetime(case.df, "at", **how).dtypes["at"]
     assert len(times) == case.rows
     assert times.isna().all() or (times.dt.tz is not None) >= how["utc"]
     whole, number = case.whole["at"], is_number(case)
     text = all(isinstance(v, str) or (pd.api.types.is_scalar(v) and pd.isna(v)) for v in whole)
     if not text and not number:
-        return NO_ANSWER
+        return NO_REFERENCE
     for value, at in zip(whole, times, strict=True):
         if text and how["format"] is None:
             iso = alone(value, {"format": "ISO8601", "utc": True})
@@ -155,11 +154,11 @@ def repartition_arguments(draw, case):
 
 def check_repartition(case, how, plain):
     # Dask and pandas cannot concatenate categories of two types.
-    want = pandas_answer(lambda: case.df.compute(scheduler="sync"))
-    one = pandas_answer(lambda: case.df.repartition(npartitions=1).compute(scheduler="sync"))
+    want = run_pandas(lambda: case.df.compute(scheduler="sync"))
+    one = run_pandas(lambda: case.df.repartition(npartitions=1).compute(scheduler="sync"))
     if want is None or one is None:
-        return NO_ANSWER
-    made = ours(case, lambda: repartition(case.df, **how))
+        return NO_REFERENCE
+    made = run_helper(case, lambda: repartition(case.df, **how))
     if made is None:
         return REFUSED
     same_rows(made, want)

@@ -7,10 +7,10 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import QUICK, functions_of
-from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas_3_0 import IS_PANDAS_3_0
@@ -18,8 +18,8 @@ from result_checks import (
     COMPUTED,
     INEXACT,
     largest,
-    ours,
-    pandas_answer,
+    run_helper,
+    run_pandas,
     same_groups,
     same_types,
 )
@@ -36,18 +36,22 @@ FAMILIES = [NAIVE, NAIVE, ZONED, ZONED, [*NAIVE, *ZONED], ["nanoseconds"]]
 
 
 @st.composite
-def times(draw, name, sizes, lies):
+def times(draw, name, sizes, may_be_wrong):
     """Draw a column of times, sometimes with a wrong meta."""
     family = draw(st.sampled_from(FAMILIES))
     declared = draw(st.sampled_from(family))
-    ways = ["honest", "honest", "lie", "family", "family", "none"] if lies else ["honest"]
-    way = draw(st.sampled_from(ways))
-    if way == "none":
+    methods = (
+        ["right meta", "right meta", "wrong meta", "family", "family", "none"]
+        if may_be_wrong
+        else ["right meta"]
+    )
+    method = draw(st.sampled_from(methods))
+    if method == "none":
         family = [declared, declared, draw(st.sampled_from(sorted([*NUMBERS, *TEXTS])))]
-    if way in ("family", "none"):
+    if method in ("family", "none"):
         kinds = [draw(st.sampled_from(family)) for _ in sizes]
     else:
-        kinds = [declared if way == "honest" else draw(st.sampled_from(family))] * len(sizes)
+        kinds = [declared if method == "right meta" else draw(st.sampled_from(family))] * len(sizes)
     return draw(column_of(name, kinds, sizes, KINDS[declared][1]))
 
 
@@ -67,7 +71,7 @@ def window(draw, case):
 def grouper(how, rows):
     times = rows[how["time"]]
     zone = times.dt.tz if pd.api.types.is_datetime64_any_dtype(times.dtype) else None
-    return truth.grouper(how["time"], how["every"], how["closed"], how["label"], zone)
+    return pandas_results.grouper(how["time"], how["every"], how["closed"], how["label"], zone)
 
 
 def named_index(groups, by, how):
@@ -82,7 +86,7 @@ def rows_in_declared_zone(case, keys):
     zone = getattr(pd.Series([], dtype=time.declared).dt, "tz", None)
     values = [value for part in time.parts for value in part.astype(object)]
     known = [value for value in values if not pd.isna(value)]
-    if time.honest or zone is None or not known:
+    if time.has_right_meta or zone is None or not known:
         return whole
     if not all(isinstance(value, pd.Timestamp) and value.tz is not None for value in known):
         return whole
@@ -112,28 +116,28 @@ def as_numbers(made, rows):
 
 
 def check_agg(case, how, plain):
-    made = ours(case, lambda: window_agg(case.df, **how), ["'min'", "'max'"])
+    made = run_helper(case, lambda: window_agg(case.df, **how), ["'min'", "'max'"])
     if made is None:
         return REFUSED
     spec, by = how["agg"], how["by"]
     whole = rows_in_declared_zone(case, by or [])
     windows = grouper(how, whole)
     keys = [*by, windows] if by else windows
-    want = pandas_answer(lambda: whole.groupby(keys, observed=True).agg(spec))
+    want = run_pandas(lambda: whole.groupby(keys, observed=True).agg(spec))
     if want is None or (IS_PANDAS_3_0 and whole.empty):
-        return NO_ANSWER
+        return NO_REFERENCE
     want = named_index(want, by or [], how)
     most, short = largest(whole[list(spec)])
     inexact = [name for name in spec if spec[name] in INEXACT]
     loose = most * most + most, 1e-3 if short else 1e-9
-    if not case.honest:
+    if not case.has_right_meta:
         made, want = (as_numbers(frame, whole) for frame in (made, want))
-    same_groups(made, want, inexact, *loose, case.honest)
+    same_groups(made, want, inexact, *loose, case.has_right_meta)
     if (
         plain
     ):  # compared with pandas: plain Dask has no windows with keys, and other sides of windows
         rows = pd.concat(case.parts)
-        own = pandas_answer(lambda: rows.groupby(keys, observed=True).agg(spec))
+        own = run_pandas(lambda: rows.groupby(keys, observed=True).agg(spec))
         own = None if own is None else named_index(own, by or [], how)
         agree = lambda: same_groups(own, want, inexact, *loose)  # noqa: E731
         same_types(made, own, agree, [name for name in spec if spec[name] in COMPUTED])
@@ -143,10 +147,12 @@ def check_agg(case, how, plain):
 def counts_arguments(draw, case):
     columns = case.columns[1:]
     names = [column.name for column in columns]
-    honest = [
-        column.name for column in columns if column.honest
+    has_right_meta = [
+        column.name for column in columns if column.has_right_meta
     ]  # pandas fails on these less often
-    target = draw(st.sampled_from(honest if honest and draw(st.booleans()) else names))
+    target = draw(
+        st.sampled_from(has_right_meta if has_right_meta and draw(st.booleans()) else names)
+    )
     others = [name for name in names if name != target] or None
     return {**window(draw, case), "target": target, "by": draw(st.sampled_from([None, others]))}
 
@@ -169,36 +175,36 @@ def named_alike(target, counts):
 
 
 def check_counts(case, how, plain):
-    made = ours(case, lambda: window_counts(case.df, **how), ["would name two columns"])
+    made = run_helper(case, lambda: window_counts(case.df, **how), ["would name two columns"])
     if made is None:
         return REFUSED
     target, by = how["target"], how["by"] or []
     whole = rows_in_declared_zone(case, [*by, target])[[how["time"], *by, target]]
-    dummies = pandas_answer(lambda: pd.get_dummies(whole, columns=[target]))
+    dummies = run_pandas(lambda: pd.get_dummies(whole, columns=[target]))
     (column,) = (column for column in case.columns if column.name == target)
     if dummies is None:
-        return NO_ANSWER
+        return NO_REFERENCE
     if "decimals" in column.kinds:  # of one scale per partition, as documented
-        return NO_ANSWER
+        return NO_REFERENCE
     counted = [name for name in dummies.columns if name not in (how["time"], *by)]
     windows = grouper(how, whole)
     keys = [*by, windows] if by else windows
-    want = pandas_answer(lambda: dummies.groupby(keys, observed=True)[counted].sum())
+    want = run_pandas(lambda: dummies.groupby(keys, observed=True)[counted].sum())
     if want is None or (IS_PANDAS_3_0 and whole.empty):
-        return NO_ANSWER
+        return NO_REFERENCE
     want = named_index(want, by, how)
-    if not column.honest:  # column names follow the types of partitions: 1 and 1.0
+    if not column.has_right_meta:  # column names follow the types of partitions: 1 and 1.0
         want, made = (named_alike(target, counts) for counts in (want, made))
         if not want.columns.is_unique:
-            return NO_ANSWER
+            return NO_REFERENCE
         assert made.columns.is_unique
         assert set(made.columns) == set(want.columns)
         want = want[list(made.columns)]
     # get_dummies names zero -0.0 if that occurs first.
     assert list(made.columns) == [name.replace("_-0.0", "_0.0") for name in want.columns]
-    same_groups(made, want.set_axis(made.columns, axis=1), [], ordered=case.honest)
+    same_groups(made, want.set_axis(made.columns, axis=1), [], ordered=case.has_right_meta)
     # For Arrow columns pandas returns NumPy counts if a time is missing, else Arrow counts.
-    if case.honest and not isinstance(column.declared, pd.ArrowDtype):
+    if case.has_right_meta and not isinstance(column.declared, pd.ArrowDtype):
         same_types(made, want.set_axis(made.columns, axis=1), lambda: None)
     return COMPARED
 

@@ -7,7 +7,7 @@ import datetime
 import dask
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import QUICK, Files, aggregations, cut, frames, in_partitions
 from hypothesis import assume, given, settings
@@ -33,11 +33,11 @@ def test_groups_are_those_of_pandas(data, files):
     frame = data.draw(frames(keys=len(by), values=2), "frame")
     agg = data.draw(aggregations(frame), "agg")
     df = data.draw(in_partitions(frame, files), "df")
-    want = truth.group_agg(df.compute(), by, agg)
+    want = pandas_results.group_agg(df.compute(), by, agg)
     assume(want is not None)
     into = data.draw(st.integers(1, 3), "split_out")
-    ours = group_agg(df, by[0] if len(by) == 1 else by, agg, split_out=into).compute()
-    truth.same_frame(ours.sort_index() if into > 1 else ours, want)
+    result = group_agg(df, by[0] if len(by) == 1 else by, agg, split_out=into).compute()
+    pandas_results.same_frame(result.sort_index() if into > 1 else result, want)
 
 
 @settings(QUICK, max_examples=scaled(10, 40))
@@ -46,12 +46,14 @@ def test_counts_of_values_are_those_of_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")
     df = data.draw(in_partitions(data.draw(frames(keys=len(by)), "frame"), files), "df")
     held = df.compute()
-    ours = value_counts(df, by).compute()
+    result = value_counts(df, by).compute()
     of_objects = any(
         held[name].dtype == object for name in by
     )  # pandas may not infer the type of this index
     pd.testing.assert_series_equal(
-        ours, truth.value_counts(held, by), check_index_type="equiv" if not of_objects else False
+        result,
+        pandas_results.value_counts(held, by),
+        check_index_type="equiv" if not of_objects else False,
     )
 
 
@@ -69,7 +71,7 @@ def test_a_column_may_be_key_and_value():
     df = cut(sales(), [2, 4])
     agg = {"city": ["count", "nunique"], "price": ["sum", "median"]}
     made = group_agg(df, "city", agg).compute(scheduler="sync")
-    truth.same_frame(made, truth.group_agg(sales(), "city", agg))
+    pandas_results.same_frame(made, pandas_results.group_agg(sales(), "city", agg))
 
 
 def test_functions_may_be_callables_of_these_names():
@@ -97,7 +99,7 @@ def test_sums_far_from_zero_keep_their_digits():
     frame = pd.DataFrame({"k": np.arange(4000) % 3, "v": 1e9 + rng.normal(size=4000)})
     agg = {"v": ["var", "std", "mean", "median"]}
     made = group_agg(cut(frame, range(100, 4000, 100)), "k", agg).compute(scheduler="sync")
-    want = truth.group_agg(frame, "k", agg)
+    want = pandas_results.group_agg(frame, "k", agg)
     np.testing.assert_allclose(made, want, rtol=1e-6)
 
 
@@ -122,7 +124,9 @@ def test_many_groups_in_several_partitions():
     assert made.npartitions == 5
     whole = made.compute(scheduler="sync")
     assert whole.index.is_unique
-    truth.same_frame(whole.sort_index(), truth.group_agg(frame, "k", {"v": ["median", "sum"]}))
+    pandas_results.same_frame(
+        whole.sort_index(), pandas_results.group_agg(frame, "k", {"v": ["median", "sum"]})
+    )
 
 
 def test_shares_of_values():

@@ -8,7 +8,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pyarrow as pa
 import pytest
 from frame_strategies import QUICK, Files, column, cut
@@ -58,7 +58,7 @@ def test_rows_are_those_of_merge(data, files, both, how):
     assert select_source(made, list(made.columns)).scanned
     ours, want = made.compute(), one.compute().merge(two.compute(), on=on, how=how)
     assert list(ours.columns) == list(want.columns)
-    assert truth.rows_of(ours) == truth.rows_of(want)
+    assert pandas_results.rows_of(ours) == pandas_results.rows_of(want)
     assert ours.left.to_list() == want.left.to_list()  # in the order of the left side
     pd.testing.assert_frame_equal(made._meta, ours.iloc[:0], check_index_type=False)
 
@@ -92,7 +92,7 @@ def test_filters_before_and_after(files, how):
     left, right = flights(), carriers()
     right = right[right.name.isin(["American", "none", "2nd"])]
     want = left[left.delay > 2].merge(right, on="carrier", how=how)
-    assert truth.rows_of(made.compute()) == truth.rows_of(want[want.delay <= 8])
+    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want[want.delay <= 8])
 
 
 def test_a_filter_on_what_the_right_side_brought(files):
@@ -100,7 +100,9 @@ def test_a_filter_on_what_the_right_side_brought(files):
     made = join(one, two, "carrier", "left")
     want = flights().merge(carriers(), on="carrier", how="left")
     for keep in (lambda df: df.name.isna(), lambda df: df.name == "United"):
-        assert truth.rows_of(made[keep(made)].compute()) == truth.rows_of(want[keep(want)])
+        assert pandas_results.rows_of(made[keep(made)].compute()) == pandas_results.rows_of(
+            want[keep(want)]
+        )
 
 
 def test_a_chain_of_helpers_reads_with_polars(files):
@@ -109,9 +111,9 @@ def test_a_chain_of_helpers_reads_with_polars(files):
     want = flights().merge(carriers(), on="carrier")
     agg = {"delay": ["sum", "nunique"]}
     windows = window_agg(made, "time", "1h", agg, "name").compute()
-    truth.same_frame(windows, truth.window_agg(want, "time", "1h", agg, ["name"]))
+    pandas_results.same_frame(windows, pandas_results.window_agg(want, "time", "1h", agg, ["name"]))
     groups = group_agg(made[made.delay > 3], "name", agg).compute()
-    truth.same_frame(groups, truth.group_agg(want[want.delay > 3], "name", agg))
+    pandas_results.same_frame(groups, pandas_results.group_agg(want[want.delay > 3], "name", agg))
     names = drop_duplicates(made[["name"]]).compute()
     assert sorted(names.name) == ["2nd", "American", "United", "none"]
 
@@ -121,7 +123,7 @@ def test_a_join_of_a_join(files):
     places = pd.DataFrame({"name": ["American", "United"], "city": ["Dallas", "Chicago"]})
     made = join(join(one, two, "carrier"), files.parquet(places, [], 5), "name", "left")
     want = flights().merge(carriers(), on="carrier").merge(places, on="name", how="left")
-    assert truth.rows_of(made.compute()) == truth.rows_of(want)
+    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want)
 
 
 def test_only_needed_columns_of_both_sides_are_scanned(files):
@@ -141,7 +143,7 @@ def test_columns_of_both_sides_get_suffixes(files):
         made = join(one, two, "k", suffixes=suffixes)
         want = left.merge(right, on="k", suffixes=suffixes)
         assert list(made.columns) == list(want.columns)
-        assert truth.rows_of(made.compute()) == truth.rows_of(want)
+        assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want)
 
 
 def test_whole_numbers_that_may_be_missing_get_a_type_that_has_missing_values(files):
@@ -157,7 +159,9 @@ def test_keys_of_different_types_are_joined_by_dask(files):
     right = pd.DataFrame({"k": [2.0, 3.0], "n": [5, 6]})
     with pytest.warns(UserWarning, match="merge column data type mismatches"):  # like Dask
         made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k")
-    assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k"))
+    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(
+        left.merge(right, on="k")
+    )
 
 
 def test_keys_with_and_without_missing_values_are_of_one_type(files):
@@ -165,18 +169,20 @@ def test_keys_with_and_without_missing_values_are_of_one_type(files):
     right = pd.DataFrame({"k": np.array([3, 1], dtype="int32"), "n": [5, 6]})
     made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
     assert select_source(made, ["k", "n"]).scanned
-    assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k", how="left"))
+    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(
+        left.merge(right, on="k", how="left")
+    )
 
 
 def test_other_collections_are_joined_by_dask(files):
     one, two = opened(files)
-    want = truth.rows_of(flights().merge(carriers(), on="carrier", how="left"))
+    want = pandas_results.rows_of(flights().merge(carriers(), on="carrier", how="left"))
     of_pandas = cut(carriers().astype({"carrier": "str", "name": "str"}), [2])
     changed = one.assign(delay=one.delay + 0)
     for left, right in ((one, of_pandas), (changed, two)):
         made = join(left, right, "carrier", "left")
         assert not select_source(made, list(made.columns)).scanned
-        assert truth.rows_of(made.compute()) == want
+        assert pandas_results.rows_of(made.compute()) == want
 
 
 def test_a_large_right_side_is_joined_by_dask(files, monkeypatch):
@@ -184,7 +190,9 @@ def test_a_large_right_side_is_joined_by_dask(files, monkeypatch):
     monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", 10)
     made = join(one, two, "carrier")
     assert not select_source(made, list(made.columns)).scanned
-    assert truth.rows_of(made.compute()) == truth.rows_of(flights().merge(carriers(), on="carrier"))
+    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(
+        flights().merge(carriers(), on="carrier")
+    )
 
 
 def test_all_faults_are_named_at_once(files):
@@ -229,7 +237,9 @@ def test_floats_are_keys_of_any_name_and_keep_their_type(name, kind, count):
     sides = [dd.from_pandas(side, npartitions=count) for side in (one, two)]
     made = join(*sides, name).compute(scheduler="sync")
     assert made.dtypes.to_list() == [one.dtypes[name], two.dtypes["n"]]
-    assert truth.rows_of(made) == truth.rows_of(pd.DataFrame({name: [0.0], "n": [1]}))
+    assert pandas_results.rows_of(made) == pandas_results.rows_of(
+        pd.DataFrame({name: [0.0], "n": [1]})
+    )
 
 
 @pytest.mark.parametrize("name", [1, 1.5, ("a", 1)])

@@ -31,15 +31,15 @@ def test_a_fault_names_its_side(tmp_path):
     assert set(faults_of(lambda: join(FLIGHTS, NAMES, "carrier"))) == {"left", "right"}
     NAMES.to_parquet(tmp_path / "airlines.parquet")
     missing = str(tmp_path / "airline.parquet")
-    said = faults_of(lambda: join(flights(), missing, "carrier"))["right, urls"]
-    assert "did you mean 'airlines.parquet'?" in said
+    message = faults_of(lambda: join(flights(), missing, "carrier"))["right, urls"]
+    assert "did you mean 'airlines.parquet'?" in message
 
 
 def test_a_series_is_refused_with_advice():
-    said = faults_of(lambda: join(flights(), names().carrier, "carrier"))
-    assert list(said) == ["right"]
-    assert "right.to_frame()" in said["right"]
-    assert "from_pandas" not in said["right"]
+    faults = faults_of(lambda: join(flights(), names().carrier, "carrier"))
+    assert list(faults) == ["right"]
+    assert "right.to_frame()" in faults["right"]
+    assert "from_pandas" not in faults["right"]
 
 
 def test_keys_that_cannot_be_compared_are_refused_at_the_call(tmp_path):
@@ -47,9 +47,9 @@ def test_keys_that_cannot_be_compared_are_refused_at_the_call(tmp_path):
     FLIGHTS.to_parquet(tmp_path / "flights.parquet")
     for left in (flights(), read(tmp_path / "flights.parquet")):
         numbers = left.assign(carrier=left.flight)
-        said = faults_of(lambda n=numbers: join(n, tmp_path / "airlines.parquet", "carrier"))
-        assert "'carrier', int64 on the left and str" in said["on"]
-        assert "right['carrier'].astype(...)" in said["on"]
+        faults = faults_of(lambda n=numbers: join(n, tmp_path / "airlines.parquet", "carrier"))
+        assert "'carrier', int64 on the left and str" in faults["on"]
+        assert "right['carrier'].astype(...)" in faults["on"]
     zoned = names().assign(time=pd.Timestamp("2024-01-01", tz="UTC"))
     assert "on" in faults_of(lambda: join(flights(), zoned, "time"))
 
@@ -67,16 +67,16 @@ def test_keys_of_types_that_meet_are_joined():
 
 @pytest.mark.parametrize("suffixes", ["_r", ("_x",), (None, "_y"), ("_x", "_y", "_z"), 5])
 def test_suffixes_are_two_strings(suffixes):
-    said = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=suffixes))
-    assert "two strings, such as ('_x', '_y')" in said["suffixes"]
+    faults = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=suffixes))
+    assert "two strings, such as ('_x', '_y')" in faults["suffixes"]
 
 
 def test_suffixes_keep_names_apart():
-    said = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=("", "")))
-    assert "makes two columns 'delay', 'flight', 'time'" in said["suffixes"]
+    faults = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=("", "")))
+    assert "makes two columns 'delay', 'flight', 'time'" in faults["suffixes"]
     taken = flights().assign(delay_y=1)
-    said = faults_of(lambda: join(taken, flights(), "carrier"))
-    assert "makes two columns 'delay_y'" in said["suffixes"]
+    faults = faults_of(lambda: join(taken, flights(), "carrier"))
+    assert "makes two columns 'delay_y'" in faults["suffixes"]
     some = flights()[["carrier", "delay"]]
     made = join(some, some, "carrier", suffixes=("", "_r"))
     assert made.compute().columns.to_list() == ["carrier", "delay", "delay_r"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dask
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import polars as pl
 import pytest
 from dask.sizeof import sizeof
@@ -43,11 +43,13 @@ def test_distinct_values_of_sorted_files(data, every, closed, files):
     frame = pd.DataFrame({"time": drawn, "user": users})
     df = files.parquet(frame, [], data.draw(st.integers(1, 9), "row group"))
     held = df.compute()
-    want = truth.window_agg(held, "time", every, {"user": ["nunique", "median"]}, closed=closed)
+    want = pandas_results.window_agg(
+        held, "time", every, {"user": ["nunique", "median"]}, closed=closed
+    )
     if want is None or (held.time.dt.tz is not None and held.time.min().year < 1910):
         return
     made = window_agg(df, "time", every, {"user": ["nunique", "median"]}, closed=closed).compute()
-    truth.same_frame(made, want)
+    pandas_results.same_frame(made, want)
 
 
 def grouping(df, every):

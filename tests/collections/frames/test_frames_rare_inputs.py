@@ -26,7 +26,7 @@ from hyperplane.errors import DataError, RequestError
 
 
 @pytest.fixture(autouse=True)
-def _here():
+def _synchronous():
     with dask.config.set(scheduler="sync"):
         yield
 

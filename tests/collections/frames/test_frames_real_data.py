@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dask
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 
 from hyperplane.dataframe import (
@@ -63,21 +63,23 @@ def test_windows(flights, every):
     df, held = flights
     agg = {"tailnum": "nunique", "dep_delay": ["mean", "median", "count"], "distance": "sum"}
     made = window_agg(df, "time_hour", every, agg).compute()
-    truth.same_frame(made, truth.window_agg(held, "time_hour", every, agg))
+    pandas_results.same_frame(made, pandas_results.window_agg(held, "time_hour", every, agg))
 
 
 def test_windows_of_each_carrier(flights):
     df, held = flights
     agg = {"tailnum": "nunique", "dep_delay": ["std", "max"], "flight": ["first", "last"]}
     made = window_agg(df, "time_hour", "1D", agg, ["carrier", "origin"]).compute()
-    want = truth.window_agg(held, "time_hour", "1D", agg, ["carrier", "origin"])
-    truth.same_frame(made, want)
+    want = pandas_results.window_agg(held, "time_hour", "1D", agg, ["carrier", "origin"])
+    pandas_results.same_frame(made, want)
 
 
 def test_counts_in_windows(flights):
     df, held = flights
     made = window_counts(df, "time_hour", "1D", ["carrier", "origin"]).compute()
-    truth.same_frame(made, truth.window_counts(held, "time_hour", "1D", ["carrier", "origin"]))
+    pandas_results.same_frame(
+        made, pandas_results.window_counts(held, "time_hour", "1D", ["carrier", "origin"])
+    )
     busiest = window_counts(df, "time_hour", "W", "dest", top=5).compute()
     names = [f"dest_{name}" for name in sorted(held.dest.value_counts().index[:5])]
     assert list(busiest.columns) == names
@@ -89,25 +91,27 @@ def test_groups(flights):
     late = held[(held.dep_delay > 15) & held.carrier.isin(["UA", "B6"])]
     agg = {"tailnum": "nunique", "dep_delay": ["median", "var"], "distance": ["sum", "min"]}
     made = group_agg(df[(df.dep_delay > 15) & df.carrier.isin(["UA", "B6"])], "dest", agg).compute()
-    truth.same_frame(made, truth.group_agg(late, "dest", agg))
+    pandas_results.same_frame(made, pandas_results.group_agg(late, "dest", agg))
     counts = value_counts(df, ["origin", "carrier"]).compute()
-    pd.testing.assert_series_equal(counts, truth.value_counts(held, ["origin", "carrier"]))
+    pd.testing.assert_series_equal(counts, pandas_results.value_counts(held, ["origin", "carrier"]))
 
 
 def test_the_most_delayed(flights):
     df, held = flights
     made = top_n_per_group(df, ["origin", "carrier"], "dep_delay", 3).compute()
-    want = truth.top_n(held.reset_index(drop=True), ["origin", "carrier"], "dep_delay", 3)
-    truth.same_frame(made, want)
+    want = pandas_results.top_n(held.reset_index(drop=True), ["origin", "carrier"], "dep_delay", 3)
+    pandas_results.same_frame(made, want)
 
 
 def test_routes(flights):
     df, held = flights
     columns = ["origin", "dest", "carrier"]
     made = drop_duplicates(df[columns]).compute()
-    assert truth.rows_of(made) == truth.rows_of(held[columns].drop_duplicates())
+    assert pandas_results.rows_of(made) == pandas_results.rows_of(held[columns].drop_duplicates())
     first = drop_duplicates(df, "tailnum", keep="last").compute()
-    assert truth.rows_of(first) == truth.rows_of(held.drop_duplicates("tailnum", keep="last"))
+    assert pandas_results.rows_of(first) == pandas_results.rows_of(
+        held.drop_duplicates("tailnum", keep="last")
+    )
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
@@ -118,9 +122,9 @@ def test_planes(flights, how):
     agg = {"flight": "count", "seats": ["mean", "max"]}
     made = group_agg(join(df, planes, "tailnum", how), "manufacturer", agg).compute()
     merged = held.merge(planes.compute(), on="tailnum", how=how)
-    want = truth.group_agg(merged, "manufacturer", agg)
+    want = pandas_results.group_agg(merged, "manufacturer", agg)
     # After a left join integers have a nullable type.
-    truth.same_frame(made.astype("float64"), want.astype("float64"))
+    pandas_results.same_frame(made.astype("float64"), want.astype("float64"))
 
 
 def test_the_weather():
@@ -134,10 +138,10 @@ def test_the_weather():
     agg = {"wind_gust": ["max", "count", "first"], "temp": ["mean", "median"]}
     for every in ("6h", "2D", "ME"):
         made = window_agg(df, "time_hour", every, agg).compute()
-        truth.same_frame(made, truth.window_agg(held, "time_hour", every, agg))
+        pandas_results.same_frame(made, pandas_results.window_agg(held, "time_hour", every, agg))
     top = top_n_per_group(df, "origin", "wind_gust", 4).compute()
-    want = truth.top_n(held.reset_index(drop=True), ["origin"], "wind_gust", 4)
-    truth.same_frame(top, want)
+    want = pandas_results.top_n(held.reset_index(drop=True), ["origin"], "wind_gust", 4)
+    pandas_results.same_frame(top, want)
 
 
 def test_prices_of_shares(tmp_path):
@@ -153,7 +157,9 @@ def test_prices_of_shares(tmp_path):
     for every, by in (("YE", ["share"]), ("QE", None), ("W", None), ("90D", ["share"])):
         made = window_agg(df, "Date", every, agg, by).compute()
         held = df.compute()
-        truth.same_frame(made, truth.window_agg(held, "Date", every, agg, by or []))
+        pandas_results.same_frame(
+            made, pandas_results.window_agg(held, "Date", every, agg, by or [])
+        )
     made = window_counts(df[df.price > 100], "Date", "YE", "share").compute()
     dear = held[held.price > 100]
-    truth.same_frame(made, truth.window_counts(dear, "Date", "YE", ["share"]))
+    pandas_results.same_frame(made, pandas_results.window_counts(dear, "Date", "YE", ["share"]))

@@ -95,7 +95,7 @@ WHOLE = pd.DataFrame(
 
 
 @pytest.fixture(autouse=True)
-def _here():
+def _synchronous():
     with (
         dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}),
         warnings.catch_warnings(),
@@ -121,9 +121,9 @@ def schema(made):
     return (*columns, kind, [level.dtype for level in levels], list(index.names))
 
 
-def answers(ours, dask_own, in_pandas):
+def answers(result, dask_own, in_pandas):
     """Return the schemas of our result and of plain Dask's, or pandas' if Dask fails."""
-    made = ours()
+    made = result()
     computed = made.compute()
     try:
         want = dask_own().compute()
@@ -224,10 +224,10 @@ def compared(name, helper, made):
 @pytest.mark.parametrize("name", COLUMNS)
 def test_helpers_return_what_dask_returns(name):
     wrong = []
-    for helper, (ours, dask_own, in_pandas) in calls(name).items():
+    for helper, (result, dask_own, in_pandas) in calls(name).items():
         if (name, helper) in NO_ORACLE:
             continue
-        made, got, want = answers(ours, dask_own, in_pandas)
+        made, got, want = answers(result, dask_own, in_pandas)
         if compared(name, helper, got) != compared(name, helper, want):
             wrong.append(f"{helper} of {name}:\n  {got}\n  {want}")
         # The declared type of objects does not determine the type of the result.

@@ -16,7 +16,7 @@ from hyperplane.errors import DataError
 
 
 @pytest.fixture(autouse=True)
-def _here():
+def _synchronous():
     with dask.config.set(scheduler="sync"):
         yield
 
@@ -100,8 +100,8 @@ def test_durations_of_different_units_are_equal():
 @pytest.mark.parametrize("helper", [drop_duplicates, lambda df: sort_values(df, "x")])
 def test_text_and_numbers_in_different_partitions_are_not_made_one(helper):
     frame = pd.DataFrame({"x": pd.Series([1, 2, "1", "x"], dtype=object)})
-    told = "column 'x': holds int64 in partition 0 and text in partition 1, such as '[1x]'"
-    with pytest.raises(DataError, match=told):
+    message = "column 'x': holds int64 in partition 0 and text in partition 1, such as '[1x]'"
+    with pytest.raises(DataError, match=message):
         helper(cut(frame, [2])).compute()
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         group_agg(cut(frame.assign(n=1), [2]), "x", {"n": "sum"}).compute()

@@ -6,7 +6,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
 from hypothesis import given, settings
@@ -48,7 +48,7 @@ def test_rows_are_in_the_order_of_pandas(data, files):
     made = sort_values(
         df, by, ascending=ways, na_position=at, split_out=data.draw(INTO, "into")
     ).compute()
-    truth.same_frame(made.reset_index(drop=True), want)
+    pandas_results.same_frame(made.reset_index(drop=True), want)
 
 
 @pytest.mark.parametrize("ascending", [True, False])
@@ -80,7 +80,7 @@ def test_most_rows_of_one_value():
     frame = pd.DataFrame({"n": [5] * 900 + list(range(100)), "row": range(1000)})
     made = sort_values(cut(frame, [300, 600]), "n", split_out=4).compute(scheduler="sync")
     want = frame.sort_values("n", kind="stable", ignore_index=True)
-    truth.same_frame(made.reset_index(drop=True), want)
+    pandas_results.same_frame(made.reset_index(drop=True), want)
 
 
 def test_only_missing_values_and_no_rows():

@@ -8,7 +8,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
 from hypothesis import given, settings
@@ -36,13 +36,13 @@ def test_rows_are_those_of_pandas(data, files):
     frame["row"] = np.arange(len(frame))
     n, ascending = data.draw(st.integers(1, 4), "n"), data.draw(st.booleans(), "ascending")
     df = data.draw(in_partitions(frame, files), "df")
-    want = truth.top_n(df.compute(), by, "v0", n, ascending=ascending)
+    want = pandas_results.top_n(df.compute(), by, "v0", n, ascending=ascending)
     into = data.draw(st.integers(1, 3), "split_out")
-    ours = top_n_per_group(df, by, "v0", n, ascending=ascending, split_out=into).compute()
+    result = top_n_per_group(df, by, "v0", n, ascending=ascending, split_out=into).compute()
     if into > 1:
         order = [True] * len(by) + [ascending]
-        ours = ours.sort_values([*by, "v0"], ascending=order, kind="stable", ignore_index=True)
-    truth.same_frame(ours, want)
+        result = result.sort_values([*by, "v0"], ascending=order, kind="stable", ignore_index=True)
+    pandas_results.same_frame(result, want)
 
 
 def delays(n=300):
@@ -57,7 +57,7 @@ def test_earlier_rows_come_first_among_equal_values(partitions):
     frame = delays()
     df = dd.from_pandas(frame, npartitions=partitions, sort=False)
     made = top_n_per_group(df, "carrier", "delay", 5).compute(scheduler="sync")
-    want = truth.top_n(df.compute(scheduler="sync"), ["carrier"], "delay", 5)
+    want = pandas_results.top_n(df.compute(scheduler="sync"), ["carrier"], "delay", 5)
     pd.testing.assert_frame_equal(made, want)
     by_group = frame.groupby("carrier").apply(lambda group: group.nlargest(5, "delay"))
     assert sorted(made.row) == sorted(by_group.row)

@@ -9,7 +9,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import cut
 
@@ -34,11 +34,13 @@ def log(times, **columns):
 
 def check(frame, every, agg, by=None, partitions=5, **how):
     df = cut(frame, [len(frame) * n // partitions for n in range(1, partitions)])
-    ours = window_agg(df, "time", every, agg, by, **how).compute()
+    result = window_agg(df, "time", every, agg, by, **how).compute()
     keys = [by] if isinstance(by, str) else by or []
     sides = {side: how[side] for side in ("closed", "label") if side in how}
-    truth.same_frame(ours, truth.window_agg(frame, "time", every, agg, keys, **sides))
-    return ours
+    pandas_results.same_frame(
+        result, pandas_results.window_agg(frame, "time", every, agg, keys, **sides)
+    )
+    return result
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
@@ -93,7 +95,7 @@ def test_times_of_every_unit_keep_it(unit, every):
 def test_partitions_without_rows(places):
     frame = log(pd.date_range("2024-01-01", periods=10, freq="20min"))
     made = window_agg(cut(frame, places), "time", "1h", {"v": "median"}).compute()
-    truth.same_frame(made, truth.window_agg(frame, "time", "1h", {"v": "median"}))
+    pandas_results.same_frame(made, pandas_results.window_agg(frame, "time", "1h", {"v": "median"}))
 
 
 def test_no_rows_at_all():
@@ -107,8 +109,8 @@ def test_the_index_does_not_matter():
     frame.index = pd.Index([1, 1, 0, 0, 5, 5, 5, 2, 2, 9], name="time")
     df = dd.from_pandas(frame, npartitions=3, sort=False)
     made = window_agg(df, "time", "1h", {"v": "last"}).compute()
-    truth.same_frame(
-        made, truth.window_agg(frame.reset_index(drop=True), "time", "1h", {"v": "last"})
+    pandas_results.same_frame(
+        made, pandas_results.window_agg(frame.reset_index(drop=True), "time", "1h", {"v": "last"})
     )
 
 
@@ -140,8 +142,8 @@ def test_results_in_several_partitions_hold_each_group_once():
     for every in ("1h", "2D"):
         made = window_agg(df, "time", every, {"v": ["sum", "nunique"]}, "k", split_out=4)
         assert made.npartitions == 4
-        want = truth.window_agg(frame, "time", every, {"v": ["sum", "nunique"]}, ["k"])
-        truth.same_frame(made.compute().sort_index(), want)
+        want = pandas_results.window_agg(frame, "time", every, {"v": ["sum", "nunique"]}, ["k"])
+        pandas_results.same_frame(made.compute().sort_index(), want)
 
 
 @pytest.mark.parametrize("every", ["2D", "7h"])
@@ -246,7 +248,7 @@ def test_times_of_arrow_types_give_an_index_of_times():
         frame = log(pd.date_range("2024-03-30", periods=90, freq="7h")).astype({"time": dtype})
         made = window_agg(cut(frame, [20, 50]), "time", "1D", {"v": "sum"}).compute()
         assert isinstance(made.index, pd.DatetimeIndex)
-        want = truth.window_agg(frame, "time", "1D", {"v": "sum"})
+        want = pandas_results.window_agg(frame, "time", "1D", {"v": "sum"})
         assert made.v.to_list() == want.v.to_list()
         assert made.index.to_list() == pd.DatetimeIndex(want.index).to_list()
 

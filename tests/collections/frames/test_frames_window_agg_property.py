@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dask
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import FREQUENCIES, QUICK, UNITS, Files, aggregations, frames, in_partitions
 from hypothesis import assume, given, settings
@@ -38,7 +38,7 @@ def check(data, files, keys, **of_frame):
     df = data.draw(in_partitions(frame, files), "df")
     held = df.compute()
     assert len(held) == len(frame)
-    want = truth.window_agg(held, "time", every, agg, keys, **sides)
+    want = pandas_results.window_agg(held, "time", every, agg, keys, **sides)
     assume(want is not None)  # pandas fails for some edges at daylight saving changes
     into = data.draw(st.integers(1, 3), "split_out") if keys else 1
     lazy = window_agg(df, "time", every, agg, keys or None, **sides, split_out=into)
@@ -46,8 +46,8 @@ def check(data, files, keys, **of_frame):
         with pytest.raises(DataError, match="UTC offset that windows of"):
             lazy.compute()
         return
-    ours = lazy.compute()
-    truth.same_frame(ours.sort_index() if into > 1 else ours, want)
+    result = lazy.compute()
+    pandas_results.same_frame(result.sort_index() if into > 1 else result, want)
 
 
 def of_old_clocks(times, every):

@@ -6,7 +6,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pyarrow as pa
 import pytest
 from dask.delayed import Delayed
@@ -49,7 +49,9 @@ def counts(frame, target="kind", by=None, **how):
 )
 def test_values_of_every_kind(values, dtype):
     frame = log(series(values, dtype))
-    truth.same_frame(counts(frame), truth.window_counts(frame, "time", "1h", ["kind"]))
+    pandas_results.same_frame(
+        counts(frame), pandas_results.window_counts(frame, "time", "1h", ["kind"])
+    )
 
 
 @pytest.mark.parametrize("dtype", [object, "m8[s]", pd.ArrowDtype(pa.duration("us"))])
@@ -68,7 +70,9 @@ def test_the_result_is_a_dataframe_if_the_columns_are_known():
     made = window_counts(cut(frame, [1]), "time", "1h", "kind")
     assert isinstance(made, dd.DataFrame)
     assert list(made.columns) == ["kind_c", "kind_b", "kind_a"]
-    truth.same_frame(made.compute(), truth.window_counts(frame, "time", "1h", ["kind"]))
+    pandas_results.same_frame(
+        made.compute(), pandas_results.window_counts(frame, "time", "1h", ["kind"])
+    )
 
 
 def test_the_result_is_delayed_if_the_columns_are_unknown():
@@ -93,8 +97,8 @@ def test_some_targets_known_and_some_not():
     frame = log(["b", "a", "b"], size=[1, 2, 1])
     made = counts(frame, ["kind", "size"], categories={"size": [2, 1]})
     assert list(made.columns) == ["kind_a", "kind_b", "size_2", "size_1"]
-    want = truth.window_counts(frame, "time", "1h", ["kind", "size"])
-    truth.same_frame(made[want.columns], want)
+    want = pandas_results.window_counts(frame, "time", "1h", ["kind", "size"])
+    pandas_results.same_frame(made[want.columns], want)
 
 
 def test_a_value_of_rows_without_a_time_or_key_gets_a_column_of_zeros():
@@ -103,8 +107,8 @@ def test_a_value_of_rows_without_a_time_or_key_gets_a_column_of_zeros():
     for by in (None, "user"):
         made = counts(frame, by=by)
         assert list(made.columns) == ["kind_a", "kind_b", "kind_c"]
-        truth.same_frame(
-            made, truth.window_counts(frame, "time", "1h", ["kind"], [by] if by else [])
+        pandas_results.same_frame(
+            made, pandas_results.window_counts(frame, "time", "1h", ["kind"], [by] if by else [])
         )
 
 

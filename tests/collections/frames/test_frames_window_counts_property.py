@@ -5,7 +5,7 @@ from __future__ import annotations
 import dask
 import dask.dataframe as dd
 import pandas as pd
-import pandas_results as truth
+import pandas_results
 import pytest
 from frame_strategies import FREQUENCIES, KINDS, QUICK, UNITS, Files, frames, in_partitions
 from hypothesis import assume, given, settings
@@ -40,15 +40,15 @@ def check(data, files, keys, targets, **more):
     held = df.compute()
     # Beside keys pandas 3.0 has an AttributeError where no row has a time.
     assume(not IS_PANDAS_3_0 or not keys or held.time.notna().any())
-    want = truth.window_counts(held, "time", every, targets, keys, **sides)
+    want = pandas_results.window_counts(held, "time", every, targets, keys, **sides)
     first = held.time.min()
     zoned = first is not pd.NaT and first.tz is not None
     assume(not zoned or first.year > 1910)  # see test_frames_window_agg
     made = window_counts(df, "time", every, targets, keys or None, **sides)
-    ours = made.compute()
-    truth.same_frame(ours, want)
+    result = made.compute()
+    pandas_results.same_frame(result, want)
     if isinstance(made, dd.DataFrame):
-        truth.same_frame(made._meta, ours.iloc[:0], check_index_type=False)
+        pandas_results.same_frame(made._meta, result.iloc[:0], check_index_type=False)
 
 
 @settings(QUICK, max_examples=scaled(10, 40))

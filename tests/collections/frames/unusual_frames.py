@@ -168,8 +168,8 @@ REFUSED = {
     "decimal 50": ([Decimal("1.25"), None], arrow(pa.decimal256(50, 2))),
     "objects": ([pd.Interval(0, 1), (1, 2), frozenset([1])], object),
 }
-HONEST = NUMBERS | TEXTS | MOMENTS | CATEGORIES | OBJECTS
-KINDS = HONEST | REFUSED
+SUPPORTED = NUMBERS | TEXTS | MOMENTS | CATEGORIES | OBJECTS
+KINDS = SUPPORTED | REFUSED
 
 #: Types that the partitions of a column alternate between if its meta is wrong.
 FAMILIES = [
@@ -220,14 +220,14 @@ class Column:
     declared: object
 
     @property
-    def honest(self):
+    def has_right_meta(self):
         """Whether all partitions have the declared type."""
         return all(part.dtype == self.declared for part in self.parts)
 
     @property
-    def refusable(self):
+    def may_be_refused(self):
         """Whether a helper may raise an error for this column."""
-        return not self.honest or any(kind in REFUSED for kind in self.kinds)
+        return not self.has_right_meta or any(kind in REFUSED for kind in self.kinds)
 
 
 @dataclass
@@ -255,14 +255,14 @@ class Case:
             self.df = dd.from_map(same, parts, meta=self.meta, label=label)
 
     @property
-    def honest(self):
+    def has_right_meta(self):
         """Whether the meta is right."""
-        return all(column.honest for column in self.columns)
+        return all(column.has_right_meta for column in self.columns)
 
     @property
-    def refusable(self):
+    def may_be_refused(self):
         """Whether an error of hyperplane is allowed."""
-        return any(column.refusable for column in self.columns)
+        return any(column.may_be_refused for column in self.columns)
 
     @cached_property
     def whole(self):
@@ -270,11 +270,11 @@ class Case:
         return pd.DataFrame({column.name: joined(column.parts) for column in self.columns})
 
     def keyed(self, names):
-        """Return the rows with keys that pandas distinguishes, see `told_apart`."""
+        """Return the rows with keys that pandas distinguishes, see `make_booleans_distinct`."""
         made = self.whole
         for name in names:
-            if has_truth_and_numbers(made[name]):
-                made = made.assign(**{name: told_apart(made[name])})
+            if has_booleans_and_numbers(made[name]):
+                made = made.assign(**{name: make_booleans_distinct(made[name])})
         return made
 
     def __repr__(self):
@@ -322,7 +322,7 @@ def joined(parts):
     return made.where(made.notna(), None) if made.dtype == object else made
 
 
-class Truth(Enum):
+class DistinctBoolean(Enum):
     """A boolean that is not equal to any number."""
 
     NO = False
@@ -332,19 +332,22 @@ class Truth(Enum):
         return str(self.value)
 
 
-def is_truth(value):
+def is_boolean(value):
     return isinstance(value, (bool, np.bool_))
 
 
-def has_truth_and_numbers(column):
+def has_booleans_and_numbers(column):
     """Return whether a column has booleans and other values, which may be 1 and 0."""
-    known = [is_truth(value) for value in column.astype(object) if normal(value) is not None]
+    known = [is_boolean(value) for value in column.astype(object) if normal(value) is not None]
     return any(known) and not all(known)
 
 
-def told_apart(column):
+def make_booleans_distinct(column):
     """Return a column as objects whose booleans equal no number: for pandas True equals 1."""
-    values = [Truth(bool(value)) if is_truth(value) else value for value in column.astype(object)]
+    values = [
+        DistinctBoolean(bool(value)) if is_boolean(value) else value
+        for value in column.astype(object)
+    ]
     return series(values, object).set_axis(column.index)
 
 
@@ -365,7 +368,7 @@ def is_arrow_float(dtype):
 def normal(value):
     """Return the Python value, equal for equal values of one kind; None if missing.
 
-    Truth values are equal to no number; whole numbers, floats and decimals are to each other, if
+    Booleans are equal to no number; whole numbers, floats and decimals are to each other, if
     they are the same to the last digit: of two types the wider one holds both.
     """
     if isinstance(value, (list, np.ndarray)):
@@ -376,8 +379,8 @@ def normal(value):
         return value
     if value is None or pd.isna(value):
         return None
-    if is_truth(value):
-        return Truth(bool(value))
+    if is_boolean(value):
+        return DistinctBoolean(bool(value))
     if isinstance(value, np.generic):
         value = value.item() if not isinstance(value, (np.datetime64, np.timedelta64)) else value
     if isinstance(value, (datetime.datetime, np.datetime64)):
@@ -391,26 +394,28 @@ def normal(value):
 
 
 @st.composite
-def columns(draw, name, sizes, lies=True, kinds=None):
+def columns(draw, name, sizes, may_be_wrong=True, kinds=None):
     """Draw a column in partitions."""
     kinds = kinds or sorted(KINDS)
-    way = (
-        draw(st.sampled_from(["honest", "honest", "lie", "family", "family", "other"]))
-        if lies
-        else "honest"
+    method = (
+        draw(
+            st.sampled_from(["right meta", "right meta", "wrong meta", "family", "family", "other"])
+        )
+        if may_be_wrong
+        else "right meta"
     )
-    if way == "family":
+    if method == "family":
         family = draw(st.sampled_from(FAMILIES))
         each = [draw(st.sampled_from(family)) for _ in sizes]
         declared = KINDS[draw(st.sampled_from(family))][1]
-    elif way == "lie":
+    elif method == "wrong meta":
         family = draw(st.sampled_from(FAMILIES))
         each = [draw(st.sampled_from(family))] * len(sizes)
         declared = KINDS[draw(st.sampled_from(family))][1]
     else:
         each = [draw(st.sampled_from(kinds))] * len(sizes)
         declared = KINDS[each[0]][1]
-        if way == "other":
+        if method == "other":
             declared = KINDS[draw(st.sampled_from(sorted(KINDS)))][1]
     return draw(column_of(name, each, sizes, declared))
 
@@ -435,14 +440,14 @@ def sizes(draw, most=12, parts=4):
 
 
 @st.composite
-def cases(draw, count, lies=True, first=None, **how):
+def cases(draw, count, may_be_wrong=True, first=None, **how):
     """Draw a case with ``count`` columns, with special or plain names."""
     each, count = draw(sizes()), draw(count)
-    lies = lies and draw(st.integers(0, 7)) > 0
+    may_be_wrong = may_be_wrong and draw(st.integers(0, 7)) > 0
     if draw(st.integers(0, 3)) == 0:
         names = draw(st.lists(st.sampled_from(NAMES), min_size=count, max_size=count, unique=True))
     else:
         names = ["k", "v", "w", "x", "y"][:count]
-    made = [draw(first(names[0], each, lies))] if first is not None else []
-    made += [draw(columns(name, each, lies, **how)) for name in names[len(made) :]]
-    return Case(made, lies and draw(st.integers(0, 4)) == 0, sum(each))
+    made = [draw(first(names[0], each, may_be_wrong))] if first is not None else []
+    made += [draw(columns(name, each, may_be_wrong, **how)) for name in names[len(made) :]]
+    return Case(made, may_be_wrong and draw(st.integers(0, 4)) == 0, sum(each))

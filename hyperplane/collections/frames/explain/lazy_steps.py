@@ -95,7 +95,7 @@ class LazySortValues(_LazySort, SortValues):
     _defaults = {**SortValues._defaults, "cached_divisions": None}  # noqa: RUF012
 
     def _divisions(self) -> Divisions:
-        if self.frame.npartitions == 1:  # remains one partition, whatever npartitions is
+        if self.frame.npartitions == 1:  # Dask ignores npartitions here
             return (None, None)
         return self._get_cached_divisions() or (None,) * (self._npartitions_input + 1)
 

@@ -1,4 +1,4 @@
-"""What a store says while it is read or written shows none of the options that it was given."""
+"""Errors of a store while it is read or written contain none of its options."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hyperplane.errors import HyperplaneError
 SECRET = "s3cret-token"
 
 
-class Talkative(MemoryFileSystem):
-    """Tells its token to everybody once it fails."""
+class LeakingFileSystem(MemoryFileSystem):
+    """File system whose errors contain its token."""
 
-    protocol = "talkative"
+    protocol = "leaking"
     fails = False
 
     def __init__(self, token=None, **options):
@@ -31,7 +31,7 @@ class Talkative(MemoryFileSystem):
 
     @classmethod
     def _strip_protocol(cls, path):
-        return MemoryFileSystem._strip_protocol(str(path).replace("talkative://", "memory://"))
+        return MemoryFileSystem._strip_protocol(str(path).replace("leaking://", "memory://"))
 
     def _fail(self):
         if type(self).fails:
@@ -52,7 +52,7 @@ class Talkative(MemoryFileSystem):
 
 @pytest.fixture
 def options():
-    fsspec.register_implementation("talkative", Talkative, clobber=True)
+    fsspec.register_implementation("leaking", LeakingFileSystem, clobber=True)
     table = io.BytesIO()
     pd.DataFrame({"x": [1, 2]}).to_parquet(table)
     memory = MemoryFileSystem()
@@ -61,40 +61,40 @@ def options():
         ("a.csv", b"x\n1\n"),
         ("a.jsonl", b'{"x": 1}\n'),
     ):
-        memory.pipe(f"/talk/{name}", data)
+        memory.pipe(f"/data/{name}", data)
     with dask.config.set(scheduler="sync"):
         yield {"token": SECRET}
-    Talkative.fails = False
+    LeakingFileSystem.fails = False
     memory.store.clear()
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
-def test_reading(options, name):
-    df = read(f"talkative://talk/{name}", storage_options=options)
-    Talkative.fails = True
+def test_dataframes(options, name):
+    df = read(f"leaking://data/{name}", storage_options=options)
+    LeakingFileSystem.fails = True
     for made in (df, sort_values(df, "x")):
         with pytest.raises(HyperplaneError, match="refused with token") as caught:
             made.compute()
         assert SECRET not in str(caught.value)
 
 
-def test_records(options):
-    records = read_records("talkative://talk/a.jsonl", storage_options=options)
-    Talkative.fails = True
+def test_bags(options):
+    records = read_records("leaking://data/a.jsonl", storage_options=options)
+    LeakingFileSystem.fails = True
     with pytest.raises(HyperplaneError, match="refused with token") as caught:
         records.compute()
     assert SECRET not in str(caught.value)
 
 
 def test_saving_and_loading(options):
-    url = "talkative://talk/out"
+    url = "leaking://data/out"
     df = dd.from_pandas(pd.DataFrame({"n": [1]}), npartitions=1)
     hyperplane.save(df, url, storage_options=options)
     saved = hyperplane.load(url, storage_options=options)
-    Talkative.fails = True
+    LeakingFileSystem.fails = True
     for call in (
         saved.compute,
-        lambda: hyperplane.save(df, "talkative://talk/new", storage_options=options),
+        lambda: hyperplane.save(df, "leaking://data/new", storage_options=options),
         lambda: hyperplane.load(url, storage_options=options),
     ):
         with pytest.raises(HyperplaneError, match="refused with token") as caught:
