@@ -8,8 +8,7 @@
 import lazy_loader
 
 from hyperplane.core import config_defaults as _defaults
-from hyperplane.core import frame_tokens as _frame_tokens
-from hyperplane.core import shared_expressions as _shared_expressions
+from hyperplane.core.dask_internals import workarounds as _workarounds
 
 __version__ = "0.2.0"
 
@@ -21,8 +20,7 @@ __getattr__, _, _names = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [name for name in _names if name not in _OTHER_MODULES]
 
 _defaults.register()
-_frame_tokens.register()
-_shared_expressions.register()
+_workarounds.install_workarounds()
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,15 @@
 """Helpers for Dask bags: read records from files, select, count, convert to a dataframe.
 
-Each takes a bag and returns a lazy bag, except :func:`take`, which computes as ``Bag.take`` does.
+All results are lazy, except that of :func:`take`, which computes as ``Bag.take`` does.
 """
 
 from __future__ import annotations
 
-from hyperplane.collections.bags.count import count_by
-from hyperplane.collections.bags.frame import to_dataframe
-from hyperplane.collections.bags.read import bad_records, read_records
+from hyperplane.collections.bags.count_by import count_by
+from hyperplane.collections.bags.read_records import bad_records, read_records
 from hyperplane.collections.bags.select import select
 from hyperplane.collections.bags.take import take
+from hyperplane.collections.bags.to_dataframe import to_dataframe
 
 __all__ = [
     "bad_records",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace as replace_fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,28 +10,25 @@ from hyperplane import config
 from hyperplane.clusters import interrupts, registry, start_lines
 from hyperplane.clusters.call_arguments import (
     Advice,
-    advised_arguments,
     check_flag,
     find_arguments_beside_plan,
     mark_omitted,
-    merge_memory_policy,
     read_step_arguments,
 )
 from hyperplane.clusters.engine import StartedCluster
-from hyperplane.clusters.framework import Framework
-from hyperplane.clusters.planning import Planner
-from hyperplane.clusters.running_clusters import find_engine
-from hyperplane.clusters.started_clusters import (
+from hyperplane.clusters.planning import create_planner
+from hyperplane.clusters.replacement import (
     close_previous_clusters,
     current_location,
     remember_cluster,
 )
+from hyperplane.clusters.running_clusters import find_engine
 from hyperplane.core.errors import EngineUnavailable, Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
+from hyperplane.spec.request import OMITTED, ClusterArguments
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -122,19 +117,7 @@ def plan_cluster(
         local_fit=local_fit,
         tuning=tuning,
     )
-    return _planner("plan_cluster", arguments.with_defaults(others)).plan()
-
-
-def _planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
-    """Planner for a call; ``own`` are parameters of the function that the request lacks."""
-    arguments = merge_memory_policy(arguments)
-    explicit = arguments.given.keys() - {"num_workers"}
-    if isinstance(arguments.num_workers, Advice):
-        advised = advised_arguments(arguments.num_workers, explicit)
-        arguments = replace_fields(arguments, num_workers=OMITTED).with_defaults(advised)
-    names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
-    request, faults = read_request(arguments, function, own)
-    return Planner(request, faults, explicit=names)
+    return create_planner("plan_cluster", arguments.with_defaults(others)).plan()
 
 
 @check_call(outcome="nothing was started")
@@ -169,7 +152,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
         raise EngineUnavailable(plan.engine, reason)
     framework = registry.load_framework(plan.engine)
     framework.check_process()
-    return _complete(partial(engine.start, plan), partial(_prepare, framework))
+    return interrupts.complete_start(
+        partial(engine.start, plan), lambda started: framework.prepare(started, False)
+    )
 
 
 @check_call(outcome="nothing was started")
@@ -316,16 +301,16 @@ def initialize_cluster(
         check(find_arguments_beside_plan(initialize_cluster, arguments))
     else:
         defaults = read_step_arguments(num_workers)
-        planner = _planner(
+        planner = create_planner(
             "initialize_cluster", arguments.with_defaults(defaults), own=("replace",)
         )
-    # Before planning, which counts free memory, but only if the arguments are valid.
+    # Close them before planning, which counts free memory, and only if the arguments are valid.
     if replaces and (planner is None or planner.has_valid_arguments()):
         closed = close_previous_clusters(location, None if name is OMITTED else name)
     plan: Any = num_workers if planner is None else planner.plan()
     began = time.monotonic()
     start_lines.print_start_lines(plan, closed)
-    client, cluster = _complete(
+    client, cluster = interrupts.complete_start(
         partial(start, plan),
         partial(remember_cluster, location, plan),
         lambda started: start_lines.print_ready_lines(
@@ -368,42 +353,8 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     framework = registry.load_framework(engine)
     framework.check_process()
     started = found.connect(name, config.engine_settings(engine, found.settings))
-    _prepare(framework, started, attached=True)
+    framework.prepare(started, True)
     return started
-
-
-def _prepare(framework: Framework, started: StartedCluster, attached: bool = False) -> None:
-    """Complete the objects of an engine, before the caller gets them."""
-    framework.prepare(started, attached)
-
-
-def _complete(
-    begin: Callable[[], StartedCluster], *steps: Callable[[StartedCluster], object]
-) -> StartedCluster:
-    """Start a cluster and run further steps; close it if one fails or Ctrl-C arrives.
-
-    Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
-    that was interrupted would have no cluster object to close.
-    """
-    started: StartedCluster | None = None
-    try:
-        with interrupts.defer_interrupts():
-            started = begin()
-            for step in steps:
-                step(started)
-        return started
-    except BaseException:
-        if started is not None:
-            with interrupts.defer_interrupts():
-                _close(started)
-        raise
-
-
-def _close(started: StartedCluster) -> None:
-    try:
-        started.client.close()
-    finally:
-        started.cluster.close()
 
 
 @check_call(outcome="nothing was started")

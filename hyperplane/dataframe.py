@@ -1,19 +1,20 @@
-"""Helpers for Dask dataframes: reading, time windows, group-bys, joins.
+"""Helpers for Dask dataframes: reading, time windows, group-bys, joins, sorts.
 
-Each takes a Dask dataframe or URLs and returns a lazy Dask collection.
+Each takes a Dask dataframe or URLs and returns a lazy Dask collection, except :func:`explain`,
+which returns the expensive steps of collections.
 """
 
 from __future__ import annotations
 
-from hyperplane.collections.frames.datetimes import to_datetime
-from hyperplane.collections.frames.duplicates import drop_duplicates
+from hyperplane.collections.frames.drop_duplicates import drop_duplicates
 from hyperplane.collections.frames.explain import explain
 from hyperplane.collections.frames.group_agg import group_agg, value_counts
 from hyperplane.collections.frames.join import join
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.repartition import repartition
-from hyperplane.collections.frames.sort import sort_values
-from hyperplane.collections.frames.top_n import top_n_per_group
+from hyperplane.collections.frames.sort_values import sort_values
+from hyperplane.collections.frames.to_datetime import to_datetime
+from hyperplane.collections.frames.top_n_per_group import top_n_per_group
 from hyperplane.collections.frames.window_agg import window_agg
 from hyperplane.collections.frames.window_counts import window_counts
 

@@ -130,7 +130,7 @@ def test_a_module_imports_from_its_own_row_and_lower_ones_only():
 
 
 #: Modules of a framework that planning calls; an engine is a package next to them.
-PLANNING = {"clusters.dask.planning", "clusters.dask.framework"}
+PLANNING = {"clusters.dask.framework"}
 
 
 def _engine_imports():

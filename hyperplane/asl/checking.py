@@ -1,4 +1,4 @@
-"""Static checks of a state machine."""
+"""Static checks of a state machine: fields, nested fields and transitions."""
 
 from __future__ import annotations
 
@@ -6,29 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hyperplane.asl import fields
-from hyperplane.asl.clause_checks import (
-    check_batcher,
-    check_clauses,
-    check_reader,
-    check_rules,
-    check_template,
-)
-from hyperplane.asl.json_parser import MAX_DEPTH, JsonLocation
-from hyperplane.asl.json_values import copy_json_to_depth
+from hyperplane.asl.field_types import PATH, TEXT
+from hyperplane.asl.payload_templates import find_template_errors
 from hyperplane.asl.problems import Problem, ProblemCollector, format_value
+from hyperplane.asl.strict_json import MAX_DEPTH, JsonLocation, copy_json_to_depth
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 
-LONGEST_NAME = 80
-
-_CLAUSES: dict[str, Callable[[ProblemCollector, Any, JsonLocation], None]] = {
-    **dict.fromkeys(fields.TEMPLATES, check_template),
-    "Retry": check_clauses,
-    "Catch": check_clauses,
-    "Choices": check_rules,
-    "ItemReader": check_reader,
-    "ItemBatcher": check_batcher,
-}
+MAX_NAME_LENGTH = 80
+#: Error name that matches all errors.
+ALL = "States.ALL"
 
 
 @check_call
@@ -103,10 +90,10 @@ class _Checker:
 
     def check_names(self, states: dict[str, Any], location: JsonLocation) -> None:
         for name in states:
-            if not 1 <= len(name) <= LONGEST_NAME:
+            if not 1 <= len(name) <= MAX_NAME_LENGTH:
                 asked = f"{len(name)} characters"
                 self.collector.add(
-                    (*location, name), asked, f"a name of 1 to {LONGEST_NAME} characters"
+                    (*location, name), asked, f"a name of 1 to {MAX_NAME_LENGTH} characters"
                 )
             if name in self.names:
                 allowed = "a name that is unique in the whole machine"
@@ -125,12 +112,12 @@ class _Checker:
             self.report_language(state["QueryLanguage"], (*location, "QueryLanguage"))
             return
         self.collector.check_fields(state, location, fields.STATES[kind])
-        self.collector.check_required(state, location, fields.NEEDED.get(kind, ()))
+        self.collector.check_required(state, location, fields.REQUIRED.get(kind, ()))
         for group in fields.EXACTLY_ONE.get(kind, ()):
             self.collector.check_exactly_one(state, location, group)
         for group in fields.AT_MOST_ONE.get(kind, ()):
             self.collector.check_at_most_one(state, location, group)
-        for name, check in _CLAUSES.items():
+        for name, check in _NESTED_CHECKS.items():
             if name in state and name in fields.STATES[kind]:
                 check(self.collector, state[name], (*location, name))
         self.check_transition(state, location)
@@ -165,7 +152,7 @@ class _Checker:
             self.check_distributed_fields(state, location)
 
     def check_distributed_fields(self, state: dict[str, Any], location: JsonLocation) -> None:
-        if mode_of(state) == "DISTRIBUTED":
+        if processor_mode(state) == "DISTRIBUTED":
             return
         for name in fields.DISTRIBUTED:
             if name in state:
@@ -182,48 +169,48 @@ class _Checker:
                 (*location, "StartAt"), format_value(start), "the name of a state in States"
             )
         for name, state in states.items():
-            for inside, target in targets(state):
+            for inside, target in _find_targets(state):
                 if target not in states:
                     where = (*location, "States", name, *inside)
                     self.collector.add(
                         where, format_value(target), "the name of a state at the same level"
                     )
         inside = (*location, "States")
-        if not any(_ends(state) for state in states.values()):
+        if not any(_is_terminal(state) for state in states.values()):
             allowed = 'one with "End": true, or of type Succeed or Fail'
             self.collector.add(inside, "no terminal state", allowed)
-        reached = _reached(states, start if isinstance(start, str) else "")
+        reached = _find_reachable(states, start if isinstance(start, str) else "")
         for name in states:
             if name not in reached:
                 allowed = "a state that is reachable from StartAt"
                 self.collector.add((*inside, name), "unreachable", allowed, doubt=True)
 
 
-def mode_of(state: Mapping[str, Any]) -> str:
+def processor_mode(state: Mapping[str, Any]) -> str:
     """Mode of a Map: ``INLINE`` or ``DISTRIBUTED``."""
     config: Any = state.get("ItemProcessor")
     config = config.get("ProcessorConfig") if isinstance(config, dict) else None
     return str(config.get("Mode", "INLINE")) if isinstance(config, dict) else "INLINE"
 
 
-def _ends(state: Any) -> bool:
+def _is_terminal(state: Any) -> bool:
     return isinstance(state, dict) and (
         state.get("Type") in ("Succeed", "Fail") or state.get("End") is True
     )
 
 
-def _reached(states: dict[str, Any], start: str) -> set[str]:
+def _find_reachable(states: dict[str, Any], start: str) -> set[str]:
     """Names of the states reachable from ``start``."""
     reached, todo = {start}, [start]
     while todo:
         state = states.get(todo.pop())
-        new = {target for _, target in targets(state)} - reached
+        new = {target for _, target in _find_targets(state)} - reached
         reached |= new
         todo += new
     return reached
 
 
-def targets(state: Any) -> Iterator[tuple[JsonLocation, str]]:
+def _find_targets(state: Any) -> Iterator[tuple[JsonLocation, str]]:
     """Yield the targets of a state's transitions, with their locations in the state."""
     if not isinstance(state, dict):
         return
@@ -235,3 +222,146 @@ def targets(state: Any) -> Iterator[tuple[JsonLocation, str]]:
         for number, clause in enumerate(clauses if isinstance(clauses, list) else ()):
             if isinstance(clause, dict) and isinstance(clause.get("Next"), str):
                 yield (name, number, "Next"), clause["Next"]
+
+
+def _check_choice_rules(collector: ProblemCollector, value: Any, location: JsonLocation) -> None:
+    """Check the ``Choices`` of a Choice state."""
+    for inside, rule in collector.read_objects(value, location):
+        _check_choice_rule(collector, rule, inside, top=True)
+
+
+def _check_choice_rule(
+    collector: ProblemCollector, rule: dict[str, Any], location: JsonLocation, *, top: bool
+) -> None:
+    known: fields.Fields = {"Comment": TEXT}
+    if top:
+        known["Next"] = TEXT
+        collector.check_required(rule, location, ["Next"])
+    connectives = [name for name in fields.CONNECTIVES if name in rule]
+    if connectives and "Variable" not in rule:
+        collector.check_fields(
+            rule, location, {**known, **dict.fromkeys(connectives, fields.NESTED)}
+        )
+        collector.check_at_most_one(rule, location, fields.CONNECTIVES)
+        for name in connectives:
+            _check_connective(collector, rule[name], (*location, name))
+        return
+    known |= {"Variable": PATH, **fields.COMPARATORS}
+    collector.check_fields(rule, location, known)
+    collector.check_required(rule, location, ["Variable"])
+    comparators = [name for name in rule if name in fields.COMPARATORS]
+    if len(comparators) != 1:
+        asked = " and ".join(comparators) or "no comparison"
+        collector.add(location, asked, "one comparison, such as StringEquals or IsPresent")
+
+
+def _check_connective(collector: ProblemCollector, value: Any, location: JsonLocation) -> None:
+    if location[-1] == "Not":
+        if collector.check_object(value, location):
+            _check_choice_rule(collector, value, location, top=False)
+        return
+    for inside, rule in collector.read_objects(value, location):
+        _check_choice_rule(collector, rule, inside, top=False)
+
+
+def _check_retry_catch(collector: ProblemCollector, value: Any, location: JsonLocation) -> None:
+    """Check a ``Retry`` or a ``Catch``."""
+    if value == []:  # allowed; has no effect
+        return
+    clauses = collector.read_objects(value, location)
+    catching = location[-1] == "Catch"
+    for inside, clause in clauses:
+        collector.check_fields(clause, inside, fields.CATCHER if catching else fields.RETRIER)
+        collector.check_required(clause, inside, ["ErrorEquals", *(["Next"] if catching else [])])
+        if "ErrorEquals" in clause:
+            last = inside[-1] == len(value) - 1
+            _check_error_names(collector, clause["ErrorEquals"], (*inside, "ErrorEquals"), last)
+
+
+def _check_error_names(
+    collector: ProblemCollector, names: Any, location: JsonLocation, last: bool
+) -> None:
+    if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
+        collector.add(location, format_value(names), "a list of at least one error name")
+    elif ALL in names and (len(names) > 1 or not last):
+        collector.add(location, format_value(names), f"{ALL} alone, in the last entry")
+
+
+def _check_payload_template(
+    collector: ProblemCollector, value: Any, location: JsonLocation
+) -> None:
+    """Check a payload template."""
+    if not collector.check_object(value, location):
+        return
+    for inside, asked, why in find_template_errors(value):
+        collector.add(
+            (*location, *inside), format_value(asked), "a path or an intrinsic function", why
+        )
+
+
+def _check_item_reader(collector: ProblemCollector, reader: Any, location: JsonLocation) -> None:
+    """Check the ``ItemReader`` of a Map."""
+    if not collector.check_object(reader, location):
+        return
+    collector.check_fields(reader, location, fields.READER)
+    collector.check_required(reader, location, ["Resource"])
+    if "Parameters" in reader:
+        _check_payload_template(collector, reader["Parameters"], (*location, "Parameters"))
+    config = reader.get("ReaderConfig", {})
+    inside = (*location, "ReaderConfig")
+    if not isinstance(config, dict):
+        return
+    collector.check_fields(config, inside, fields.READER_CONFIG)
+    collector.check_at_most_one(config, inside, ("MaxItems", "MaxItemsPath"))
+    _check_csv_headers(collector, config, inside)
+
+
+def _check_csv_headers(
+    collector: ProblemCollector, config: dict[str, Any], location: JsonLocation
+) -> None:
+    if config.get("InputType") != "CSV":
+        for name in ("CSVHeaderLocation", "CSVHeaders", "CSVDelimiter"):
+            if name in config:
+                collector.add(
+                    (*location, name),
+                    format_value(config[name]),
+                    'no such field, unless InputType is "CSV"',
+                )
+        return
+    collector.check_required(config, location, ["CSVHeaderLocation"])
+    headers = config.get("CSVHeaders")
+    given = config.get("CSVHeaderLocation") == "GIVEN"
+    fits = isinstance(headers, list) and headers and all(isinstance(one, str) for one in headers)
+    if given and not fits:
+        collector.add((*location, "CSVHeaders"), format_value(headers), "a list of column names")
+    if not given and headers is not None:
+        collector.add(
+            (*location, "CSVHeaders"),
+            format_value(headers),
+            'no such field, unless CSVHeaderLocation is "GIVEN"',
+        )
+
+
+def _check_item_batcher(collector: ProblemCollector, batcher: Any, location: JsonLocation) -> None:
+    """Check the ``ItemBatcher`` of a Map."""
+    if not collector.check_object(batcher, location):
+        return
+    collector.check_fields(batcher, location, fields.BATCHER)
+    sizes = [name for name in fields.BATCHER if name != "BatchInput"]
+    if not any(name in batcher for name in sizes):
+        collector.add(location, "no size", f"one of {', '.join(sizes)}")
+    for name in ("MaxItemsPerBatch", "MaxInputBytesPerBatch"):
+        collector.check_at_most_one(batcher, location, (name, f"{name}Path"))
+    if "BatchInput" in batcher:
+        _check_payload_template(collector, batcher["BatchInput"], (*location, "BatchInput"))
+
+
+#: Checks of nested fields, by the name of the field.
+_NESTED_CHECKS: dict[str, Callable[[ProblemCollector, Any, JsonLocation], None]] = {
+    **dict.fromkeys(fields.TEMPLATES, _check_payload_template),
+    "Retry": _check_retry_catch,
+    "Catch": _check_retry_catch,
+    "Choices": _check_choice_rules,
+    "ItemReader": _check_item_reader,
+    "ItemBatcher": _check_item_batcher,
+}

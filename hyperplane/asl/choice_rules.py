@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hyperplane.asl.errors import StateError
+from hyperplane.asl.errors import RUNTIME, StateError
 from hyperplane.asl.field_types import is_number
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
-from hyperplane.asl.retry_catch import RUNTIME
 from hyperplane.asl.timestamps import parse_timestamp
 
 _PIECE = re.compile(r"\\([*\\])|(\*)|(\\.?)|[^*\\]+", re.DOTALL)

@@ -13,9 +13,9 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.asl.errors import BranchStopped, StateError
+from hyperplane.asl.errors import TIMEOUT, BranchStopped, StateError
 from hyperplane.asl.execution_scope import ExecutionScope
-from hyperplane.asl.json_values import copy_json, parse_json
+from hyperplane.asl.strict_json import copy_json, parse_json
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 
@@ -77,7 +77,7 @@ def run_command(command: Command, payload: Any, limit: float | None, scope: Exec
     except subprocess.TimeoutExpired:
         _terminate(process)
         process.communicate()
-        raise _too_long(limit) from None
+        raise _timeout_error(limit) from None
     except BaseException:
         _terminate(process)
         process.communicate()
@@ -144,8 +144,8 @@ def run_function(
             raise StateError("States.TaskFailed", why) from None
     if scope.stopped:
         raise BranchStopped
-    raise _too_long(limit)
+    raise _timeout_error(limit)
 
 
-def _too_long(limit: float | None) -> StateError:
-    return StateError("States.Timeout", f"the task exceeded its time limit of {limit or 0:g} s")
+def _timeout_error(limit: float | None) -> StateError:
+    return StateError(TIMEOUT, f"the task exceeded its time limit of {limit or 0:g} s")

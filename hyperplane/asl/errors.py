@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from hyperplane.core.errors import HyperplaneError
 
+#: Names of two errors of the language.
+RUNTIME = "States.Runtime"
+TIMEOUT = "States.Timeout"
+
 
 class MachineFailed(HyperplaneError, RuntimeError):
     """A state machine failed with an error that no Catch of it handles.

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hyperplane.asl.commands import Command, run_command, run_function
-from hyperplane.asl.errors import ExecutionStopped, StateError
+from hyperplane.asl.errors import TIMEOUT, ExecutionStopped, StateError
 from hyperplane.asl.events import Event
 from hyperplane.asl.execution_scope import ExecutionScope
-from hyperplane.asl.json_parser import JsonLocation
-from hyperplane.asl.json_values import copy_json
-from hyperplane.asl.retry_catch import TIMEOUT
+from hyperplane.asl.strict_json import JsonLocation, copy_json
 from hyperplane.asl.task_registry import Task, TaskRegistry
 
 #: Seconds between checks for a stop while all task slots are in use.

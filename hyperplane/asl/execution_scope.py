@@ -69,18 +69,18 @@ class ExecutionScope:
 
 
 def run_concurrently(
-    scope: ExecutionScope, jobs: Sequence[Callable[[ExecutionScope], T]], limit: int
+    scope: ExecutionScope, functions: Sequence[Callable[[ExecutionScope], T]], limit: int
 ) -> list[T]:
     """Run functions in at most ``limit`` threads; return their results in order.
 
     Each function receives a scope inside ``scope``. When one fails, the others are stopped, and
     the first error is raised after all have ended.
     """
-    if not jobs:
+    if not functions:
         return []
     first: BaseException | None = None
-    with scope.inner() as inner, ThreadPoolExecutor(min(limit, len(jobs)), "machine") as pool:
-        futures = [pool.submit(_run_or_stop, job, inner) for job in jobs]
+    with scope.inner() as inner, ThreadPoolExecutor(min(limit, len(functions)), "machine") as pool:
+        futures = [pool.submit(_run_or_stop, function, inner) for function in functions]
         try:
             for future in as_completed(futures):
                 error = None if future.cancelled() else future.exception()
@@ -95,11 +95,11 @@ def run_concurrently(
     return [future.result() for future in futures]
 
 
-def _run_or_stop(job: Callable[[ExecutionScope], T], scope: ExecutionScope) -> T:
+def _run_or_stop(function: Callable[[ExecutionScope], T], scope: ExecutionScope) -> T:
     """Run one function; on an error, stop the scope before the thread takes another one."""
     try:
         scope.check()
-        return job(scope)
+        return function(scope)
     except BaseException:
         scope.stop()
         raise

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.asl import templates
-from hyperplane.asl.paths import JsonPath, PathSyntax, parse_path
+from hyperplane.asl.json_path import JsonPath, PathSyntax, parse_path
+from hyperplane.asl.payload_templates import find_syntax_error
 from hyperplane.asl.timestamps import parse_timestamp
 
 #: Limit of seconds and attempts in the language; values must be lower.
@@ -120,6 +120,6 @@ ERROR_TEXT = FieldType(
     lambda value: (
         REFERENCE.problem_with(value)
         if not isinstance(value, str) or value.startswith("$")
-        else templates.find_syntax_error(value)
+        else find_syntax_error(value)
     ),
 )

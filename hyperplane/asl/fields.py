@@ -72,7 +72,7 @@ STATES: dict[str, Fields] = {
     },
 }  # fmt: skip
 #: Required fields.
-NEEDED: dict[str, tuple[str, ...]] = {
+REQUIRED: dict[str, tuple[str, ...]] = {
     "Task": ("Resource",), "Choice": ("Choices",), "Parallel": ("Branches",),
 }  # fmt: skip
 #: Groups of fields of which exactly one is required.

@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from hyperplane.asl.json_values import parse_json
 from hyperplane.asl.path_lookup import json_equal
+from hyperplane.asl.strict_json import parse_json
 
 #: Limits of the language.
 MAX_TEXT_LENGTH = 10_000

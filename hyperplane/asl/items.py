@@ -10,12 +10,11 @@ from typing import Any
 
 import fsspec
 
-from hyperplane.asl.dataflow import read_whole_number, select_path
-from hyperplane.asl.errors import StateError
+from hyperplane.asl.errors import RUNTIME, StateError
 from hyperplane.asl.execution import Execution, ExecutionFrame
-from hyperplane.asl.json_values import parse_json
-from hyperplane.asl.retry_catch import RUNTIME
-from hyperplane.asl.templates import fill_template
+from hyperplane.asl.input_output import read_whole_number, select_path
+from hyperplane.asl.payload_templates import fill_template
+from hyperplane.asl.strict_json import parse_json
 from hyperplane.core.errors import Fault, StorageError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.objectstore.listing import resolve_location

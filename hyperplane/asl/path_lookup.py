@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from hyperplane.asl.paths import Condition, JsonPath, Operand, PathStep, parse_path
+from hyperplane.asl.json_path import Condition, JsonPath, Operand, PathStep, parse_path
 
 #: Value of a path in a filter that has no match.
 _MISSING = object()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hyperplane.asl.fields import UNSUPPORTED_FIELDS, Fields
-from hyperplane.asl.json_parser import JsonLocation
+from hyperplane.asl.strict_json import JsonLocation
 from hyperplane.core.errors import Fault
 
 #: Number of problems after which no similar names are searched, which takes time.

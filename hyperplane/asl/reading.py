@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.asl.checking import find_faults
-from hyperplane.asl.json_parser import (
+from hyperplane.asl.problems import Problem
+from hyperplane.asl.strict_json import (
     MAX_DEPTH,
     JsonDocument,
     JsonLocation,
     JsonSyntaxError,
+    copy_json_to_depth,
     parse_with_lines,
 )
-from hyperplane.asl.json_values import copy_json_to_depth
-from hyperplane.asl.problems import Problem
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hyperplane.asl.errors import StateError
+from hyperplane.asl.errors import RUNTIME, TIMEOUT, StateError
 from hyperplane.asl.field_types import EXCLUSIVE_MAXIMUM
-
-RUNTIME = "States.Runtime"
-TIMEOUT = "States.Timeout"
 
 
 def matches_error(names: list[str], error: StateError, *, branches: bool) -> bool:

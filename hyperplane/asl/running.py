@@ -11,17 +11,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.asl import fan_out, state_handlers
-from hyperplane.asl.dataflow import apply_result_path
-from hyperplane.asl.errors import BranchStopped, ExecutionStopped, MachineFailed, StateError
+from hyperplane.asl.errors import (
+    RUNTIME,
+    BranchStopped,
+    ExecutionStopped,
+    MachineFailed,
+    StateError,
+)
 from hyperplane.asl.events import Event
 from hyperplane.asl.execution import Execution, ExecutionFrame
 from hyperplane.asl.execution_scope import ExecutionScope
-from hyperplane.asl.json_parser import JsonLocation
-from hyperplane.asl.json_values import copy_json
+from hyperplane.asl.input_output import apply_result_path
 from hyperplane.asl.problems import format_location
 from hyperplane.asl.reading import Machine
-from hyperplane.asl.retry_catch import RUNTIME, RetryCounter, find_catcher
+from hyperplane.asl.retry_catch import RetryCounter, find_catcher
+from hyperplane.asl.state_types import STATE_TYPES, StateResult
+from hyperplane.asl.strict_json import JsonLocation, copy_json
 from hyperplane.asl.task_registry import Task, TaskRegistry, find_run_faults, find_task_faults
 from hyperplane.asl.timestamps import format_timestamp
 from hyperplane.core.errors import Fault, check
@@ -30,21 +35,6 @@ from hyperplane.core.public_calls import check_call
 CANCELLED = "Cancelled"
 #: Seconds between checks of the caller's cancel event.
 _POLL_SECONDS = 0.05
-
-Handler = Callable[
-    [Execution, dict[str, Any], Any, Any, ExecutionFrame], state_handlers.StateResult
-]
-
-_HANDLERS: dict[str, Handler] = {
-    "Pass": state_handlers.run_pass,
-    "Task": state_handlers.run_task,
-    "Choice": state_handlers.run_choice,
-    "Wait": state_handlers.run_wait,
-    "Succeed": state_handlers.run_succeed,
-    "Fail": state_handlers.run_fail,
-    "Parallel": fan_out.run_parallel,
-    "Map": fan_out.run_map,
-}
 
 
 def _utc_now() -> dt.datetime:
@@ -202,7 +192,7 @@ def run_states(
 
 def _run_state(
     execution: Execution, state: dict[str, Any], name: str, data: Any, frame: ExecutionFrame
-) -> state_handlers.StateResult:
+) -> StateResult:
     """Run one state with its retries; return its output and the next state."""
     path: JsonLocation = (*frame.path, name)
     retry_counter = RetryCounter(state.get("Retry", []))
@@ -212,7 +202,7 @@ def _run_state(
         state_context = {"EnteredTime": entered, "Name": name, "RetryCount": retry_counter.count}
         context = {**frame.context, "State": state_context}
         try:
-            outcome = _run_handler(execution, state, data, context, frame)
+            outcome = _run_state_type(execution, state, data, context, frame)
         except StateError as error:
             branches = bool(error.state) and state["Type"] == "Parallel"
             delay = retry_counter.next_delay(error, branches=branches)
@@ -225,11 +215,11 @@ def _run_state(
         return outcome
 
 
-def _run_handler(
+def _run_state_type(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
-) -> state_handlers.StateResult:
+) -> StateResult:
     try:
-        return _HANDLERS[state["Type"]](execution, state, data, context, frame)
+        return STATE_TYPES[state["Type"]](execution, state, data, context, frame)
     except RecursionError:
         raise StateError(RUNTIME, "the data is nested too deeply") from None
 
@@ -241,7 +231,7 @@ def _handle_failure(
     data: Any,
     error: StateError,
     branches: bool,
-) -> state_handlers.StateResult:
+) -> StateResult:
     clause = find_catcher(state.get("Catch", []), error, branches=branches)
     if clause is not None:
         try:

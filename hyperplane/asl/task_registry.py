@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hyperplane.asl.commands import Command
-from hyperplane.asl.json_parser import JsonLocation
 from hyperplane.asl.problems import format_location
+from hyperplane.asl.strict_json import JsonLocation
 from hyperplane.core.errors import Fault
 
 Task = Callable[[Any], Any] | Command

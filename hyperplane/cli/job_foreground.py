@@ -23,7 +23,7 @@ from hyperplane.jobs.job_control import (
     ensure_supervisor,
     unread_parameter_warnings,
 )
-from hyperplane.jobs.runners import resolve_options
+from hyperplane.jobs.runners.registry import resolve_options
 from hyperplane.jobs.store.job_records import CANCELLED, IN_PROGRESS, Job, WorkUnit
 from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.submission.submission_environment import capture_environment

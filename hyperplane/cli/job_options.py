@@ -12,7 +12,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.job_control import job_warnings, new_job
 from hyperplane.jobs.job_progress import to_plain_line
-from hyperplane.jobs.runners import RUNNERS
+from hyperplane.jobs.runners.registry import RUNNERS
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT, Job
 
 #: 124 as of ``timeout``, 130 as of a shell whose program was interrupted.

@@ -22,7 +22,6 @@ from hyperplane.cli.job_options import (
 )
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.jobs import runners
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import requirements
 from hyperplane.jobs.execution.step_command import (
@@ -35,7 +34,8 @@ from hyperplane.jobs.execution.step_environment import (
     secret_variables,
     step_variables,
 )
-from hyperplane.jobs.runners.base import Document
+from hyperplane.jobs.exporters import registry
+from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.store.job_records import Job, WorkUnit
 
 
@@ -49,7 +49,7 @@ def render(
     runner: Annotated[
         str,
         typer.Option(
-            metavar="|".join(["local", *runners.RENDERERS.built_in]), help="Runner of the steps."
+            metavar="|".join(["local", *registry.EXPORTERS.built_in]), help="Runner of the steps."
         ),
     ] = "local",
     option: Annotated[
@@ -73,7 +73,7 @@ def render(
     if runner == "local":
         show_local(job, as_json)
         return
-    documents = runners.render(runner, job, **options)
+    documents = registry.render(runner, job, **options)
     result = RenderResult() if out is None else write_documents(documents, out)
     for path in result.removed:
         typer.echo(f"removed {path}: written by an earlier render", err=True)
@@ -91,12 +91,12 @@ def render(
 def _parse_options(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
     """Validate the runner; return its options by name."""
     faults = []
-    renderers = runners.RENDERERS.names()
-    if runner not in ("local", *renderers):
-        allowed = f"one of local, {', '.join(renderers)}"
+    exporters = registry.EXPORTERS.names()
+    if runner not in ("local", *exporters):
+        allowed = f"one of local, {', '.join(exporters)}"
         faults.append(Fault("--runner", repr(runner), allowed))
     elif runner == "local" and (given or out is not None):
-        faults.append(Fault("--option, --out", "", f"only with --runner {' or '.join(renderers)}"))
+        faults.append(Fault("--option, --out", "", f"only with --runner {' or '.join(exporters)}"))
     options: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")

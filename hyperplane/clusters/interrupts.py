@@ -1,4 +1,4 @@
-"""Defer Ctrl-C during steps that an interrupt would leave half done.
+"""Defer Ctrl-C during the steps of a start that an interrupt would leave half done.
 
 Python raises ``KeyboardInterrupt`` between any two instructions of the main thread, for example
 after a folder is created and before its name is stored, or after a cluster runs and before its
@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-#: Number of Ctrl-C presses after which they are no longer deferred.
+from hyperplane.clusters.engine import StartedCluster
+
+#: The last of this number of deferred Ctrl-C presses is delivered at once.
 MAX_DEFERRED = 3
 
 
@@ -78,3 +80,32 @@ def allow_interrupts() -> Iterator[None]:
         yield
     finally:
         active.passes_through = before
+
+
+def complete_start(
+    begin: Callable[[], StartedCluster], *steps: Callable[[StartedCluster], object]
+) -> StartedCluster:
+    """Start a cluster and run further steps; close it if one fails or Ctrl-C arrives.
+
+    Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
+    that was interrupted would have no cluster object to close.
+    """
+    started: StartedCluster | None = None
+    try:
+        with defer_interrupts():
+            started = begin()
+            for step in steps:
+                step(started)
+        return started
+    except BaseException:
+        if started is not None:
+            with defer_interrupts():
+                _close(started)
+        raise
+
+
+def _close(started: StartedCluster) -> None:
+    try:
+        started.client.close()
+    finally:
+        started.cluster.close()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from hyperplane import config
 from hyperplane.clusters import registry
+from hyperplane.clusters.call_arguments import (
+    Advice,
+    merge_memory_policy,
+    select_advised_arguments,
+)
 from hyperplane.clusters.engine import (
     Engine,
     Feature,
@@ -25,16 +31,28 @@ from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.engine_names import DASK, framework_of
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.request import OMITTED, ClusterArguments, ClusterRequest, read_request
 from hyperplane.spec.settings import EngineSettings, MachineSettings
 from hyperplane.spec.worker import WorkerSpec
 
 _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
 
 
+def create_planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
+    """Return the planner of a call; ``own`` are parameters of its function beside the request's."""
+    arguments = merge_memory_policy(arguments)
+    explicit = arguments.given.keys() - {"num_workers"}
+    if isinstance(arguments.num_workers, Advice):
+        advised = select_advised_arguments(arguments.num_workers, explicit)
+        arguments = replace(arguments, num_workers=OMITTED).with_defaults(advised)
+    names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
+    request, faults = read_request(arguments, function, own)
+    return Planner(request, faults, explicit=names)
+
+
 @dataclass
 class Planner:
-    """Turns one request into a plan, and collects all faults before it raises.
+    """Planner of one request, which collects all faults before it raises an error.
 
     ``request`` has defaults in place of faulty arguments, whose ``faults`` are known already.
     ``explicit`` names the arguments that the caller passed, without those of advice.
@@ -49,7 +67,7 @@ class Planner:
     _unavailable: EngineUnavailable | None = None
 
     def has_valid_arguments(self) -> bool:
-        """Whether there are no faults so far and the pool exists."""
+        """Return whether there are no faults so far and the pool exists."""
         with suppress(RequestError):
             if self.request.pool is not None:
                 config.get_pool(self.request.pool)
@@ -68,20 +86,20 @@ class Planner:
         """
         config.check_sections(registry.ENGINES)
         request = self.request
-        engine = self._engine()
+        engine = self._choose_engine()
         if engine is None:
             self._draft_options(DASK)
-            self._layout(uses_pools=self._unavailable is None)
+            self._choose_layout(uses_pools=self._unavailable is None)
             if self._unavailable is not None:
                 if not self.faults:
                     raise self._unavailable
                 allowed = "an engine that supports the request and is usable here"
                 self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
             self._raise_faults()
-        settings = self._settings(engine)
+        settings = self._read_settings(engine)
         draft = self._draft_options(framework_of(engine.name))
         machine = engine.capacity(settings)
-        asked, pool = self._layout(engine.uses_pools)
+        asked, pool = self._choose_layout(engine.uses_pools)
         if draft is None or self.faults:
             self._raise_faults()
         worker, nodes, fit_note = asked, request.num_workers, ""
@@ -138,7 +156,7 @@ class Planner:
         self.request = self.request.model_copy(update={"scheduler_deploy_mode": supported.mode})
 
     def _draft_options(self, framework: str) -> OptionsDraft | None:
-        """Section of a framework before the layout is known; None if that found faults."""
+        """Return the draft of a framework's section of the plan; None if it has faults."""
         try:
             draft = registry.FRAMEWORKS.load(framework)().draft_options(self.request)
         except RequestError as error:
@@ -148,8 +166,8 @@ class Planner:
         self.alerts += draft.alerts
         return draft
 
-    def _settings(self, engine: Engine) -> EngineSettings:
-        """Settings of the engine, updated with ``engine_options``."""
+    def _read_settings(self, engine: Engine) -> EngineSettings:
+        """Return the settings of the engine, updated with ``engine_options``."""
         settings = config.engine_settings(engine.name, engine.settings)
         try:
             settings = settings.with_options(self.request.engine_options or {})
@@ -179,8 +197,8 @@ class Planner:
         self._errors.append(error)
         self.faults += error.faults
 
-    def _engine(self) -> Engine | None:
-        """The requested engine, or the first usable one that supports the request."""
+    def _choose_engine(self) -> Engine | None:
+        """Return the requested engine, or the first usable one that supports the request."""
         name = self.request.engine
         if self.request.local_mode:
             if name not in {"auto", "local"}:
@@ -198,42 +216,42 @@ class Planner:
             self.faults += self._find_unsupported(engine)
             return engine
         candidates = [registry.load(name) for name in config.auto_engines()]
-        able = [engine for engine in candidates if not self._find_unsupported(engine)]
-        usable = [engine for engine in able if engine.available().usable]
+        supporting = [engine for engine in candidates if not self._find_unsupported(engine)]
+        usable = [engine for engine in supporting if engine.available().usable]
         if usable:
             self.notes.append(f"engine auto: {usable[0].name}, {usable[0].available().reason}")
             return usable[0]
-        if not able:
+        if not supporting:
             self.faults += self._find_unsupported(candidates[0])
             return candidates[0]
-        reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in able)
+        reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in supporting)
         self._unavailable = EngineUnavailable("auto", reasons)
         return None
 
     def _find_unsupported(self, engine: Engine) -> list[Fault]:
-        """Faults for features of the request that the engine lacks."""
+        """Return a fault for each feature of the request that the engine lacks."""
         if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
             return []
         allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
-        advice = "choose another engine: " + ", ".join(registry.ENGINES.names())
+        advice = "choose another engine: " + ", ".join(_engines_with(Feature.GPUS))
         return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
 
-    def _layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
-        """Requested layout of a node, and the pool for it."""
+    def _choose_layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
+        """Return the requested layout of a node, and the pool for it."""
         request = self.request
         if request.pool is None:
-            return request.worker, self._closest_pool(uses_pools)
+            return request.worker, self._find_smallest_pool(uses_pools)
         try:
             pool = config.get_pool(request.pool)
-            worker = self._worker_for(pool)
+            worker = self._complete_layout(pool)
             fit.check_fits(worker, pool)
         except RequestError as error:
             self._add_error(error)
             return request.worker, None
         return worker, pool
 
-    def _worker_for(self, pool: PoolSpec) -> WorkerSpec:
-        """Layout with the requested values, completed with values that suit the pool."""
+    def _complete_layout(self, pool: PoolSpec) -> WorkerSpec:
+        """Return a layout with the requested values, completed with values that suit the pool."""
         request = self.request
         given = request.model_fields_set
         if {*_LAYOUT, "cores_per_worker"} <= given:
@@ -253,7 +271,7 @@ class Planner:
             proposed, cores_per_worker=cores or proposed.cores_per_worker, ngpus=request.ngpus
         )
 
-    def _closest_pool(self, uses_pools: bool) -> PoolSpec | None:
+    def _find_smallest_pool(self, uses_pools: bool) -> PoolSpec | None:
         worker = self.request.worker
         cores = max(worker.cores_per_worker, 0 if worker.ngpus else worker.total_threads)
         try:
@@ -266,3 +284,13 @@ class Planner:
                     "no pool has nodes of the requested size; this engine needs no pool"
                 )
             return None
+
+
+def _engines_with(feature: Feature) -> list[str]:
+    """Return the names of the engines that support a feature and can be imported."""
+    found = []
+    for name in registry.ENGINES.names():
+        with suppress(Exception):  # an engine of another package may fail in any way
+            if feature not in registry.load(name).unsupported:
+                found.append(name)
+    return found

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.core.errors import check
-from hyperplane.formats import hive_partitions, schemas, types
+from hyperplane.formats import column_types, hive_partitions, schemas
 from hyperplane.formats.column_mapping import ColumnMapping, may_lose
 from hyperplane.formats.filters import Filters, filter_columns
 from hyperplane.formats.request import ReadRequest
@@ -111,7 +111,7 @@ def _make_mapping(
 ) -> ColumnMapping:
     used = {**chosen, **filter_schema}
     file_types = {
-        field.name: types.from_arrow(field.type) for field in schema if field.name in used
+        field.name: column_types.from_arrow(field.type) for field in schema if field.name in used
     }
     cast = frozenset(name for name, kind in used.items() if file_types.get(name, kind) != kind)
     absent = {name: constants.get(name) for name in used if name not in file_types}

@@ -13,7 +13,7 @@ from polars.io.plugins import register_io_source
 
 from hyperplane.formats import filters as row_filters
 from hyperplane.formats.filters import Filters
-from hyperplane.formats.polars_columns import column, columns
+from hyperplane.formats.polars_frames import column, columns
 
 _SMALL = (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
 

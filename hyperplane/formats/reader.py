@@ -15,7 +15,7 @@ import pyarrow as pa
 from hyperplane.core.errors import ReadError
 from hyperplane.formats.column_mapping import InexactValue
 from hyperplane.formats.pandas_frames.convert import to_pandas
-from hyperplane.formats.polars_columns import columns
+from hyperplane.formats.polars_frames import columns
 from hyperplane.objectstore import file_names
 from hyperplane.objectstore.redaction import describe_error
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from hyperplane.formats.partitions import ScannablePartition
 
+#: Number of threads that read footers, headers or samples.
+READER_THREADS = 16
 #: Exceptions that the libraries raise for damaged files.
 DAMAGE = (
     *file_names.DAMAGE_ERRORS,

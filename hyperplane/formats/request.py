@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from hyperplane.core.errors import DataError, Fault, ReadError, check
 from hyperplane.core.units import is_iterable
+from hyperplane.formats import column_types
 from hyperplane.formats import filters as row_filters
-from hyperplane.formats import types
 from hyperplane.formats.read_errors import join_errors, warn_skipped
 
 if TYPE_CHECKING:
+    from hyperplane.formats.column_types import Decimals
     from hyperplane.formats.partitions import ScannablePartition
     from hyperplane.formats.schemas import SchemaMode
-    from hyperplane.formats.types import Decimals
     from hyperplane.objectstore.locations import File
 
 OnError = Literal["raise", "skip"]
@@ -60,7 +60,7 @@ class ReadPlan:
 
     def _to_pandas_dtype(self, name: str, kind: pl.DataType) -> Any:
         try:
-            return types.to_pandas_dtype(kind, name in self.optional)
+            return column_types.to_pandas_dtype(kind, name in self.optional)
         except pa.ArrowInvalid as error:  # more than 64 nested lists
             advice = (
                 "read it with hyperplane.bag.read_records, or select other columns with columns="

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.core.errors import Fault
-from hyperplane.formats import types
+from hyperplane.formats import column_types
 
 #: Whether files of different columns are an error, or merged.
 SchemaMode = Literal["strict", "union"]
@@ -55,7 +55,10 @@ def is_unnamed_index(name: str) -> bool:
 
 
 def make_file_schema(
-    schema: pa.Schema, decimals: types.Decimals, url: str, with_intervals: Collection[str] = ()
+    schema: pa.Schema,
+    decimals: column_types.Decimals,
+    url: str,
+    with_intervals: Collection[str] = (),
 ) -> tuple[FileSchema, list[Fault]]:
     """Return the schema of one file, and a fault for each duplicate column name.
 
@@ -73,7 +76,7 @@ def make_file_schema(
             # pyarrow reads nested intervals as bytes; Polars cannot open the file.
             nested = entry.type.num_fields and entry.name in with_intervals
             kind = pa.month_day_nano_interval() if nested else entry.type
-            kinds[entry.name] = types.to_polars(kind, decimals)
+            kinds[entry.name] = column_types.to_polars(kind, decimals)
         except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             kinds[entry.name] = pl.Null()  # an error only if the column is requested
             unreadable[entry.name] = Fault(
@@ -129,8 +132,8 @@ def merge_schemas(
             if name in origin[name].untyped:
                 kinds[name], origin[name] = kind, one
                 continue
-            wide = types.merge_nested_types(kinds[name], kind)
-            widest = types.find_wider_type(kinds[name], kind)
+            wide = column_types.merge_nested_types(kinds[name], kind)
+            widest = column_types.find_wider_type(kinds[name], kind)
             if schema_mode == "union":
                 wide = wide or widest
             if wide is None and is_unnamed_index(name):

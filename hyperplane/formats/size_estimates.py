@@ -5,8 +5,12 @@ Of text a sample is read, and its size in memory is compared with its size in th
 
 from __future__ import annotations
 
+import functools
 import io
+import json
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hyperplane.core.units import format_bytes, plural
@@ -103,3 +107,46 @@ class _CountingReader(io.RawIOBase):
         data: bytes = self.file.read(min(size, STEP) if size >= 0 else size)
         self.count += len(data)
         return data
+
+
+def parse_csv_sample(sample: io.BytesIO) -> Any:
+    """Return a pandas dataframe of the first lines of a CSV file."""
+    import pandas as pd
+
+    # The sniffer of pandas may split a single column at a letter.
+    header = sample.getvalue().partition(b"\n")[0].decode(errors="replace")
+    separator = max(",;\t|", key=header.count)
+    read = functools.partial(pd.read_csv, sep=separator, on_bad_lines="skip")
+    try:
+        return read(sample)
+    except pd.errors.ParserError:
+        return read(io.BytesIO(_drop_incomplete_records(sample.getvalue())))
+
+
+def _drop_incomplete_records(text: bytes) -> bytes:
+    """Remove the last lines of CSV text that ends inside a quoted field of several lines."""
+    end, odd = len(text), text.count(b'"') % 2
+    while odd and end:
+        start = text.rfind(b"\n", 0, end - 1) + 1
+        odd ^= text.count(b'"', start, end) % 2
+        end = start
+    return text[:end]
+
+
+def parse_json_sample(sample: io.BytesIO) -> Any:
+    """Return a pandas dataframe of the first lines, or of the first items of an array."""
+    import pandas as pd
+
+    text = sample.getvalue().decode(errors="ignore").lstrip()
+    if text.startswith("["):
+        return pd.read_json(io.StringIO(f"[{text[1 : _find_items_end(text)]}]"))
+    return pd.read_json(sample, lines=True)
+
+
+def _find_items_end(text: str) -> int:
+    """End of the last complete item of a JSON array; the sample may stop inside the next."""
+    decode, between, end = json.JSONDecoder().raw_decode, re.compile(r"[\s,]*"), 1
+    with suppress(ValueError):
+        while found := between.match(text, end):
+            _, end = decode(text, found.end())
+    return end

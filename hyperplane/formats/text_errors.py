@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from hyperplane.core.errors import ReadError
-from hyperplane.formats import types
+from hyperplane.formats import column_types
 
 if TYPE_CHECKING:
     from hyperplane.objectstore.locations import File
@@ -76,7 +76,9 @@ def check_non_nullable(
         if name in frame.columns and frame.get_column(name).null_count():
             kind = frame.schema[name]
             row = frame.get_column(name).is_null().arg_max() or 0
-            declared, other = (types.to_pandas_dtype(kind, nullable) for nullable in (False, True))
+            declared, other = (
+                column_types.to_pandas_dtype(kind, nullable) for nullable in (False, True)
+            )
             raise ReadError(
                 url,
                 f"column {name!r} has a missing value, but dtypes sets {declared} ({place(row)}); "

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.formats import hive_partitions, partition_sizes, samples, schemas
+from hyperplane.formats import hive_partitions, partition_sizes, schemas, text_samples
 from hyperplane.formats.byte_ranges import (
     ByteRange,
     ByteRangeDecoder,
@@ -53,7 +53,7 @@ class TextFile:
     @property
     def memory(self) -> int:
         """Estimated bytes in memory."""
-        size = self.file.size * (samples.COMPRESSION_RATIO if self.file.compression else 1)
+        size = self.file.size * (text_samples.COMPRESSION_RATIO if self.file.compression else 1)
         return int(size * self.density)
 
 
@@ -209,7 +209,7 @@ def _split_file(
     file, memory = text_file.file, text_file.memory
     count = 1 if file.compression else max(1, round(memory / aim + 0.4))
     ends = (
-        samples.find_split_offsets(file, text_file.start, count, text_file.multiline)
+        text_samples.find_split_offsets(file, text_file.start, count, text_file.multiline)
         if count > 1
         else [text_file.start, file.size]
     )

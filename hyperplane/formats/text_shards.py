@@ -9,7 +9,7 @@ from typing import Protocol, cast
 import polars as pl
 
 from hyperplane.core.errors import Fault, ReadError, RequestError
-from hyperplane.formats import samples
+from hyperplane.formats import text_samples
 from hyperplane.formats.byte_ranges import ByteRange, ByteRangeDecoder, ByteRangePartition
 from hyperplane.formats.reader import translate_read_errors
 from hyperplane.formats.request import ReadPlan
@@ -48,7 +48,7 @@ class LineBoundaries:
 
     def find_record_start(self, span: ByteRange, target: int) -> int:
         """Return where the line after an offset begins."""
-        return samples.find_next_line(span.file, target)
+        return text_samples.find_next_line(span.file, target)
 
     def set_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
         """Return the decoder unchanged."""

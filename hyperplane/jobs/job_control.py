@@ -26,7 +26,7 @@ from hyperplane.jobs.execution.job_folder import (
 )
 from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.notebook_steps import notebook_checks
-from hyperplane.jobs.runners import has_shared_files, resolve_options
+from hyperplane.jobs.runners.registry import has_shared_files, resolve_options
 from hyperplane.jobs.store.job_records import CANCELLED, OPEN, PENDING, PROCESSED, Job
 from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.submission.option_checks import (

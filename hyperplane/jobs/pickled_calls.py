@@ -9,8 +9,10 @@ from types import ModuleType
 from typing import Any
 
 _ARRAYS = "hyperplane.collections.arrays"
+_BAGS = "hyperplane.collections.bags"
 _CALCULATOR = "hyperplane.calculator"
 _DEFINITION = "hyperplane.jobs.definition"
+_FRAMES = "hyperplane.collections.frames"
 _JOBS = "hyperplane.jobs"
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
@@ -18,9 +20,17 @@ _STORAGE = "hyperplane.storage"
 #: Module and name of a public object in version 0.1.0 -> its module and name now. Pickles name a
 #: function and the class of an object by them.
 RENAMED = {
-    (f"{_ARRAYS}.many", "open_zarr_many"): (f"{_ARRAYS}.open_many", "open_zarr_many"),
+    (f"{_ARRAYS}.many", "open_zarr_many"): (f"{_ARRAYS}.open_zarr_many", "open_zarr_many"),
     (f"{_ARRAYS}.proposing", "propose_chunks"): (f"{_ARRAYS}.propose_chunks", "propose_chunks"),
     (f"{_ARRAYS}.rechunking", "rechunk"): (f"{_ARRAYS}.rechunk", "rechunk"),
+    (f"{_BAGS}.count", "count_by"): (f"{_BAGS}.count_by", "count_by"),
+    (f"{_BAGS}.frame", "to_dataframe"): (f"{_BAGS}.to_dataframe", "to_dataframe"),
+    (f"{_BAGS}.read", "bad_records"): (f"{_BAGS}.read_records", "bad_records"),
+    (f"{_BAGS}.read", "read_records"): (f"{_BAGS}.read_records", "read_records"),
+    (f"{_FRAMES}.datetimes", "to_datetime"): (f"{_FRAMES}.to_datetime", "to_datetime"),
+    (f"{_FRAMES}.duplicates", "drop_duplicates"): (f"{_FRAMES}.drop_duplicates", "drop_duplicates"),
+    (f"{_FRAMES}.sort", "sort_values"): (f"{_FRAMES}.sort_values", "sort_values"),
+    (f"{_FRAMES}.top_n", "top_n_per_group"): (f"{_FRAMES}.top_n_per_group", "top_n_per_group"),
     ("hyperplane.jobs.decorating", "job"): ("hyperplane.jobs.decorator", "job"),
     # Pickles contain the functions that ``@job`` makes by value, with what these use.
     ("hyperplane.jobs.decorating", "_check_call"): (

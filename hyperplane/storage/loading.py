@@ -30,7 +30,7 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.formats import hive_partitions
 from hyperplane.formats.base import SupportsColumnLoad
 from hyperplane.formats.pandas_frames.from_arrow import to_frame
-from hyperplane.formats.reader_threads import READER_THREADS
+from hyperplane.formats.reader import READER_THREADS
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.save_target import Target, check_options, resolve_target

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from test_asl_paths import JSON
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.intrinsic_functions import COUNTS, FUNCTIONS
-from hyperplane.asl.intrinsics import (
+from hyperplane.asl.intrinsic_calls import (
     FunctionCall,
     IntrinsicSyntax,
     JsonLiteral,
@@ -21,8 +20,9 @@ from hyperplane.asl.intrinsics import (
     evaluate,
     parse_intrinsic,
 )
-from hyperplane.asl.paths import JsonPath, parse_path
-from hyperplane.asl.templates import fill_template, find_syntax_error
+from hyperplane.asl.intrinsic_functions import COUNTS, FUNCTIONS
+from hyperplane.asl.json_path import JsonPath, parse_path
+from hyperplane.asl.payload_templates import fill_template, find_syntax_error
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hyperplane.asl.choice_rules import matches_pattern
 from hyperplane.asl.errors import StateError
+from hyperplane.asl.json_path import PathSyntax, parse_path
 from hyperplane.asl.path_lookup import PathNotFound, find_value, json_equal, put_value
-from hyperplane.asl.paths import PathSyntax, parse_path
 from hyperplane.asl.timestamps import format_timestamp, parse_timestamp
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text(max_size=3)

@@ -14,8 +14,8 @@ from scale import scaled
 from test_asl_paths import JSON, places
 
 from hyperplane.asl.checking import check_machine
-from hyperplane.asl.json_parser import JsonSyntaxError, parse_with_lines
 from hyperplane.asl.reading import MAX_FILE_BYTES, read_machine
+from hyperplane.asl.strict_json import JsonSyntaxError, parse_with_lines
 from hyperplane.errors import RequestError
 
 ALL = [(folder, name) for folder in ("valid", "invalid") for name in asl_corpus.names(folder)]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import hyperplane
-from hyperplane import cluster as route
-from hyperplane.clusters import interrupts, records, start_lines, started_clusters
-from hyperplane.clusters.dask import guarded_cluster
+from hyperplane.clusters import interrupts, records, replacement, start_lines
+from hyperplane.clusters.dask import guarded_cluster, local_process
+from hyperplane.clusters.dask.framework import DaskFramework
 from hyperplane.clusters.dask.local import forkserver, start
 
 ONE: dict[str, Any] = {
@@ -111,10 +111,10 @@ def test_other_threads_have_none_to_put_off() -> None:
         (records, "reserve"),
         (forkserver, "acquire"),
         (start, "_worker_config"),
-        (start, "Client"),
+        (local_process, "Client"),
         (guarded_cluster.GuardedCluster, "begin_idle_timeout"),
-        (route, "_prepare"),
-        (started_clusters, "_is_open"),
+        (DaskFramework, "prepare"),
+        (replacement, "_is_open"),
         (start_lines, "print_ready_lines"),
     ],
 )

@@ -316,6 +316,19 @@ def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+def test_a_timeout_error_of_a_preload_is_not_the_time_limit_of_the_start(tmp_path: Path) -> None:
+    breaks = tmp_path / "breaks.py"
+    breaks.write_text("def dask_setup(worker):\n    raise TimeoutError('no license')\n")
+    with (
+        dask.config.set({"distributed.worker.preload": [str(breaks)]}),
+        pytest.raises(hyperplane.StartFailed, match="before the time limit of 120 s") as caught,
+    ):
+        hyperplane.start(hyperplane.plan_cluster(**{**ONE, "timeout": 120}))
+    assert not isinstance(caught.value, TimeoutError)
+    assert records.read_all() == []
+
+
+@pytest.mark.cluster
 def test_start_failure_tells_what_the_worker_did(tmp_path: Path) -> None:
     breaks = tmp_path / "breaks.py"
     breaks.write_text("import os\ndef dask_setup(worker):\n    os._exit(3)\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,13 @@ import pytest
 
 import hyperplane
 from hyperplane.clusters import engine
+from hyperplane.jobs import runners
+from hyperplane.jobs.exporters import base as exporters_base
+from hyperplane.jobs.exporters import registry
+from hyperplane.jobs.runners import base as runners_base
 
 PACKAGE = Path(hyperplane.__file__).parent
+DATA = Path(__file__).with_name("data") / "v0.1.0"
 
 
 @pytest.mark.process
@@ -25,6 +31,39 @@ def test_a_rendered_script_finds_the_program_that_retries(tmp_path: Path) -> Non
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, tried.exists()) == (0, True)
     assert "exit code 7" in done.stderr
+
+
+@pytest.mark.process
+def test_a_queued_array_finds_the_program_of_its_tasks(tmp_path: Path) -> None:
+    former = PACKAGE / "jobs" / "runners" / "slurm_task.py"
+    queued = DATA / "place" / "slurm" / "101" / "script"
+    assert f"hyperplane/jobs/runners/{former.name}" in queued.read_text(encoding="utf-8")
+    show = "import sys, os; print(sys.argv[1:], os.environ['OWN'])"
+    (tmp_path / "wrapper.py").write_text(show, encoding="utf-8")
+    task = b"\0".join([b"prefix", b"1", b"OWN=x", b"program", b"argument"])
+    (tmp_path / "tasks").write_bytes(f"7 0 {len(task)}\n\n".encode() + task)
+    words = [sys.executable, "-I", "-S", str(former)]
+    words += [str(tmp_path / "tasks"), str(tmp_path / "wrapper.py")]
+    environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "7"}
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "['prefix', 'program', 'argument'] x\n", done.stderr
+
+
+def test_an_exporter_of_another_package_finds_its_interface() -> None:
+    with pytest.warns(FutureWarning, match=r"hyperplane\.jobs\.exporters\.base\.Exporter"):
+        former = runners_base.Renderer
+    assert former is exporters_base.Exporter
+    with pytest.warns(FutureWarning, match=r"hyperplane\.jobs\.exporters\.base\.Document"):
+        assert runners_base.Document is exporters_base.Document
+
+
+def test_the_documented_call_renders() -> None:
+    with pytest.warns(FutureWarning, match=r"hyperplane\.jobs\.exporters\.registry\.render"):
+        assert runners.render is registry.render
+    with pytest.raises(AttributeError):
+        _ = runners.rendr
 
 
 def test_an_engine_of_another_package_finds_its_interface() -> None:

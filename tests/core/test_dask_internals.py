@@ -1,4 +1,4 @@
-"""Private names of Dask and distributed are imported in one package only."""
+"""Only ``core.dask_internals`` imports private names of Dask and distributed."""
 
 from __future__ import annotations
 
@@ -77,9 +77,14 @@ def test_all_names_exist_in_this_release_and_are_used(module):
 
 
 @pytest.mark.process
-def test_internals_of_tasks_load_no_pandas():
-    source = "import sys, hyperplane.core.dask_internals.tasks; print('pandas' in sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "loaded"),
+    [("tasks", []), ("workarounds", []), ("frames", ["pandas"]), ("clients", ["distributed"])],
+)
+def test_each_module_loads_only_the_library_that_it_names(module, loaded):
+    source = f"""import sys, hyperplane.core.dask_internals.{module}
+print([name for name in ("pandas", "distributed") if name in sys.modules])"""
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == str(loaded)

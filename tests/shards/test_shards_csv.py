@@ -18,7 +18,7 @@ from scale import scaled
 import hyperplane
 from hyperplane import RequestError, shard_rows
 from hyperplane.errors import ReadError
-from hyperplane.formats import samples, text_shards
+from hyperplane.formats import text_samples, text_shards
 from hyperplane.formats.csv import record_starts
 
 VALUES = {
@@ -122,8 +122,8 @@ def test_shares_are_about_equal_bytes(tmp_path):
 
 def test_only_the_own_bytes_are_read(monkeypatch):
     store = fresh()
-    monkeypatch.setattr(samples, "HEAD", 10_000)
-    monkeypatch.setattr(samples, "EXCERPT", 2_000)
+    monkeypatch.setattr(text_samples, "HEAD", 10_000)
+    monkeypatch.setattr(text_samples, "EXCERPT", 2_000)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"n": range(100_000), "s": rng.choice(["a\nb", "c", "d,e"], 100_000)})
     text = frame.to_csv(index=False).encode()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.formats import samples
+from hyperplane.formats import text_samples
 from hyperplane.formats.csv import record_starts
 from hyperplane.formats.csv.record_starts import RecordLayout, find_record_start
 from hyperplane.objectstore import listing
@@ -98,9 +98,9 @@ def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_fact
     [file] = listing.find_files(path)
     true = starts(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(samples, "STEP", step)
+        patch.setattr(text_samples, "STEP", step)
         for target in range(1, len(text)):
-            found = next(samples.find_record_starts(file, 0, [target]), len(text))
+            found = next(text_samples.find_record_starts(file, 0, [target]), len(text))
             assert found == min(start for start in true if start > target or start == len(text))
 
 

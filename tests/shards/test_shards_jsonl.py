@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane import shard_rows
-from hyperplane.formats import samples
+from hyperplane.formats import text_samples
 
 RECORD = st.fixed_dictionaries(
     {"n": st.integers(-9, 9), "s": st.text(max_size=6), "x": st.floats(-1, 1, allow_nan=False)},
@@ -45,15 +45,15 @@ def test_shares_of_any_records_are_the_whole(tmp_path_factory, records, n, newli
 
 def test_only_the_own_bytes_are_read(monkeypatch):
     store = fresh()
-    monkeypatch.setattr(samples, "HEAD", 10_000)
-    monkeypatch.setattr(samples, "EXCERPT", 2_000)
+    monkeypatch.setattr(text_samples, "HEAD", 10_000)
+    monkeypatch.setattr(text_samples, "EXCERPT", 2_000)
     text = "".join(f'{{"n": {n}, "s": "w\\n"}}\n' for n in range(100_000)).encode()
     store.pipe_file("/big.jsonl", text)
     rows = []
     for idx in range(5):
         one, nbytes, _ = read_of(lambda idx=idx: shard_rows("tally://big.jsonl", 5, idx))
         rows += one["n"].to_list()
-        assert nbytes < len(text) / 5 + 14_100 + 2 * samples.STEP
+        assert nbytes < len(text) / 5 + 14_100 + 2 * text_samples.STEP
     assert rows == list(range(100_000))
 
 

@@ -17,7 +17,7 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import HyperplaneError
-from hyperplane.formats import partition_sizes, samples
+from hyperplane.formats import partition_sizes, text_samples
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +81,8 @@ def test_json_lines(tmp_path_factory, case, head, size):
         lines = "".join(json.dumps(record) + "\n" for record in file)
         (folder / f"{number}.jsonl").write_text(lines)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(samples, "HEAD", head)
-        patch.setattr(samples, "EXCERPT", 0)
+        patch.setattr(text_samples, "HEAD", head)
+        patch.setattr(text_samples, "EXCERPT", 0)
         try:
             found = hyperplane.dataframe.read(folder, partition_size=size)
             made = found.compute()

@@ -1,27 +1,45 @@
-"""Create the record of a Dask cluster before it starts, and release its resources at its end."""
+"""The record of a Dask cluster: reserve it, complete it with addresses, and remove it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from distributed import Client
+
 from hyperplane.clusters import records
+from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
 from hyperplane.clusters.dask.settings import restore_client_settings
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.errors import StartFailed
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 
 
-def new_record(plan: ClusterPlan, **others: Any) -> records.ClusterRecord:
-    """Return a record with Dask's client settings for a cluster that is about to start.
+def reserve_record(plan: ClusterPlan, parent: str | None, **others: Any) -> records.ClusterRecord:
+    """Reserve the name and a scratch folder of a cluster that is about to start.
 
-    Parameters
-    ----------
-    plan : ClusterPlan
-        The plan of the cluster.
-    **others
-        Fields that replace those taken from the plan.
+    The scratch folder is created in ``parent``, or in the temporary directory if that is None.
+    ``others`` are fields of the record in addition to those of the plan, or in place of them.
+    Raises a StartFailed if a cluster of that name runs or a folder cannot be created.
     """
     client = DaskOptions.of(plan.options).tuning.client
-    return records.ClusterRecord.from_plan(plan, **{"client": client, **others})
+    record = records.ClusterRecord.from_plan(plan, **{"client": client, **others})
+    try:
+        return records.reserve(record, parent)
+    except OSError as error:
+        raise StartFailed(plan.engine, str(error)) from error
+
+
+def finish_start(
+    cluster: GuardedCluster, client: Client, record: records.ClusterRecord
+) -> StartedCluster:
+    """Complete a start: store the cluster's addresses and begin its idle timeout."""
+    cluster.remember_client(client)
+    scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
+    records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
+    cluster.begin_idle_timeout()
+    return StartedCluster(client, cluster)
 
 
 def release_cluster(name: str, scratch: str) -> None:

@@ -1,18 +1,22 @@
-"""What the engines of Dask have in common."""
+"""The framework Dask: objects, sections of plans and printed lines that its engines share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hyperplane.clusters.dask import start_lines
-from hyperplane.clusters.dask.client_config import restore_config_after
-from hyperplane.clusters.dask.planning import draft_options
+from hyperplane import config, config_memory
+from hyperplane.clusters.dask import dashboard_lines
+from hyperplane.clusters.dask.default_clients import restore_config_after
 from hyperplane.clusters.dask.removed_methods import add_removed_methods
+from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.framework import ClusterAddresses, OptionsDraft
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.engine_names import DASK
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.tuning import Tuning
+from hyperplane.spec.worker import WorkerSpec
 
 if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster
@@ -24,8 +28,24 @@ class DaskFramework:
     name: ClassVar[str] = DASK
 
     def draft_options(self, request: ClusterRequest) -> OptionsDraft:
-        """Return the section for Dask: memory policy and tuning."""
-        return draft_options(request)
+        """Return the section for Dask: memory policy and tuning, with notes on the policy."""
+        requested = request.memory
+        with user_settings():
+            memory = config.memory_policy() if requested is None else requested
+            from_dask = config_memory.note_dask_thresholds() if requested is None else ""
+            overridden = config_memory.note_overridden_thresholds(requested)
+        name, profile = config.tuning().find(request.tuning)
+
+        def for_layout(worker: WorkerSpec, nodes: int) -> DaskOptions:
+            processes = nodes * worker.nprocs
+            tuning = Tuning.of(name, profile, processes=processes, nthreads=worker.nthreads)
+            return DaskOptions(memory, tuning)
+
+        return OptionsDraft(
+            for_layout,
+            notes=(from_dask,) if from_dask else (),
+            alerts=(overridden,) if overridden else (),
+        )
 
     def check_process(self) -> None:
         """Raise an EngineError in a child that was forked while a cluster was open."""
@@ -59,8 +79,8 @@ class DaskFramework:
     def starting_lines(self, plan: ClusterPlan) -> list[str]:
         """Return the documented lines about a scheduler in a pod."""
         del plan
-        return list(start_lines.STARTING)
+        return list(dashboard_lines.STARTING)
 
     def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
         """Return the documented lines about the dashboard and the logs."""
-        return start_lines.describe_ready(plan, dashboard)
+        return dashboard_lines.describe_ready(plan, dashboard)

@@ -1,4 +1,7 @@
-"""Addresses, preloads and log capture for worker processes on this machine."""
+"""Start of a cluster on this machine, as the engines local and cuda share it.
+
+Remote engines use the address, and ssh also the preloads.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,27 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import dask.config
+from distributed import Client
+
+from hyperplane.clusters.dask.cluster_records import finish_start, reserve_record
+from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
+from hyperplane.clusters.dask.settings import apply_client_settings, user_settings
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.records import ClusterRecord
+from hyperplane.spec.dask_options import DaskOptions
+from hyperplane.spec.plan import ClusterPlan
 
 LOOPBACK = "127.0.0.1"
 #: Preload: kills a worker process when its parent process dies.
 PARENT_DEATH = "hyperplane.clusters.dask.parent_death"
 #: Preload: applies environment variables of memory allocators.
 WORKER_MEMORY = "hyperplane.clusters.dask.worker_memory"
-#: Preload: suppresses log messages that mean nothing.
-NOTICES = "hyperplane.clusters.dask.log_filters"
+#: Preload: suppresses log messages of workers that close.
+LOG_FILTERS = "hyperplane.clusters.dask.log_filters"
+#: Last lines of Dask's log that an error shows.
 LOG_LINES = 40
 
 
@@ -27,7 +41,7 @@ def user_preloads() -> list[str]:
 
 def worker_preloads() -> list[str]:
     """Return the preloads of worker processes on this machine: the user's, then this package's."""
-    return [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, NOTICES]
+    return [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, LOG_FILTERS]
 
 
 @contextmanager
@@ -35,14 +49,38 @@ def log_tail() -> Iterator[deque[str]]:
     """Collect the last lines that Dask logs in this process during the block."""
     lines: deque[str] = deque(maxlen=LOG_LINES)
 
-    class Keep(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(f"{record.name}: {record.getMessage()}")
 
-    handler = Keep()
+    handler = Collector()
     dask_logger = logging.getLogger("distributed")
     dask_logger.addHandler(handler)
     try:
         yield lines
     finally:
         dask_logger.removeHandler(handler)
+
+
+def reserve_local_record(
+    plan: ClusterPlan, parent: str | None = None, **others: Any
+) -> ClusterRecord:
+    """Reserve the record of a cluster on this machine, whose clients may connect to the workers.
+
+    The scratch folder is created in ``parent``, by default in Dask's ``temporary-directory``.
+    """
+    direct = DaskOptions.of(plan.options).tuning.direct_to_workers
+    with user_settings():
+        spill_to = parent or dask.config.get("temporary-directory", default=None)
+    return reserve_record(plan, spill_to, direct_to_workers=direct, **others)
+
+
+def connect_local_client(cluster: GuardedCluster, record: ClusterRecord) -> StartedCluster:
+    """Connect a client to a cluster whose workers run, and complete the start; close on errors."""
+    try:
+        apply_client_settings(record.name, record.client)
+        client = Client(cluster, direct_to_workers=record.direct_to_workers or None)
+        return finish_start(cluster, client, record)
+    except BaseException:
+        cluster.close()
+        raise

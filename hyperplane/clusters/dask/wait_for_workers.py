@@ -12,8 +12,8 @@ from distributed.deploy.cluster import Cluster
 from hyperplane.clusters import interrupts
 from hyperplane.clusters.dask import versions
 from hyperplane.clusters.dask.settings import apply_client_settings
-from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.core.units import plural
+from hyperplane.clusters.dask.start_errors import start_timeout
+from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RemoteSettings
@@ -76,37 +76,6 @@ def connect_client(
             "everything was closed again",
         ) from error
     return client
-
-
-def start_timeout(
-    plan: ClusterPlan,
-    connected: int | None,
-    advice: str,
-    log_tail: str = "",
-    processes: int | None = None,
-) -> StartTimeout:
-    """Return the error of a start that was too slow, whose cluster is closed again.
-
-    Parameters
-    ----------
-    plan : ClusterPlan
-        The plan that was started.
-    connected : int, optional
-        Number of worker processes that have connected; None if only some are known to be missing.
-    advice : str
-        Why workers are missing, or what to do.
-    log_tail : str
-        Last lines of the log.
-    processes : int, optional
-        Number of worker processes of the cluster; that of the plan by default.
-    """
-    of = plural(processes or plan.dask_workers, "worker process")
-    return StartTimeout(
-        plan.engine,
-        f"{'not all' if connected is None else connected} of {of} connected within "
-        f"{plan.request.timeout:g} s (timeout); everything was closed again. {advice}",
-        log_tail,
-    )
 
 
 def _wait_for_workers(

@@ -1,8 +1,9 @@
-"""Validation of the arguments of ``open_zarr_many``, before any store is read."""
+"""Parse and check the arguments of ``open_zarr_many``; reads no store, only expands globs."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 
-from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
 from hyperplane.core.argument_checks import find_flag_faults, is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import unknown_name
+from hyperplane.core.units import is_iterable
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.reachability import StoreUnreachable
 from hyperplane.objectstore.redaction import describe_error, describe_url
 
 if TYPE_CHECKING:
-    from hyperplane.collections.arrays.zarr_stores import CachingStore
+    from hyperplane.collections.arrays.caching_store import CachingStore
 
 _ALLOWED = {
     "combine": ("by_coords", "concat", "merge", "nested"),
@@ -38,6 +39,7 @@ _ALLOWED = {
 _VARIABLE_CHOICES = ("minimal", "different", "all")
 #: Parameters of xarray.open_dataset that this package sets itself.
 _RESERVED_OPTIONS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
+_ALLOWED_URLS = "a path, URL or glob of Zarr stores, or a list of them"
 _CHUNKS_ADVICE = "hyperplane.array.rechunk(data, chunks) changes the chunks of the result"
 
 
@@ -71,17 +73,19 @@ def find_argument_faults(
     if is_one_of(combine, ("concat",)) and isinstance(concat_dim, list):
         yield Fault("concat_dim", repr(concat_dim)[:80], "one dimension", "or combine='nested'")
     for where, value in {"data_vars": data_vars, "coords": coords}.items():
-        named = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-        if not named and not is_one_of(
+        is_name_list = isinstance(value, list | tuple) and all(
+            isinstance(name, str) for name in value
+        )
+        if not is_name_list and not is_one_of(
             value, (*_VARIABLE_CHOICES, *(None,) * (where == "data_vars"))
         ):
             allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
             yield Fault(where, repr(value)[:80], allowed)
     yield from find_flag_faults(load=load)
-    known = _open_dataset_options()
+    decoding_names = _open_dataset_options()
     for name in decoding:
-        if name not in known:
-            own = [
+        if name not in decoding_names:
+            own_names = [
                 "group",
                 *choices,
                 "concat_dim",
@@ -90,7 +94,9 @@ def find_argument_faults(
                 "load",
                 "storage_options",
             ]
-            fault = unknown_name(name, decoding[name], [*own, *sorted(known)], "open_zarr_many")
+            fault = unknown_name(
+                name, decoding[name], [*own_names, *sorted(decoding_names)], "open_zarr_many"
+            )
             yield replace(fault, advice=_CHUNKS_ADVICE) if name == "chunks" else fault
 
 
@@ -114,11 +120,75 @@ def list_store_urls(
     return names, tree, dims
 
 
+def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Return one URL for each store, with globs expanded in natural order of the names."""
+    given_urls = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if isinstance(given_urls, Mapping | bytes) or not is_iterable(given_urls):
+        raise RequestError([Fault("urls", describe_url(urls), _ALLOWED_URLS)])
+    found: list[str] = []
+    faults: list[Fault] = []
+    for number, given_url in enumerate(given_urls):
+        where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
+        try:
+            found += _expand_url(given_url, where, storage_options)
+        except RequestError as error:
+            faults += error.faults
+    if not found and not faults:
+        faults = [Fault("urls", describe_url(urls), _ALLOWED_URLS + "; the list is empty")]
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def flatten_nested_urls(urls: Any) -> Any:
+    """Return nested URLs as nested lists of text, their depth, and as a flat list.
+
+    Examples
+    --------
+    >>> flatten_nested_urls([["a", "b"], ["c", "d"]])
+    ([['a', 'b'], ['c', 'd']], 2, ['a', 'b', 'c', 'd'])
+    """
+    if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
+        allowed = "a list of paths or URLs, or nested lists of equal depth"
+        raise RequestError([Fault("urls", describe_url(urls), allowed)])
+    if all(isinstance(given_url, str | os.PathLike) for given_url in urls):
+        row = [os.fspath(given_url) for given_url in urls]
+        return row, 1, row
+    inner = [flatten_nested_urls(given_url) for given_url in urls]
+    depths = {depth for _, depth, _ in inner}
+    if len(depths) > 1:
+        raise RequestError([Fault("urls", describe_url(urls), "nested lists of equal depth")])
+    tree = [given_url for given_url, _, _ in inner]
+    return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
+
+
+def _expand_url(given_url: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    if not isinstance(given_url, str | os.PathLike) or not os.fspath(given_url):
+        raise RequestError([Fault(where, describe_url(given_url), _ALLOWED_URLS)])
+    url = os.fspath(given_url)
+    if not listing.is_glob(url):
+        return [url]
+    if "::" in url:
+        raise RequestError(
+            [
+                Fault(
+                    where,
+                    describe_url(url),
+                    "one URL for each store; globs in chained URLs (::) are not supported",
+                )
+            ]
+        )
+    try:
+        return [entry.address for entry in listing.find_entries(url, storage_options)]
+    except RequestError as error:
+        raise RequestError([replace(fault, where=where) for fault in error.faults]) from error
+
+
 def make_stores(
     names: Sequence[str], storage_options: Mapping[str, Any] | None, load: bool
 ) -> list[CachingStore]:
     """Return a store object for each URL, without reading from it."""
-    from hyperplane.collections.arrays.zarr_stores import (
+    from hyperplane.collections.arrays.caching_store import (
         MEMORY_STORE_ERROR,
         CachingStore,
         is_in_memory,
@@ -145,7 +215,7 @@ def make_stores(
                 Fault(
                     where,
                     describe_url(url),
-                    f"a place that workers can read: {MEMORY_STORE_ERROR}",
+                    f"a store that workers can read: {MEMORY_STORE_ERROR}",
                     advice,
                 )
             )

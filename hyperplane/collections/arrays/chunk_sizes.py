@@ -1,4 +1,4 @@
-"""Arithmetic on chunk sizes; nothing here touches an array."""
+"""Arithmetic on chunk sizes, without arrays."""
 
 from __future__ import annotations
 
@@ -12,22 +12,12 @@ MAX_JOINT_CHUNK = parse_bytes("32MB")
 MAX_STORES_PER_CHUNK = 32
 
 
-def choose_joint_chunk_length(lengths: Sequence[int], stored: int, row: int) -> int:
+def choose_joint_chunk_length(lengths: Sequence[int], stored_length: int, row_bytes: int) -> int:
     """Return the chunk length along a dimension on which several stores are concatenated.
 
-    Parameters
-    ----------
-    lengths : sequence of int
-        Length of each store along the dimension.
-    stored : int
-        Length of one stored chunk.
-    row : int
-        Bytes of a chunk of length 1.
-
-    Returns
-    -------
-    int
-        A multiple of the store length if stores are small, else of the stored chunk length.
+    ``lengths`` has the length of each store along the dimension, ``stored_length`` is that of a
+    stored chunk, and ``row_bytes`` are the bytes of a chunk of length 1. The result is a multiple
+    of the store length if stores are small, else of the stored chunk length.
 
     Examples
     --------
@@ -36,12 +26,12 @@ def choose_joint_chunk_length(lengths: Sequence[int], stored: int, row: int) -> 
     >>> choose_joint_chunk_length([365] * 30, 30, 1_000_000)  # one chunk of 30 MB
     30
     """
-    usual = max(1, math.ceil(sum(lengths) / len(lengths)))
-    together = min(MAX_STORES_PER_CHUNK, MAX_JOINT_CHUNK // max(1, usual * row))
-    if together > 1:
-        return min(usual * together, max(1, sum(lengths)))
-    stored = min(max(1, stored), usual)
-    return stored * max(1, MAX_JOINT_CHUNK // max(1, stored * row))
+    store_length = max(1, math.ceil(sum(lengths) / len(lengths)))
+    store_count = min(MAX_STORES_PER_CHUNK, MAX_JOINT_CHUNK // max(1, store_length * row_bytes))
+    if store_count > 1:
+        return min(store_length * store_count, max(1, sum(lengths)))
+    stored_length = min(max(1, stored_length), store_length)
+    return stored_length * max(1, MAX_JOINT_CHUNK // max(1, stored_length * row_bytes))
 
 
 def choose_chunk_sizes(
@@ -49,19 +39,10 @@ def choose_chunk_sizes(
 ) -> tuple[int, ...] | None:
     """Return chunk sizes of at most ``elements``, with similar chunk counts along each axis.
 
-    Parameters
-    ----------
-    shape, units : sequence of int
-        Length of each axis, and of a stored chunk along it; chunk sizes are multiples of it.
-    whole : sequence of int
-        Axes that are not divided.
-    elements : int
-        Maximum number of elements in a chunk.
-
-    Returns
-    -------
-    tuple of int or None
-        None if the smallest possible chunk has more than ``elements``.
+    The algorithm is greedy: it starts with stored chunks, whose lengths are ``units``, and doubles
+    the chunk length along the axis with the most chunks while the chunk fits. Chunk sizes are
+    multiples of ``units``, and the axes ``whole`` are not divided. None if the smallest possible
+    chunk has more than ``elements``.
 
     Examples
     --------
@@ -84,8 +65,8 @@ def choose_chunk_sizes(
         )
         for axis in open_axes:
             others = math.prod(chunks) // chunks[axis]
-            most = elements // others // units[axis] * units[axis]
-            wider = min(2 * chunks[axis], most, shape[axis])
+            limit = elements // others // units[axis] * units[axis]
+            wider = min(2 * chunks[axis], limit, shape[axis])
             if elements // others >= shape[axis] and 2 * chunks[axis] >= shape[axis]:
                 wider = shape[axis]
             if wider > chunks[axis]:
@@ -98,9 +79,9 @@ def choose_chunk_sizes(
     ]
     # Equalizing shrinks chunks, which may leave room for larger ones along another axis.
     for axis in sorted(range(len(shape)), key=lambda axis: -math.ceil(shape[axis] / chunks[axis])):
-        most = elements // (math.prod(chunks) // chunks[axis]) // units[axis] * units[axis]
-        if chunks[axis] < min(most, shape[axis]):
-            chunks[axis] = _equalize(shape[axis], most, units[axis])
+        limit = elements // (math.prod(chunks) // chunks[axis]) // units[axis] * units[axis]
+        if chunks[axis] < min(limit, shape[axis]):
+            chunks[axis] = _equalize(shape[axis], limit, units[axis])
     return tuple(chunks)
 
 

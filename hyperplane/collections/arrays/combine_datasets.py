@@ -1,19 +1,22 @@
-"""Combine opened stores as xarray does, without loading data in the client."""
+"""Combine opened stores as xarray does, without loading data in the client.
+
+:func:`xarray.merge` reindexes each store to the full index and compares it with the first one.
+Where the stores are disjoint blocks of the same variables, that is, no two share a label of one
+dimension, :func:`merge` concatenates them: the result is the same, without any comparison.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+import pandas as pd
 import xarray as xr
 
-from hyperplane.collections.arrays.chunk_grid import (
-    find_extended_dtypes,
-    find_grid_dimension,
-    order_along,
-)
 from hyperplane.collections.arrays.combine_errors import (
     COMBINE_ERRORS,
     combine_attrs_of,
@@ -22,6 +25,9 @@ from hyperplane.collections.arrays.combine_errors import (
 from hyperplane.collections.arrays.concatenated_array import ArraySources
 from hyperplane.collections.arrays.conflicts import resolve_conflicts
 from hyperplane.collections.arrays.open_stores import OpenedStore
+
+#: Kinds of dtypes whose values survive the promotion that missing values require.
+_EXTENDABLE_KINDS = "cfiumMO"
 
 
 @dataclass(frozen=True)
@@ -40,14 +46,16 @@ class CombineOptions:
 
 def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
     """Return what :func:`xarray.merge` returns for the stores."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     sources = ArraySources(opened)
-    outer = options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
-    dim = find_grid_dimension([one.lazy for one in opened]) if outer else None
+    may_concatenate = (
+        options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
+    )
+    dim = _find_block_dimension([one.dataset for one in opened]) if may_concatenate else None
     if dim is not None:
-        ordered = _concatenate_grid(opened, dim, options, sources)
-        if ordered is not None:
-            return ordered
+        concatenated = _concatenate_blocks(opened, dim, options, sources)
+        if concatenated is not None:
+            return concatenated
     with _naming_stores(opened, options):
         aligned = xr.align(*datasets, join=options.join, copy=False)
     shared = _find_shared_variables(datasets)
@@ -63,7 +71,7 @@ def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
 
 def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> xr.Dataset:
     """Return what :func:`xarray.concat` returns for the stores."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     sources = ArraySources(opened)
     name = dim if isinstance(dim, str) else dim.name
     has_dimension = [name in one.dims for one in datasets]
@@ -101,7 +109,7 @@ def combine_nested(
     opened: Sequence[OpenedStore], tree: Any, dims: Sequence[Any], options: CombineOptions
 ) -> xr.Dataset:
     """Return what :func:`xarray.combine_nested` returns for nested lists of stores."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     remaining = iter(datasets)
     known = {dim for one in datasets for dim in one.dims}
     data_vars = options.data_vars
@@ -129,7 +137,7 @@ def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) ->
     """Return what :func:`xarray.combine_by_coords` returns for the stores."""
     with _naming_stores(opened, options):
         combined = xr.combine_by_coords(
-            [one.data for one in opened],
+            [one.dask_dataset for one in opened],
             compat=options.compat,
             data_vars="minimal" if options.data_vars is None else options.data_vars,
             coords=options.coords,
@@ -145,7 +153,7 @@ def _naming_stores(opened: Sequence[OpenedStore], options: CombineOptions) -> It
     try:
         yield
     except COMBINE_ERRORS as error:
-        datasets = [one.data for one in opened]
+        datasets = [one.dask_dataset for one in opened]
         raise explain_combine_error(error, datasets, _store_names(opened), options) from error
 
 
@@ -159,17 +167,84 @@ def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
     shared = []
     for name in dict.fromkeys(name for one in datasets for name in one.variables):
         holders = [one for one in datasets if name in one.variables]
-        places = {name in one.coords for one in holders}
-        if len(holders) > 1 and len(places) == 1 and name not in indexes:
+        roles = {name in one.coords for one in holders}
+        if len(holders) > 1 and len(roles) == 1 and name not in indexes:
             shared.append(name)
     return shared
 
 
-def _concatenate_grid(
+def _find_block_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
+    """Return the one dimension along which at least two data sets are disjoint blocks.
+
+    None if they overlap, if more than one index differs, or if no shared variable has the
+    dimension.
+    """
+    first, *others = datasets
+    if any(set(one.indexes) != set(first.indexes) for one in others):
+        return None
+    different = [
+        name
+        for name, index in first.indexes.items()
+        if any(not index.equals(one.indexes[name]) for one in others)
+    ]
+    if len(different) != 1:
+        return None
+    dim: Hashable = different[0]
+    indexes = [one.indexes[dim] for one in datasets]
+    if any(one.dtype != indexes[0].dtype or one.empty for one in indexes):
+        return None
+    if not indexes[0].append(indexes[1:]).is_unique:
+        return None
+    if any(one.variables[dim].dtype != first.variables[dim].dtype for one in others):
+        return None
+    block_variables = {
+        name
+        for one in datasets
+        for name, variable in one.variables.items()
+        if dim in variable.dims and name != dim
+    }
+    if not block_variables or not all(_is_extendable(datasets, name) for name in block_variables):
+        return None
+    return dim
+
+
+def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
+    """Whether all data sets have the variable, with equal dimensions and a promotable dtype."""
+    if any(name not in one.variables for one in datasets):
+        return False
+    variables = [one.variables[name] for one in datasets]
+    has_one_role = len({name in one.coords for one in datasets}) == 1
+    return has_one_role and all(
+        one.dims == variables[0].dims
+        and one.dtype == variables[0].dtype
+        and one.dtype.kind in _EXTENDABLE_KINDS
+        for one in variables
+    )
+
+
+def _find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtype[Any]]:
+    """Return the dtypes of the variables after reindexing adds missing values along ``dim``."""
+    types = {}
+    for name, variable in dataset.variables.items():
+        if dim in variable.dims and name != dim:
+            sample = xr.Dataset({"x": (dim, np.zeros(1, variable.dtype))}, coords={dim: [0]})
+            types[name] = sample.reindex({dim: [0, 1]})["x"].dtype
+    return types
+
+
+def _order_along(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
+    """Return the positions of the data sets in index order, and the union of their indexes."""
+    indexes = [one.indexes[dim] for one in datasets]
+    union = functools.reduce(pd.Index.union, indexes)
+    positions = [int(union.get_indexer(one).min()) for one in indexes]
+    return sorted(range(len(positions)), key=positions.__getitem__), union
+
+
+def _concatenate_blocks(
     opened: Sequence[OpenedStore], dim: Hashable, options: CombineOptions, sources: ArraySources
 ) -> xr.Dataset | None:
     """Concatenate disjoint stores along ``dim``; None if other variables need comparing."""
-    datasets = [one.data for one in opened]
+    datasets = [one.dask_dataset for one in opened]
     static = [
         name
         for name in _find_shared_variables(datasets)
@@ -180,7 +255,7 @@ def _concatenate_grid(
     )
     if set(static) & set(_find_shared_variables(resolved)):
         return None
-    order, whole = order_along([one.lazy for one in opened], dim)
+    order, union = _order_along([one.dataset for one in opened], dim)
     ordered = [resolved[number] for number in order]
     joined = xr.concat(
         ordered,
@@ -191,10 +266,10 @@ def _concatenate_grid(
         join="override",
         combine_attrs="drop",
     )
-    types = find_extended_dtypes(resolved[0], dim)
+    types = _find_extended_dtypes(resolved[0], dim)
     joined = sources.concatenate(joined, ordered, dim, types)
-    if not joined.indexes[dim].equals(whole):
-        joined = joined.isel({dim: joined.indexes[dim].get_indexer(whole)})
+    if not joined.indexes[dim].equals(union):
+        joined = joined.isel({dim: joined.indexes[dim].get_indexer(union)})
     with _naming_stores(opened, options):
         return _restore_attrs(joined, datasets, None, options)
 

@@ -12,7 +12,7 @@ from hyperplane.core.errors import Fault, RequestError
 
 #: Exceptions that xarray raises for data sets that it cannot combine.
 COMBINE_ERRORS = (ValueError, KeyError, TypeError, IndexError)
-#: Ways of combining attributes that can fail.
+#: Values of ``combine_attrs`` with which combining can fail.
 STRICT_ATTRS = ("identical", "no_conflicts")
 
 
@@ -65,8 +65,8 @@ def _find_attr_conflicts(
     for owner, attrs_by_store in owners.items():
         conflict = _find_first_conflict(attrs_by_store, how)
         if conflict is not None:
-            key, (first, mine), (other, theirs) = conflict
-            given = f"{mine} in {stores[first]!r}, {theirs} in {stores[other]!r}"
+            key, (first, first_attr), (other, other_attr) = conflict
+            given = f"{first_attr} in {stores[first]!r}, {other_attr} in {stores[other]!r}"
             allowed = f"attributes that agree (combine_attrs={how!r})"
             advice = "combine_attrs='drop_conflicts' drops those that differ"
             faults.append(Fault(f"attribute {key!r} of {owner}", given, allowed, advice))
@@ -76,25 +76,25 @@ def _find_attr_conflicts(
 def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
     """Return the first conflicting attribute, with two stores and their values, or None."""
     for key in dict.fromkeys(key for _, attrs in attrs_by_store for key in attrs):
-        stated = [
+        attrs_of_stores = [
             (number, {key: attrs[key]} if key in attrs else {})
             for number, attrs in attrs_by_store
             if key in attrs or how == "identical"
         ]
-        first, mine = stated[0]
-        for other, theirs in stated[1:]:
-            if not are_attrs_equal(mine, theirs):
-                return key, (first, _format_attr(mine)), (other, _format_attr(theirs))
+        first, first_attr = attrs_of_stores[0]
+        for other, other_attr in attrs_of_stores[1:]:
+            if not are_attrs_equal(first_attr, other_attr):
+                return key, (first, _format_attr(first_attr)), (other, _format_attr(other_attr))
     return None
 
 
-def are_attrs_equal(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
+def are_attrs_equal(attrs: Mapping[Any, Any], other_attrs: Mapping[Any, Any]) -> bool:
     """Whether attributes are equal by the rules of xarray."""
-    return bool(xr.Variable((), 0, mine).identical(xr.Variable((), 0, theirs)))
+    return bool(xr.Variable((), 0, attrs).identical(xr.Variable((), 0, other_attrs)))
 
 
-def _format_attr(stated: Mapping[Any, Any]) -> str:
-    return repr(next(iter(stated.values())))[:60] if stated else "nothing"
+def _format_attr(attr: Mapping[Any, Any]) -> str:
+    return repr(next(iter(attr.values())))[:60] if attr else "nothing"
 
 
 def _find_index_conflicts(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:

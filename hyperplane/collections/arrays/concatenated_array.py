@@ -27,16 +27,8 @@ def _get_reader_pool() -> ThreadPoolExecutor:
 class ConcatenatedArray:
     """Array-like of concatenated stored variables, for :func:`dask.array.from_array`.
 
-    Parameters
-    ----------
-    pieces : sequence of StoredVariable
-        Variables of equal shape, except along the axis.
-    axis : int
-        The axis of concatenation.
-    stacked : bool
-        Whether the axis is new: each piece is one position along it.
-    dtype : numpy.dtype
-        The dtype of the result.
+    The pieces have equal shapes, except along ``axis``. If ``stacked``, the axis is new and each
+    piece is one position along it.
     """
 
     def __init__(
@@ -106,7 +98,7 @@ class ArraySources:
     """Finds the stored variable that a Dask array reads, by the name of the array."""
 
     def __init__(self, opened: Sequence[OpenedStore]) -> None:
-        self._stored = {name: part for one in opened for name, part in one.stored.items()}
+        self._stored = {name: part for one in opened for name, part in one.stored_variables.items()}
 
     def find_stored(self, variable: xr.Variable) -> StoredVariable | None:
         """Return the stored variable behind a variable; None if it was modified since opening."""
@@ -121,16 +113,9 @@ class ArraySources:
     ) -> xr.Dataset:
         """Return a concatenated data set whose arrays read several stores in one task.
 
-        Parameters
-        ----------
-        result : xarray.Dataset
-            The concatenation by xarray, whose arrays are replaced.
-        datasets : sequence of xarray.Dataset
-            Its inputs. Variables that were reindexed keep their arrays.
-        dim : hashable
-            The dimension of concatenation.
-        dtypes : dict
-            Dtypes of the result that differ from those of the stores.
+        ``result`` is xarray's concatenation of ``datasets`` along ``dim``; its arrays are
+        replaced, except those of variables that were reindexed. ``dtypes`` has the dtypes of the
+        result that differ from those of the stores.
         """
         result = result.copy(deep=False)
         for name, variable in result.variables.items():

@@ -34,10 +34,12 @@ class _VariablePair:
     """A variable of the first data set that has it, and the same one of another data set."""
 
     name: Hashable
+    #: Positions of the two data sets.
     first: int
     other: int
-    mine: xr.Variable
-    theirs: xr.Variable
+    variable: xr.Variable
+    other_variable: xr.Variable
+    #: Whether the values are equal, and whether ``compat`` accepts them.
     equal: bool = False
     agree: bool = False
 
@@ -51,25 +53,10 @@ def resolve_conflicts(
 ) -> list[xr.Dataset]:
     """Return the data sets with each agreeing variable kept in the first one only.
 
-    Variables that cannot be compared here stay in all data sets.
-
-    Parameters
-    ----------
-    datasets : sequence of xarray.Dataset
-        Aligned data sets of Dask arrays.
-    stores : sequence of str
-        The names of their stores, for messages.
-    names : iterable of hashable
-        The variables that have to agree.
-    compat : str
-        The comparison, as in :func:`xarray.merge`.
-    find_stored : callable
-        Returns the stored variable behind a variable; None if it was modified since opening.
-
-    Raises
-    ------
-    RequestError
-        When variables differ, with one fault for each variable and pair of stores.
+    ``datasets`` are aligned data sets of Dask arrays, ``stores`` the names of their stores, and
+    ``names`` the variables that must agree by ``compat``, as in :func:`xarray.merge`. Variables
+    that cannot be compared here stay in all data sets. A RequestError has one fault for each
+    variable and pair of stores that differ.
     """
     if compat not in COMPARED_COMPAT:
         return list(datasets)
@@ -81,8 +68,8 @@ def resolve_conflicts(
     resolved = list(datasets)
     for pair in pairs:
         if not pair.equal:  # possible with compat='no_conflicts' only
-            mine = resolved[pair.first][pair.name].variable
-            filled = mine.fillna(datasets[pair.other][pair.name].variable)
+            variable = resolved[pair.first][pair.name].variable
+            filled = variable.fillna(datasets[pair.other][pair.name].variable)
             resolved[pair.first] = resolved[pair.first].assign({str(pair.name): filled})
         resolved[pair.other] = resolved[pair.other].drop_vars([pair.name])
     return resolved
@@ -94,40 +81,44 @@ def _pair_variables(
     """Pair the first variable with each other one; empty if xarray has to compare them."""
     holders = [number for number, one in enumerate(datasets) if name in one.variables]
     first, *others = holders
-    mine = datasets[first].variables[name]
+    variable = datasets[first].variables[name]
     pairs = []
     for other in others:
-        theirs = datasets[other].variables[name]
-        if mine.dims != theirs.dims or mine.shape != theirs.shape:
+        other_variable = datasets[other].variables[name]
+        if variable.dims != other_variable.dims or variable.shape != other_variable.shape:
             return []
-        if compat == "identical" and not are_attrs_equal(mine.attrs, theirs.attrs):
+        if compat == "identical" and not are_attrs_equal(variable.attrs, other_variable.attrs):
             return []
-        pairs.append(_VariablePair(name, first, other, mine, theirs))
+        pairs.append(_VariablePair(name, first, other, variable, other_variable))
     return pairs
 
 
-def _compare_lazily(mine: xr.Variable, theirs: xr.Variable, compat: str) -> tuple[Any, Any]:
+def _compare_lazily(
+    variable: xr.Variable, other_variable: xr.Variable, compat: str
+) -> tuple[Any, Any]:
     """Return lazy booleans: whether the values are equal, and whether ``compat`` accepts them."""
-    same = mine == theirs
-    missing, missing_there = mine.isnull(), theirs.isnull()
+    same = variable == other_variable
+    missing, missing_there = variable.isnull(), other_variable.isnull()
     equal = (same | (missing & missing_there)).all().data
     if compat != "no_conflicts":
         return True, equal
     # With different dtypes fillna is needed anyway, because it determines the result's dtype.
-    return mine.dtype == theirs.dtype and equal, (same | missing | missing_there).all().data
+    return variable.dtype == other_variable.dtype and equal, (
+        same | missing | missing_there
+    ).all().data
 
 
 def _compare_all(
     pairs: Sequence[_VariablePair], compat: str, find_stored: StoredVariableLookup
 ) -> None:
     """Compare all pairs in one computation."""
-    variables = {id(one): one for pair in pairs for one in (pair.mine, pair.theirs)}
+    variables = {id(one): one for pair in pairs for one in (pair.variable, pair.other_variable)}
     if sum(one.nbytes for one in variables.values()) <= MAX_LOCAL_COMPARE:
         with ThreadPoolExecutor(READER_THREADS) as readers:
             loaded = readers.map(lambda one: _load(one, find_stored), variables.values())
             variables = dict(zip(variables, loaded, strict=True))
     comparisons = [
-        _compare_lazily(variables[id(pair.mine)], variables[id(pair.theirs)], compat)
+        _compare_lazily(variables[id(pair.variable)], variables[id(pair.other_variable)], compat)
         for pair in pairs
     ]
     (results,) = compute(comparisons)

@@ -1,4 +1,4 @@
-"""Open many Zarr stores in parallel, each in two round trips if its metadata allows it."""
+"""Open many Zarr stores in parallel, each with two round trips if its metadata allows it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import xarray as xr
 import zarr
 
 from hyperplane.collections.arrays.arguments import suggest_similar_store
+from hyperplane.collections.arrays.caching_store import CachingStore
 from hyperplane.collections.arrays.stored_variable import StoredVariable
-from hyperplane.collections.arrays.zarr_stores import CachingStore
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.objectstore.listing import resolve_location
 from hyperplane.objectstore.reachability import monitor_request, probe_store
@@ -28,24 +28,16 @@ MAX_CHUNKS = 10_000_000
 
 @dataclass(frozen=True)
 class OpenedStore:
-    """An opened store.
+    """A Zarr store whose metadata and indexes are loaded."""
 
-    Parameters
-    ----------
-    name : str
-        Its URL, without secrets.
-    lazy : xarray.Dataset
-        Its variables as lazy arrays of xarray; the indexes are loaded.
-    data : xarray.Dataset
-        Its variables as Dask arrays, in the chunks of the store.
-    stored : dict of str to StoredVariable
-        The stored variables, by the names of their Dask arrays.
-    """
-
+    #: URL without secrets.
     name: str
-    lazy: xr.Dataset
-    data: xr.Dataset
-    stored: dict[str, StoredVariable]
+    #: Variables as xarray's lazily indexed arrays.
+    dataset: xr.Dataset
+    #: The same variables as Dask arrays, in the chunks of the store.
+    dask_dataset: xr.Dataset
+    #: Stored variables by the names of their Dask arrays.
+    stored_variables: dict[str, StoredVariable]
 
 
 def open_stores(
@@ -57,43 +49,39 @@ def open_stores(
 ) -> list[OpenedStore]:
     """Read the metadata and indexes of all stores with threads of this process.
 
-    ``options`` are the decoding options of :func:`xarray.open_dataset`.
-
-    Raises
-    ------
-    RequestError
-        With one fault for each store that cannot be opened.
+    ``options`` are the decoding options of :func:`xarray.open_dataset`. A RequestError has one
+    fault for each store that cannot be opened.
     """
     threads = min(READER_THREADS, len(stores))
     with ThreadPoolExecutor(threads) as openers, ThreadPoolExecutor(threads) as readers:
 
-        def attempt(number: int) -> OpenedStore | Fault:
+        def open_store(number: int) -> OpenedStore | Fault:
             try:
-                place = resolve_location(urls[number], storage_options)
-                probe_store(place, urls[number])
-                with monitor_request(place.store, urls[number]):
-                    lazy = _open_dataset(stores[number], group, options, readers)
-                _check_chunk_count(lazy)
+                location = resolve_location(urls[number], storage_options)
+                probe_store(location, urls[number])
+                with monitor_request(location.store, urls[number]):
+                    dataset = _open_dataset(stores[number], group, options, readers)
+                _check_chunk_count(dataset)
             except Exception as error:  # noqa: BLE001 - stores and codecs raise any type
-                why = _describe_error(error, group)
+                reason = _describe_error(error, group)
                 if isinstance(error, FileNotFoundError):
                     similar = suggest_similar_store(urls[number], storage_options)
-                    why = f"{why}; {similar}" if similar else why
-                why = redact_text(why, storage_options, urls[number])
+                    reason = f"{reason}; {similar}" if similar else reason
+                reason = redact_text(reason, storage_options, urls[number])
                 given = repr(redact_url(urls[number]))
-                return Fault(f"urls[{number}]", given, "a Zarr group that can be read", why)
-            return _make_opened_store(redact_url(urls[number]), lazy)
+                return Fault(f"urls[{number}]", given, "a Zarr group that can be read", reason)
+            return _make_opened_store(redact_url(urls[number]), dataset)
 
-        attempts = list(openers.map(attempt, range(len(stores))))
-    faults = [one for one in attempts if isinstance(one, Fault)]
+        results = list(openers.map(open_store, range(len(stores))))
+    faults = [result for result in results if isinstance(result, Fault)]
     if faults:
         raise RequestError(faults)
-    return [one for one in attempts if isinstance(one, OpenedStore)]
+    return [result for result in results if isinstance(result, OpenedStore)]
 
 
-def _check_chunk_count(lazy: xr.Dataset) -> None:
+def _check_chunk_count(dataset: xr.Dataset) -> None:
     """Raise ValueError if an array has more chunks than a task graph can hold."""
-    for name, variable in lazy.variables.items():
+    for name, variable in dataset.variables.items():
         stored = variable.encoding.get("preferred_chunks", {})
         sizes = [(size, stored.get(dim, size)) for dim, size in variable.sizes.items()]
         # Zarr chunks have one size; a tuple of sizes is already in memory and cannot be too long.
@@ -104,16 +92,16 @@ def _check_chunk_count(lazy: xr.Dataset) -> None:
             raise ValueError(f"{problem}; store it in larger chunks")
 
 
-def _make_opened_store(name: str, lazy: xr.Dataset) -> OpenedStore:
-    stored: dict[str, StoredVariable] = {}
+def _make_opened_store(name: str, dataset: xr.Dataset) -> OpenedStore:
+    stored_variables: dict[str, StoredVariable] = {}
     variables: dict[str, xr.Variable] = {}
-    for key, variable in lazy.variables.items():
-        if key not in lazy.indexes:
+    for key, variable in dataset.variables.items():
+        if key not in dataset.indexes:
             source = StoredVariable(name, str(key), variable)
             array: Any = source.to_dask()
-            stored[array.name] = source
+            stored_variables[array.name] = source
             variables[str(key)] = variable.copy(data=array)
-    return OpenedStore(name, lazy, lazy.assign(variables), stored)
+    return OpenedStore(name, dataset, dataset.assign(variables), stored_variables)
 
 
 def _open_dataset(
@@ -129,7 +117,7 @@ def _open_dataset(
         raise TypeError(f"{group!r} is an array")
     reads = [read for name, array in node.arrays() for read in _initial_reads(name, array)]
     list(readers.map(lambda read: read(), reads))
-    lazy = xr.open_dataset(
+    dataset = xr.open_dataset(
         store,  # type: ignore[arg-type]  # xarray's annotation leaves out stores of zarr
         engine="zarr",
         chunks=None,
@@ -140,7 +128,7 @@ def _open_dataset(
         **options,
     )
     store.stop_caching()
-    return lazy
+    return dataset
 
 
 def _initial_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:

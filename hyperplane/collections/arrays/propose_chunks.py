@@ -24,13 +24,16 @@ def propose_chunks(
     whole: Any = (),
     memory: str | int = "100MB",
 ) -> Any:
-    """Propose chunk sizes that fit into memory and suit the way in which an array is read.
+    """Propose chunk sizes for a memory limit and an access pattern.
+
+    The chunk starts as small as possible and doubles along the axis with the most chunks while it
+    fits into ``memory``; then chunks are made equal.
 
     Parameters
     ----------
     array : array, xarray.DataArray or tuple of int
-        An array of NumPy, Dask, Zarr or xarray, or the shape of one. If it is stored in chunks,
-        the proposed ones are multiples of them where these fit.
+        An array of NumPy, Dask, Zarr or xarray of any number of dimensions from 1, or its shape.
+        If it is stored in chunks, the proposed ones are multiples of them where these fit.
     dtype : dtype, optional
         The type of the elements; required with a shape.
     whole : str, int, or list of them
@@ -38,12 +41,14 @@ def propose_chunks(
         xarray object, else numbers. ``"time"`` for time series at points, ``["y", "x"]`` for
         maps. By default all axes are divided into similar numbers of chunks.
     memory : str or int
-        Maximum size of a chunk, as ``"100MB"`` or bytes. A task holds several chunks.
+        Maximum size of a chunk in bytes, or as text: ``"100MB"`` is 10^8 bytes. A task holds
+        several chunks.
 
     Returns
     -------
     tuple of int or dict of str to int
-        Chunk sizes for ``rechunk``; for an xarray object by the name of the dimension.
+        Elements of a chunk along each axis, for :func:`rechunk`; for an xarray object by the
+        name of the dimension.
 
     Raises
     ------
@@ -60,10 +65,10 @@ def propose_chunks(
     (24, 720, 1440)
     """
     shape, names, itemsize, units = _describe_array(array, dtype)
-    expand_urls = list(whole) if isinstance(whole, list | tuple) else [whole]
+    whole_axes = list(whole) if isinstance(whole, list | tuple) else [whole]
     limit = parse_memory_limit(memory)
-    check(_find_whole_faults(expand_urls, names, shape))
-    axes = [names.index(one) if one in names else int(one) % len(shape) for one in expand_urls]
+    check(_find_whole_faults(whole_axes, names, shape))
+    axes = [names.index(one) if one in names else int(one) % len(shape) for one in whole_axes]
     elements = limit // itemsize
     # If no multiple of the stored chunks fits, as for time series of stored maps, ignore these.
     sizes_found = choose_chunk_sizes(shape, units, axes, elements)
@@ -128,9 +133,9 @@ def _chunk_unit(stored: Any) -> int:
 
 
 def _find_whole_faults(
-    expand_urls: Sequence[Any], names: Sequence[Hashable], shape: Sequence[int]
+    whole_axes: Sequence[Any], names: Sequence[Hashable], shape: Sequence[int]
 ) -> Iterator[Fault]:
-    for one in expand_urls:
+    for one in whole_axes:
         axis = whole_number(one)
         known = one in names if names else axis is not None and -len(shape) <= axis < len(shape)
         if not known:

@@ -14,14 +14,19 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, whole_number
 
+#: Chunk sizes along each axis, as in ``dask.array.Array.chunks``.
+Chunks = tuple[tuple[int, ...], ...]
+#: Maximum number of steps: each one copies the whole array.
+MAX_STEPS = 6
+
 
 @check_call
 def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
     """Rechunk so that no task needs more than a given amount of memory.
 
-    A task holds its new chunk and all old chunks that overlap it. If that exceeds the limit, the
-    array is rechunked in several steps, as few as possible. If no steps fit and a distributed
-    client is active, Dask's P2P rechunking is used, which exchanges data through worker disks.
+    If one step exceeds the limit, the array is rechunked in several steps, as few as possible and
+    at most six. If no steps fit and a distributed client is active, Dask's P2P rechunking is used,
+    which exchanges data through worker disks.
 
     Parameters
     ----------
@@ -31,9 +36,9 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
         The new chunks, as for ``rechunk`` of Dask or ``chunk`` of xarray, or from
         :func:`propose_chunks`.
     memory : str or int
-        Maximum memory of one task, as ``"1GB"`` or bytes: the memory of a worker divided by its
-        threads, less some headroom. Results that wait between tasks are not included; workers
-        spill them to disk if needed.
+        Maximum memory of one task in bytes, or as text: ``"1GB"`` is 10^9 bytes. Pass the memory
+        of a worker divided by its threads, minus a reserve for Python itself. Results that wait
+        between tasks are not included; workers spill them to disk if needed.
 
     Returns
     -------
@@ -44,6 +49,13 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
     ------
     RequestError
         When the chunks do not match the array, or cannot be made within the limit.
+
+    Notes
+    -----
+    The memory of a task is estimated as the bytes of its new chunk and of all old chunks that
+    overlap it, because a NumPy view keeps its whole base array in memory. Along each axis, the
+    chunk length after step ``i`` of ``n`` is the geometric interpolation
+    ``old ** (1 - i / n) * new ** (i / n)``, rounded to a multiple of the smaller of the two.
 
     Examples
     --------
@@ -86,8 +98,8 @@ def _chunks_by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
 
 
 def _rechunk_variable(variable: Any, wanted: dict[Any, Any], limit: int, where: str) -> Any:
-    own = {dim: wanted[dim] for dim in variable.dims if dim in wanted}
-    axes = {variable.dims.index(dim): size for dim, size in own.items()}
+    chunks_of_variable = {dim: wanted[dim] for dim in variable.dims if dim in wanted}
+    axes = {variable.dims.index(dim): size for dim, size in chunks_of_variable.items()}
     if variable.chunks is None:
         sizes = _normalize_chunks(variable.chunk().data, axes)
         return variable.chunk(dict(zip(variable.dims, sizes, strict=True))).data
@@ -167,28 +179,10 @@ def _has_client() -> bool:
     return True
 
 
-#: Chunk sizes along each axis, as in ``dask.array.Array.chunks``.
-Chunks = tuple[tuple[int, ...], ...]
-#: Maximum number of steps: each one copies the whole array.
-MAX_STEPS = 6
-
-
 def plan_rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> list[Chunks] | None:
     """Return the chunks after each step, so that no task holds more than ``limit`` bytes.
 
-    Parameters
-    ----------
-    old, new : tuple of tuple of int
-        Chunk sizes along each axis.
-    itemsize : int
-        Bytes per element.
-    limit : int
-        Maximum bytes of a task, see :func:`estimate_peak_bytes`.
-
-    Returns
-    -------
-    list of tuple of tuple of int, or None
-        The last entry is ``new``; None if ``MAX_STEPS`` steps do not fit.
+    The last entry is ``new``. None if ``MAX_STEPS`` steps do not fit.
 
     Examples
     --------
@@ -220,10 +214,10 @@ def _intermediate_chunks(old: Chunks, new: Chunks, part: float) -> Chunks:
             chunks.append(before)
             continue
         unit = min(one, other)
-        wanted = one ** (1 - part) * other**part
-        length = unit * max(1, round(wanted / unit))
-        whole, rest = divmod(size, min(length, size))
-        chunks.append((min(length, size),) * whole + ((rest,) if rest else ()))
+        target = one ** (1 - part) * other**part
+        length = unit * max(1, round(target / unit))
+        count, rest = divmod(size, min(length, size))
+        chunks.append((min(length, size),) * count + ((rest,) if rest else ()))
     return tuple(chunks)
 
 
@@ -238,7 +232,9 @@ def estimate_peak_bytes(old: Chunks, new: Chunks, itemsize: int) -> int:
     >>> estimate_peak_bytes(((10, 10, 10),), ((15, 15),), itemsize=8)  # 15 from two 10s
     280
     """
-    sources = math.prod(_max_touched(one, other) for one, other in zip(old, new, strict=True))
+    sources = math.prod(
+        _measure_longest_overlap(one, other) for one, other in zip(old, new, strict=True)
+    )
     return itemsize * (sources + count_largest_chunk(new))
 
 
@@ -253,14 +249,14 @@ def count_largest_chunk(chunks: Chunks) -> int:
     return math.prod(max(sizes, default=0) for sizes in chunks)
 
 
-def _max_touched(old: Sequence[int], new: Sequence[int]) -> int:
+def _measure_longest_overlap(old: Sequence[int], new: Sequence[int]) -> int:
     """Return the maximum total length of the old chunks that overlap one new chunk."""
     edges = [0, *accumulate(old)]
-    most = position = 0
+    longest = position = 0
     for size in new:
         first = bisect_right(edges, position) - 1
         last = bisect_left(edges, position + size)
         if size:
-            most = max(most, edges[last] - edges[first])
+            longest = max(longest, edges[last] - edges[first])
         position += size
-    return most
+    return longest

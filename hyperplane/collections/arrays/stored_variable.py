@@ -16,14 +16,8 @@ from hyperplane.objectstore.redaction import describe_error
 class StoredVariable:
     """Array-like of one unloaded variable of a store, for :func:`dask.array.from_array`.
 
-    Parameters
-    ----------
-    store : str
-        The store's name, without secrets.
-    name : str
-        The variable's name.
-    variable : xarray.Variable
-        As xarray reads and decodes it.
+    ``store`` is the store's name without secrets, and ``variable`` is lazy, as xarray reads and
+    decodes it.
     """
 
     def __init__(self, store: str, name: str, variable: xr.Variable) -> None:
@@ -34,8 +28,8 @@ class StoredVariable:
         try:
             values: np.ndarray[Any, Any] = self.variable[key].values
         except Exception as error:
-            why = describe_error(error)[:300]  # redacted: the error may quote a signed URL
-            message = f"variable {self.name!r} of {self.store!r} cannot be read: {why}"
+            reason = describe_error(error)[:300]  # redacted: the error may quote a signed URL
+            message = f"variable {self.name!r} of {self.store!r} cannot be read: {reason}"
             raise HyperplaneError(message) from error
         return values
 

@@ -69,7 +69,7 @@ class RecordFilter:
     conditions: tuple[tuple[str, Callable[[Any], Any]], ...]
 
     def make_predicate(self) -> Callable[[Any], bool]:
-        """Return a function that tells whether a record meets all conditions."""
+        """Return a predicate of records that is true if a record meets all conditions."""
         tests = [(FieldGetter(path), condition) for path, condition in self.conditions]
 
         def matches(record: Any) -> bool:
@@ -84,12 +84,12 @@ class RecordFilter:
 
 @dataclass(frozen=True)
 class FieldSelection:
-    """Fields of the new records, as pairs of the new name and the path."""
+    """Fields to keep, as pairs of the new name and the path."""
 
     pairs: tuple[tuple[str, str], ...]
 
     def make_projection(self) -> Callable[[Any], dict[str, Any]]:
-        """Return a function that makes the new record of a record; missing fields are None."""
+        """Return a function from a record to the new record; missing fields are None."""
         getters = [(name, FieldGetter(path)) for name, path in self.pairs]
         return lambda record: {name: get(record, None) for name, get in getters}
 
@@ -114,8 +114,8 @@ def parse_where(where: Any) -> tuple[Any, list[Fault]]:
 def _make_condition(value: Any) -> Callable[[Any], Any]:
     if callable(value):
         return value
-    several = isinstance(value, (list, tuple, set, frozenset))
-    values = list(value) if several else [value]
+    is_collection = isinstance(value, (list, tuple, set, frozenset))
+    values = list(value) if is_collection else [value]
     if all(isinstance(one, Hashable) and _is_hashable(one) for one in values):
         return OneOfCondition(frozenset(values))
     return OneOfCondition(values)

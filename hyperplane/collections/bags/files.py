@@ -22,6 +22,7 @@ OPEN_COST = 250_000
 #: Assumed ratio of the sizes of uncompressed and compressed text.
 COMPRESSION_RATIO = 5
 
+#: Suffix of a file -> its format.
 FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
@@ -50,10 +51,7 @@ def find_files(
 ) -> tuple[list[File], str]:
     """Return the files in order and their format; all files must be on one file system.
 
-    Raises
-    ------
-    RequestError
-        With every URL that matches no file, and every file of unknown format.
+    A RequestError has one fault for each URL that matches no file and each file of unknown format.
     """
     files = listing.find_files(urls, storage_options, sized=False)
     first = {file.store.system: file for file in reversed(files)}
@@ -75,16 +73,8 @@ def estimate_cost(file: File) -> int:
 def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[BagPartition]:
     """Divide large files and join small ones into partitions of similar size, in order.
 
-    Parameters
-    ----------
-    files : sequence of File
-        The files.
-    blocksize : int, optional
-        Bytes of text in a partition. By default four partitions per thread, of 8 to 64 MB.
-
-    Returns
-    -------
-    list of tuple of TextByteRange
+    ``blocksize`` are the bytes of text in a partition; by default four partitions per thread, of 8
+    to 64 MB.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Dask graph layers of bags; the layer of a bag from files records what it reads."""
+"""Dask graphs of bags; the layer of a bag read from files has a description of its source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyperplane.core.errors import Fault
 
 @dataclass(frozen=True)
 class BagSource:
-    """What a bag reads: settings, partitions, and the filter and fields applied to them."""
+    """Files of a bag: settings, partitions, and the filter and fields applied to their records."""
 
     settings: ReadSettings
     parts: Sequence[BagPartition]
@@ -29,7 +29,7 @@ class BagSource:
 
 
 class BagSourceLayer(MaterializedLayer):
-    """Layer of a bag read directly from files, so that helpers can replace the reading tasks."""
+    """Graph layer of a bag read directly from files; helpers can replace its reading tasks."""
 
     def __init__(self, tasks: dict[Any, Any], source: BagSource) -> None:
         super().__init__(tasks)
@@ -65,9 +65,9 @@ def map_partitions(bag: Bag, label: str, function: Callable[..., Any], *argument
     return Bag(make_graph(name, tasks, [bag]), name, bag.npartitions)
 
 
-def make_graph(name: str, tasks: Any, below: Any) -> HighLevelGraph:
+def make_graph(name: str, tasks: Any, dependencies: Any) -> HighLevelGraph:
     """Return a graph with a layer of tasks; untyped, as Dask's type hints lack Task and Bag."""
-    return HighLevelGraph.from_collections(name, tasks, below)
+    return HighLevelGraph.from_collections(name, tasks, dependencies)
 
 
 def lazy_task(key: Any, function: Callable[..., Any], *arguments: Any) -> Task:

@@ -12,7 +12,8 @@ from hyperplane.objectstore.file_names import DAMAGE_ERRORS, decompress
 from hyperplane.objectstore.redaction import describe_error, redact_url
 
 #: Bytes that are read and parsed at once; small, because some readers stop early.
-STEP = 1 << 20
+BLOCK_BYTES = 1 << 20
+#: Byte order mark of UTF-8.
 BOM = b"\xef\xbb\xbf"
 
 
@@ -24,16 +25,16 @@ def _naming_file(byte_range: TextByteRange, store: Any) -> Iterator[None]:
     except ReadError:
         raise
     except FileNotFoundError as error:
-        gone = "the file is gone: it was deleted after the bag was made"
-        raise ReadError(redact_url(byte_range.path), gone) from error
+        reason = "the file was deleted after the bag was created"
+        raise ReadError(redact_url(byte_range.path), reason) from error
     except DAMAGE_ERRORS as error:
-        cut = isinstance(error, EOFError) or "runcated" in str(error)
-        wrong = (
+        is_truncated = isinstance(error, EOFError) or "runcated" in str(error)
+        reason = (
             _describe_truncation(byte_range)
-            if cut
+            if is_truncated
             else describe_error(error, store.storage_options)
         )
-        raise ReadError(redact_url(byte_range.path), wrong) from error
+        raise ReadError(redact_url(byte_range.path), reason) from error
 
 
 def _describe_truncation(byte_range: TextByteRange) -> str:
@@ -41,7 +42,7 @@ def _describe_truncation(byte_range: TextByteRange) -> str:
 
 
 @contextmanager
-def _open_unpacked(store: Any, byte_range: TextByteRange) -> Iterator[Any]:
+def _open_decompressed(store: Any, byte_range: TextByteRange) -> Iterator[Any]:
     with (
         store.open(byte_range.path, "rb") as raw,
         decompress(raw, byte_range.compression) as opened,
@@ -53,14 +54,10 @@ def read_chunks(store: Any, byte_range: TextByteRange) -> Iterator[tuple[int, by
     """Yield chunks of whole lines, each with its offset in the uncompressed file.
 
     A line belongs to the range that contains its first byte. Only the last line of a file may
-    lack its line end. A byte order mark at the start of the file is skipped.
-
-    Raises
-    ------
-    ReadError
-        When the file cannot be read to the end of the range.
+    lack its line end. A byte order mark at the start of the file is skipped. A ReadError names a
+    file that cannot be read to the end of the range.
     """
-    with _naming_file(byte_range, store), _open_unpacked(store, byte_range) as file:
+    with _naming_file(byte_range, store), _open_decompressed(store, byte_range) as file:
         for offset, chunk in _whole_lines(file, byte_range):
             if offset == 0 and chunk.startswith(BOM):
                 offset, chunk = len(BOM), chunk[len(BOM) :]
@@ -75,7 +72,7 @@ def _whole_lines(file: Any, byte_range: TextByteRange) -> Iterator[tuple[int, by
         offset -= 1  # the preceding byte tells whether a line starts at offset
         file.seek(offset)
     pending: list[bytes] = []
-    while block := file.read(STEP):
+    while block := file.read(BLOCK_BYTES):
         if skipping:
             cut = block.find(b"\n") + 1
             offset += cut or len(block)
@@ -104,9 +101,9 @@ def find_line_number(store: Any, byte_range: TextByteRange, offset: int) -> int:
 
     Reads the file up to that offset.
     """
-    number, left = 1, offset
-    with _naming_file(byte_range, store), _open_unpacked(store, byte_range) as file:
-        while left and (block := file.read(min(STEP, left))):
+    number, remaining = 1, offset
+    with _naming_file(byte_range, store), _open_decompressed(store, byte_range) as file:
+        while remaining and (block := file.read(min(BLOCK_BYTES, remaining))):
             number += block.count(b"\n")
-            left -= len(block)
+            remaining -= len(block)
     return number

@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hyperplane.collections.bags.files import BagPartition, TextByteRange
 from hyperplane.collections.bags.lines import find_line_number, read_chunks
-from hyperplane.collections.bags.messages import describe_files, shorten
 from hyperplane.core.errors import BadLines, BadLinesWarning
 from hyperplane.core.units import plural
 
 #: Bad lines that are always allowed, if they are at most half of the partition.
 MIN_ALLOWED = 10
+#: Maximum number of characters of a line or value in a message.
+MAX_SHOWN = 80
 _SPACE = " \t\r\n"
+_JSON_NAMES = {
+    list: "an array",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+}
 
 # Called directly, because json.loads takes twice as long for a short line.
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -25,7 +33,7 @@ _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """How the files of a bag are read."""
+    """File system, format, encoding and maximum fraction of bad lines of a bag's files."""
 
     store: Any = field(repr=False)  # its options may hold secrets
     kind: str
@@ -34,7 +42,7 @@ class ReadSettings:
 
 
 class BadLine(NamedTuple):
-    """A bad line: ``after`` lines after the line at byte ``offset``."""
+    """A line that is no record: ``after`` lines after the line at byte ``offset`` of its file."""
 
     byte_range: TextByteRange
     offset: int
@@ -62,7 +70,7 @@ class LineCounter:
             return
         lines, limit = self.good + self.bad, self.settings.limit
         allowed = max(limit * lines, min(MIN_ALLOWED, lines // 2) if limit else 0)
-        where = describe_files([byte_range.path for byte_range in self.part])
+        where = _describe_files([byte_range.path for byte_range in self.part])
         summary = f"{self.bad} of {plural(lines, 'line')} left out of {where}"
         if self.bad > allowed:
             raise self._make_error(self.first, lines)
@@ -92,6 +100,17 @@ class LineCounter:
             self.bad,
             lines,
         )
+
+
+def shorten(text: str) -> str:
+    """Return a text, truncated to at most ``MAX_SHOWN`` characters."""
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def _describe_files(files: Sequence[str]) -> str:
+    """Return the first file of a partition and the number of others."""
+    more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+    return f"{files[0]}{more}" if files else "no file"
 
 
 def _warn(message: str) -> None:
@@ -149,9 +168,9 @@ def parse_lines(
                 )
 
 
-def _split_lines(text: Any, mark: Any) -> list[Any]:
+def _split_lines(text: Any, separator: Any) -> list[Any]:
     """Split into lines without line ends; nothing follows the last line end."""
-    lines: list[Any] = text.split(mark)
+    lines: list[Any] = text.split(separator)
     if not lines[-1]:
         lines.pop()
     return lines
@@ -198,12 +217,3 @@ def _parse_object(text: str) -> dict[str, Any] | str:
     if not isinstance(record, dict):
         return f"JSON, but {_JSON_NAMES.get(type(record), 'null')} instead of an object"
     return record
-
-
-_JSON_NAMES = {
-    list: "an array",
-    str: "text",
-    int: "a number",
-    float: "a number",
-    bool: "a boolean",
-}

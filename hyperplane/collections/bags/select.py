@@ -21,7 +21,7 @@ from hyperplane.collections.bags.graph import (
     map_partitions,
     read_bag,
 )
-from hyperplane.collections.bags.kernel import read_matching
+from hyperplane.collections.bags.json_columns import read_matching
 from hyperplane.collections.bags.records import ReadSettings, read_partition
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
@@ -53,11 +53,14 @@ def select(
     Returns
     -------
     dask.bag.Bag
+        Lazy, with the partitions of ``bag``.
 
     Raises
     ------
     RequestError
         With every invalid argument.
+    BadLines, ReadError
+        When it is computed, as for :func:`read_records`.
 
     Examples
     --------
@@ -76,8 +79,8 @@ def select(
     check([*faults, *more])
     source = get_bag_source(bag)
     if source and isinstance(condition, RecordFilter) and source.where is source.fields is None:
-        narrowed = replace(source, where=condition, fields=chosen)
-        return read_bag("select", _read_selection, narrowed)
+        filtered_source = replace(source, where=condition, fields=chosen)
+        return read_bag("select", _read_selection, filtered_source)
     return map_partitions(bag, "select", _select_records, condition, chosen)
 
 

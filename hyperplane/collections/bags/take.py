@@ -35,8 +35,9 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     Parameters
     ----------
     bag : dask.bag.Bag
+        A bag of any items.
     n : int
-        Maximum number of records.
+        Maximum number of records, from 0.
 
     Returns
     -------
@@ -47,6 +48,8 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     ------
     RequestError
         When ``bag`` is not a bag, or ``n`` is not a whole number of at least 0.
+    BadLines, ReadError
+        As for :func:`read_records`.
 
     Examples
     --------
@@ -66,12 +69,12 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     tasks, name = make_heads(bag, wanted)
     shared = _is_shared(tasks, name)
     found: list[Any] = []
-    done, wave, max_wave = 0, 1, count_threads()
+    done, batch, max_batch = 0, 1, count_threads()
     while len(found) < wanted and done < bag.npartitions:
-        keys = [(name, i) for i in range(done, min(done + wave, bag.npartitions))]
+        keys = [(name, i) for i in range(done, min(done + batch, bag.npartitions))]
         found += chain.from_iterable(compute_heads(tasks, keys))
         done += len(keys)
-        wave = bag.npartitions if shared else min(2 * wave, max_wave)
+        batch = bag.npartitions if shared else min(2 * batch, max_batch)
     return tuple(found[:wanted])
 
 
@@ -88,11 +91,11 @@ def make_heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
 
 def compute_heads(tasks: dict[Any, Any], keys: list[Any]) -> list[list[Any]]:
     """Compute some keys of a graph of :func:`make_heads`, each as a list."""
-    name = f"{keys[0][0]}-wave-{keys[0][1]}"
+    name = f"{keys[0][0]}-batch-{keys[0][1]}"
     needed = dict(cull(tasks, keys))
     for i, key in enumerate(keys):
         needed[name, i] = Task((name, i), _wrap_in_list, TaskRef(key))
-    found: list[list[Any]] = Bag(needed, name, len(keys)).compute(**quick_scheduler())
+    found: list[list[Any]] = Bag(needed, name, len(keys)).compute(**choose_scheduler())
     return found
 
 
@@ -114,7 +117,7 @@ def _is_shared(tasks: dict[Any, Any], name: str) -> bool:
     return any(count > 1 for count in users.values())
 
 
-def quick_scheduler() -> dict[str, Any]:
+def choose_scheduler() -> dict[str, Any]:
     """Return ``compute`` arguments for a short computation: threads, unless the user chose.
 
     The default of bags starts a process pool for each computation, which takes longer than

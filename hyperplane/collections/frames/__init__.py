@@ -1,1 +1,1 @@
-"""Implementation of ``hyperplane.dataframe``."""
+"""Implementation of ``hyperplane.dataframe``: dataframe helpers whose tasks run Polars."""

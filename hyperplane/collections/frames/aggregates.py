@@ -48,7 +48,7 @@ NUMERIC_FUNCTIONS = frozenset({"sum", "mean", "std", "var", "median"})
 #: Functions that are computed in double precision.
 FLOAT64_FUNCTIONS = frozenset({"mean", "std", "var"})
 
-#: What pandas raises if a type has no such function or cannot be grouped.
+#: Errors of pandas for a type that has no such function or cannot be grouped.
 _AGG_ERRORS = (
     KeyError,
     TypeError,
@@ -57,7 +57,7 @@ _AGG_ERRORS = (
     AttributeError,
     ArithmeticError,
 )
-#: id of a callable -> its name. Identity, not ``__name__``: a user's function may be named "first".
+#: id of a callable -> its name. Not by ``__name__``: a user's function may be named "first".
 _FUNCTION_NAMES = {
     id(function): name
     for name in ("sum", "mean", "min", "max", "count", "nunique", "median", "std", "var")
@@ -70,23 +70,15 @@ AggSpec = Mapping[str, str | Callable[..., Any] | Sequence[str | Callable[..., A
 
 @dataclass(frozen=True)
 class PartialState:
-    """One partial state of one column.
+    """One partial state of one column."""
 
-    Parameters
-    ----------
-    column : str
-        Column of the rows.
-    kind : str
-        Kind of state, one of the values of STATES_OF_FUNCTION.
-    name : str
-        Column of the state in partial tables.
-    order : str or None
-        Column that defines ``first`` and ``last``; None for the order of the rows.
-    """
-
+    #: Column of the rows.
     column: str
+    #: Kind of state, one of the values of STATES_OF_FUNCTION.
     kind: str
+    #: Column of the state in partial tables.
     name: str
+    #: Column that defines ``first`` and ``last``; None for the order of the rows.
     order: str | None = None
 
 
@@ -102,21 +94,13 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A parsed ``agg`` argument.
-
-    Parameters
-    ----------
-    outputs : tuple of OutputColumn
-        In the order of the result's columns.
-    states : tuple of PartialState
-        All states without duplicates; functions of one column share states.
-    nested : bool
-        Whether the result's columns are pairs (column, function), as in pandas when ``agg`` has
-        lists of functions.
-    """
+    """A parsed ``agg`` argument."""
 
     outputs: tuple[OutputColumn, ...]
+    #: All states without duplicates; functions of one column share states.
     states: tuple[PartialState, ...]
+    #: Whether the result's columns are pairs (column, function), as in pandas when ``agg`` has
+    #: lists of functions.
     nested: bool
 
     @property
@@ -149,22 +133,12 @@ class Aggregation:
 
 
 def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
-    """Parse an ``agg`` argument and check it against the columns and types of a frame.
+    """Parse an ``agg`` argument and check it against the columns and types of an empty frame.
 
-    Parameters
-    ----------
-    like : pandas.DataFrame
-        Empty, with the columns and types.
-    agg : mapping
-        Column -> function or list of functions, each a name or a callable such as ``np.sum``.
-    order : str or None
-        Column that defines ``first`` and ``last``; None for the order of the rows.
-
-    Raises
-    ------
-    RequestError
-        With every unknown column, every unknown function and every function that is not defined
-        for the type of its column.
+    A function is a name or a callable such as ``np.sum``. ``order`` is the column that defines
+    ``first`` and ``last``; None for the order of the rows. A RequestError has a fault for each
+    unknown column, each unknown function and each function that is not defined for the type of its
+    column.
     """
     faults: list[Fault] = []
     if not isinstance(agg, Mapping) or not agg:
@@ -184,7 +158,7 @@ def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Agg
             if fault:
                 faults.append(fault)
                 continue
-            needed = tuple(
+            states_of_output = tuple(
                 states.setdefault(
                     (column, kind),
                     PartialState(column, kind, f"__{len(states)}_{kind}_{column}__", order),
@@ -192,13 +166,13 @@ def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Agg
                 for kind in STATES_OF_FUNCTION[name]
             )
             try:
-                result = _find_result_dtype(like[column].dtype, name)
+                result_dtype = _find_result_dtype(like[column].dtype, name)
             except _AGG_ERRORS:
                 given = f"{name!r} of a column of type {like[column].dtype}"
                 allowed = "functions that pandas supports for this type"
                 faults.append(Fault(f"agg[{column!r}]", given, allowed))
                 continue
-            outputs.append(OutputColumn(column, name, needed, result))
+            outputs.append(OutputColumn(column, name, states_of_output, result_dtype))
     check(faults)
     return Aggregation(tuple(outputs), tuple(states.values()), nested)
 
@@ -231,12 +205,12 @@ def _find_function_fault(dtype: Any, column: str, name: str, given: str) -> Faul
 
 def _accepts_numeric_function(dtype: Any, name: str) -> bool:
     """Return whether one of NUMERIC_FUNCTIONS is defined for a type."""
-    kinds = pd.api.types
-    if kinds.is_timedelta64_dtype(dtype):
+    types = pd.api.types
+    if types.is_timedelta64_dtype(dtype):
         return name == "sum"
     return bool(
-        (kinds.is_numeric_dtype(dtype) or kinds.is_bool_dtype(dtype))
-        and not kinds.is_complex_dtype(dtype)
+        (types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype))
+        and not types.is_complex_dtype(dtype)
         and not isinstance(dtype, pd.CategoricalDtype)
     )
 
@@ -272,9 +246,9 @@ def _widen_result_dtype(dtype: Any, function: str) -> Any:
     if function in ("sum", "median") and dtype == np.dtype("float16"):
         return np.dtype("float32")  # the narrowest float of the kernel
     numbers = getattr(dtype, "numpy_dtype", dtype)
-    decimal = isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
-    short = isinstance(numbers, np.dtype) and numbers.kind == "f" and numbers.itemsize < 8
-    if function not in FLOAT64_FUNCTIONS or not (short or decimal):
+    is_decimal = isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
+    is_narrow = isinstance(numbers, np.dtype) and numbers.kind == "f" and numbers.itemsize < 8
+    if function not in FLOAT64_FUNCTIONS or not (is_narrow or is_decimal):
         return dtype
     if isinstance(dtype, pd.ArrowDtype):
         return pd.ArrowDtype(pa.float64())

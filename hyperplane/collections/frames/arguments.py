@@ -1,4 +1,4 @@
-"""Checks of arguments that several helpers share."""
+"""Checks of arguments that several dataframe helpers share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 
@@ -14,6 +15,8 @@ from hyperplane.core.errors import Fault, RequestError, check
 
 #: Maximum partitions of a result: an exchange has this many tasks per input partition.
 MAX_PARTITIONS = 10_000
+#: Name of the time column if the index has no name.
+_DEFAULT_TIME_NAME = "time"
 _VALID_NAMES = "unique column names that are strings and do not begin and end with '__'"
 
 
@@ -41,10 +44,10 @@ def list_names(by: Any) -> list[str]:
     """Return one name, or a sequence of names, as a list without duplicates."""
     if by is None:
         return []
-    several = isinstance(by, Sequence) and not isinstance(by, str)
+    is_list = isinstance(by, Sequence) and not isinstance(by, str)
     names: list[Any] = []
-    for name in by if several else [by]:
-        # Values that are no strings may not be comparable; find_column_faults reports them.
+    for name in by if is_list else [by]:
+        # Other values may not be comparable; find_column_faults reports them.
         if not isinstance(name, str) or name not in names:
             names.append(name)
     return names
@@ -58,10 +61,7 @@ def has_column(like: pd.DataFrame, name: object) -> bool:
 def find_column_faults(like: pd.DataFrame, **columns: Sequence[Any]) -> list[Fault]:
     """Return a fault for each unknown column; the keywords are names of arguments.
 
-    Raises
-    ------
-    RequestError
-        When the frame itself has column names that Polars does not support.
+    A RequestError is raised if the frame itself has column names that Polars does not support.
     """
     check(_find_name_faults(like))
     return [
@@ -74,20 +74,20 @@ def find_column_faults(like: pd.DataFrame, **columns: Sequence[Any]) -> list[Fau
 
 def _find_name_faults(like: pd.DataFrame) -> list[Fault]:
     """Return a fault if column names are not strings, not unique or reserved."""
-    wrong = [name for name in like.columns if not isinstance(name, str)]
-    wrong += list(like.columns[like.columns.duplicated()])
-    wrong += [name for name in like.columns if str(name)[:2] == str(name)[-2:] == "__"]
-    if not wrong:
+    unsupported = [name for name in like.columns if not isinstance(name, str)]
+    unsupported += list(like.columns[like.columns.duplicated()])
+    unsupported += [name for name in like.columns if str(name)[:2] == str(name)[-2:] == "__"]
+    if not unsupported:
         return []
-    shown = ", ".join(map(repr, wrong[:5]))
+    shown = ", ".join(map(repr, unsupported[:5]))
     return [Fault("df", f"columns {shown}", _VALID_NAMES, "rename them with df.rename")]
 
 
 def make_unknown_column_fault(like: pd.DataFrame, column: object, where: str) -> Fault:
     """Return the fault for an unknown column, with similar names as advice."""
     names = [str(name) for name in like.columns]
-    near = difflib.get_close_matches(column, names, 3) if isinstance(column, str) else []
-    advice = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+    similar = difflib.get_close_matches(column, names, 3) if isinstance(column, str) else []
+    advice = f"did you mean {' or '.join(map(repr, similar))}?" if similar else ""
     if not isinstance(column, str):
         advice = "write the name of the column as a string"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
@@ -111,8 +111,8 @@ def find_key_faults(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list
 
 def find_count_faults(where: str, value: object) -> list[Fault]:
     """Return a fault if a value is not an integer of at least 1."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return [] if whole else [Fault(where, repr(value)[:80], "a whole number, 1 or more")]
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return [] if is_count else [Fault(where, repr(value)[:80], "a whole number, 1 or more")]
 
 
 def find_split_out_faults(value: object) -> list[Fault]:
@@ -131,3 +131,24 @@ def find_window_split_faults(split_out: object, keys: Sequence[str]) -> list[Fau
         advice = "a result without keys has one row per window; leave split_out out"
         faults.append(Fault("split_out", repr(split_out), "1 without by", advice))
     return faults
+
+
+def ensure_time_column(df: dd.DataFrame, time: Any) -> tuple[dd.DataFrame, Any]:
+    """Return the collection with its times in a column, and the name of that column.
+
+    ``time`` is a column, the name of the index, or None for the index. A RequestError is raised if
+    it is the index and a column has the same name.
+    """
+    index = df._meta.index
+    named = isinstance(time, str) and time == index.name
+    if has_column(df._meta, time) or not (time is None or named):
+        return df, time
+    name = index.name if isinstance(index.name, str) else _DEFAULT_TIME_NAME
+    if name in df._meta.columns:
+        advice = f"write time={name!r} for the column, or rename the index: "
+        advice += "df.rename_axis(index='at')"
+        allowed = f"an index with another name than any column, but {name!r} is a column too"
+        check([Fault("time", "None", allowed, advice)])
+    if index.name != name:
+        df = df.rename_axis(index=name)
+    return df.reset_index(), name

@@ -25,29 +25,19 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True)
 class CountTarget:
-    """A column whose values are counted.
+    """A column whose values are counted."""
 
-    Attributes
-    ----------
-    name : str
-        The escaped name.
-    like : pandas.Series
-        Empty, of the declared type.
-    known : tuple or None
-        The values that get a column, if they are known before the data is read.
-    allows_others : bool
-        Whether the data may have other values than the known ones; they are not counted.
-    top : int or None
-        Number of most frequent values that get a column; None for all.
-    max_values : int
-        Maximum number of distinct values.
-    """
-
+    #: The escaped name.
     name: str
+    #: Empty column of the declared type.
     like: pd.Series[Any]
+    #: The values that get a column, if they are known before the data is read.
     known: tuple[Any, ...] | None
+    #: Whether the data may have other values than the known ones; they are not counted.
     allows_others: bool
+    #: Number of most frequent values that get a column; None for all.
     top: int | None
+    #: Maximum number of distinct values.
     max_values: int
 
     def check(self, table: pl.DataFrame) -> None:
@@ -57,12 +47,12 @@ class CountTarget:
                 self._check_distinct_count(table)
         elif not self.allows_others:
             values = table.get_column(self.name).drop_nulls()
-            other = values.filter(~values.is_in(self._known_values(values.dtype).implode()))
-            if len(other):
+            undeclared = values.filter(~values.is_in(self._known_values(values.dtype).implode()))
+            if len(undeclared):
                 raise DataError(
                     unescape(self.name),
-                    f"holds {other[0]!r:.60}, which is not one of the declared categories; give "
-                    "the values to count with categories=[...]",
+                    f"holds {undeclared[0]!r:.60}, which is not one of the declared categories; "
+                    "give the values to count with categories=[...]",
                 )
 
     def select_values(self, table: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
@@ -75,15 +65,15 @@ class CountTarget:
 
     def column_names(self, values: pl.Series) -> list[str]:
         """Return the names of the columns, as ``get_dummies`` names them."""
-        named: Any = values
+        labels: Any = values
         if self.known is not None:
-            named = self.known
+            labels = self.known
         elif not isinstance(self.like.dtype, pd.CategoricalDtype):
             dtype = self.like.dtype
-            if isinstance(values.dtype, pl.Duration):  # objects too get the names of pandas
+            if isinstance(values.dtype, pl.Duration):  # objects also get the names of pandas
                 dtype = np.dtype(f"m8[{values.dtype.time_unit}]")
-            named = pd.Series(column_to_pandas(values, dtype))
-        return [f"{unescape(self.name)}_{value}" for value in named]
+            labels = pd.Series(column_to_pandas(values, dtype))
+        return [f"{unescape(self.name)}_{value}" for value in labels]
 
     def count_dtype(self) -> str:
         """Return the type of the counts: of the sums of the booleans of ``get_dummies``."""

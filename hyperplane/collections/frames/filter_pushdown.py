@@ -55,13 +55,13 @@ def extract_filters(expr: Any) -> tuple[Any, pl.Expr | None] | None:
     if isinstance(expr, Projection) and isinstance(expr.operand("columns"), list):
         return extract_filters(expr.frame)
     if isinstance(expr, Filter):
-        below = extract_filters(expr.frame)
-        if below is None:
+        source = extract_filters(expr.frame)
+        if source is None:
             return None
-        condition = _translate_condition(expr.predicate, below[0])
+        condition = _translate_condition(expr.predicate, source[0])
         if condition is None:
             return None
-        root, where = below
+        root, where = source
         return root, condition if where is None else where & condition
     return None
 
@@ -115,15 +115,17 @@ def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
         return None  # pandas compares float32 with 0.1 as float32, but isin in float64
     kind = getattr(expr.frame._meta.dtype, "kind", "")
     if kind in ("i", "u") and all(type(value) is int for value in values):
-        small = [value for value in values if -(2**63) <= value < 2**63]
-        if kind == "i" and len(small) == len(values):
-            return column.cast(pl.Int64).is_in(pl.Series(small, dtype=pl.Int64).implode())
+        values_of_64_bits = [value for value in values if -(2**63) <= value < 2**63]
+        if kind == "i" and len(values_of_64_bits) == len(values):
+            return column.cast(pl.Int64).is_in(
+                pl.Series(values_of_64_bits, dtype=pl.Int64).implode()
+            )
     if kind == "f" and values and all(type(value) in (int, float) for value in values):
         numbers = pl.Series(values, dtype=pl.Float64, strict=False)
         condition = column.is_in(numbers.drop_nans().implode()).fill_null(value=False)
         return condition if not numbers.is_nan().any() else condition | _is_missing(column)
-    text = isinstance(expr.frame._meta.dtype, pd.StringDtype)
-    if text and values and all(isinstance(value, str) for value in values):
+    is_text = isinstance(expr.frame._meta.dtype, pd.StringDtype)
+    if is_text and values and all(isinstance(value, str) for value in values):
         texts = pl.Series(values, dtype=pl.String)
         return column.is_in(texts.implode()).fill_null(value=False)
     constants = [_translate_constant(value, expr.frame) for value in values]
@@ -132,7 +134,7 @@ def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
     if (
         inexact
         or not 0 < len(constants) <= _MAX_CONSTANTS
-        or None in map(_none_or_marker, constants)
+        or None in map(_mark_expression, constants)
     ):
         return None
     return pl.any_horizontal(
@@ -140,8 +142,8 @@ def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
     )
 
 
-def _none_or_marker(constant: pl.Expr | None) -> str | None:
-    """Return a marker for an expression, since ``==`` of expressions is an expression."""
+def _mark_expression(constant: pl.Expr | None) -> str | None:
+    """Return "" for an expression, which cannot be compared with None by ``==``."""
     return None if constant is None else ""
 
 
@@ -160,8 +162,8 @@ def _translate_column(expr: Any, root: Any) -> pl.Expr | None:
     """Translate an unchanged column of the same rows; None for other expressions."""
     if not isinstance(expr, Projection) or not isinstance(expr.operand("columns"), str):
         return None
-    below = extract_filters(expr.frame)
-    if below is None or below[0]._name != root._name:
+    source = extract_filters(expr.frame)
+    if source is None or source[0]._name != root._name:
         return None
     dtype = expr._meta.dtype
     # Only types that pandas and Polars compare alike, with one kind of missing value.

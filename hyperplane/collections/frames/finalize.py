@@ -16,7 +16,7 @@ from dask.tokenize import tokenize
 
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, OutputColumn
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.kernels.states import finalize_state
+from hyperplane.collections.frames.kernels.partial_states import finalize_state
 from hyperplane.collections.frames.task_graph import make_tasks
 from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, TimeWindows
 from hyperplane.core.errors import DataError
@@ -38,13 +38,9 @@ def build_result(
 ) -> pd.DataFrame:
     """Merge the last tables, assign bins to windows and convert the result to pandas.
 
-    Parameters
-    ----------
-    bins : polars.DataFrame or None
-        The bins of all partitions of the result; None if the tables have all of them.
-    several : bool
-        Whether the result has more partitions than this one. Integers with missing values are
-        then nullable: concatenating floats and integers would give floats.
+    ``bins`` are those of all partitions of the result; None if the tables have all of them. If the
+    result has ``several`` partitions, integers with missing values are nullable, because pandas
+    would concatenate floats and integers to floats.
     """
     states = grouping.aggregation.states
     table = tables[0] if len(tables) == 1 else kernel.merge_partials(tables, grouping.keys, states)
@@ -96,7 +92,7 @@ def build_empty_result(grouping: Grouping) -> pd.DataFrame:
 
 
 class SupportsGrouping(Protocol):
-    """Interface of the descriptions of how rows are grouped."""
+    """Interface of the specifications of group-bys and of counts per window."""
 
     @property
     def like(self) -> pd.DataFrame:
@@ -117,7 +113,7 @@ class SupportsGrouping(Protocol):
 def select_result_rows(
     table: pl.DataFrame, by: Sequence[str], labels: pd.DatetimeIndex | None
 ) -> pl.DataFrame:
-    """Return the keys of the result: sorted groups that occur; without keys every window."""
+    """Return the keys of the result: sorted groups with rows, or every window without keys."""
     if labels is not None and not by:
         return pl.DataFrame({WINDOW: np.arange(len(labels), dtype="int64")})
     keys = [*by, *([WINDOW] if labels is not None else [])]
@@ -135,18 +131,17 @@ def set_result_index(
     if labels is not None:
         levels.append(labels[rows.get_column(WINDOW).to_numpy()] if levels else labels)
     result.index = _combine_levels(levels)
-    categories = [isinstance(grouping.like[key].dtype, pd.CategoricalDtype) for key in grouping.by]
-    return result.sort_index() if any(categories) else result  # by their order, not by their text
+    is_category = [isinstance(grouping.like[key].dtype, pd.CategoricalDtype) for key in grouping.by]
+    return result.sort_index() if any(is_category) else result  # in the order of the categories
 
 
 def _build_level(values: pl.Series, dtype: Any) -> pd.Index[Any]:
     """Build one level of the index from a key column."""
     name = values.name
     if values.dtype.is_float():
-        # An index takes 0.0 and -0.0 for two labels. Adding 0.0 does not help: Polars optimizes
-        # it away.
-        one_zero = pl.when(values == 0).then(0.0).otherwise(values).cast(values.dtype)
-        values = pl.select(one_zero.alias("values")).to_series()
+        # An index has separate labels for 0.0 and -0.0. Polars removes an addition of 0.0.
+        unsigned_zeros = pl.when(values == 0).then(0.0).otherwise(values).cast(values.dtype)
+        values = pl.select(unsigned_zeros.alias("values")).to_series()
     result = column_to_pandas(values, index_dtype(dtype))
     # For objects pandas infers strings, numbers or times from the values.
     result = result.to_list() if dtype == np.dtype(object) else result

@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.group_agg` and `hyperplane.dataframe.value_counts`."""
+"""``group_agg`` and ``value_counts``: group-bys whose tasks run Polars."""
 
 from __future__ import annotations
 
@@ -58,6 +58,15 @@ def group_agg(
     ------
     RequestError
         With every invalid argument: columns, types, functions.
+    DataError
+        When it is computed, if values of a column have no common type, or a type for which the
+        function is not defined. It has ``column``.
+
+    Notes
+    -----
+    ``std`` and ``var`` divide by n - 1, as in pandas. Tasks merge counts, means and sums of squared
+    deviations (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+    sample variances", 1979), which keeps the digits that sums of squares lose by cancellation.
 
     Examples
     --------
@@ -71,8 +80,8 @@ def group_agg(
     """
     df = as_collection(df)
     like = df._meta
-    given: tuple[Any, Any] = by, agg
-    if isinstance(given[0], Mapping) and not isinstance(given[1], Mapping):
+    arguments: tuple[Any, Any] = by, agg
+    if isinstance(arguments[0], Mapping) and not isinstance(arguments[1], Mapping):
         given_text = f"{by!r} and {agg!r}"[:80]
         allowed = "columns first, then functions"
         check([Fault("by and agg", given_text, allowed, "exchange the two")])
@@ -102,7 +111,7 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     columns : str or list of str
         One column, or several columns whose combinations are counted.
     normalize : bool
-        Return fractions of all counted rows instead of counts.
+        Whether to return fractions of all counted rows, which add up to 1, instead of counts.
 
     Returns
     -------
@@ -115,6 +124,8 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     ------
     RequestError
         With every invalid argument.
+    DataError
+        When it is computed, if values of a column have no common type. It has ``column``.
 
     Examples
     --------

@@ -28,11 +28,16 @@ from hyperplane.core.errors import DataError
 from hyperplane.formats.pandas_frames.column_names import unescape
 from hyperplane.formats.partitions import ScannablePartition
 
+#: First and last time, in microseconds since 1970 in UTC.
+TimeRange = tuple[int, int]
+#: Maximum overlapping partitions; with more, the data is not sorted by time.
+_MAX_NEIGHBORS = 64
+
 
 def aggregate_groups(
     df: dd.DataFrame, grouping: Grouping, split_out: int, name: str
 ) -> dd.DataFrame:
-    """Return the lazy result of a grouping."""
+    """Return the lazy result of a group-by; ``name`` begins the names of its tasks."""
     source = select_source(df, [unescape(name) for name in grouping.like.columns])
     windows, states = grouping.windows, grouping.aggregation.states
     time_ranges: list[list[TimeRange] | None] = [None] * len(source.partitions)
@@ -60,22 +65,22 @@ def aggregate_groups(
     )
     merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
     finish = partial(build_result, grouping=grouping, several=split_out > 1)
-    cut = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
-    received = task_graph.gather_by_key(name, token, tables, into, cut, merge)
+    split = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
+    received = task_graph.gather_by_key(name, token, tables, into, split, merge)
     if split_out == 1 and into > 1:
         merge_received = partial(merge_exchanged_tables, grouping=grouping)
         received = [
             task_graph.make_tasks(
-                f"{name}-settle", token, merge_received, [[pieces] for pieces in received]
+                f"{name}-merge-received", token, merge_received, [[pieces] for pieces in received]
             )
         ]
     bins: list[Any] = [None] * len(received)
     if windows and split_out > 1:
         partition_bins = task_graph.make_tasks(
-            f"{name}-cells", token, kernel.select_bins, [[table] for table in tables]
+            f"{name}-bins", token, kernel.select_bins, [[table] for table in tables]
         )
         bins = task_graph.make_tasks(
-            f"{name}-all-cells", token, kernel.merge_bins, [[partition_bins]]
+            f"{name}-all-bins", token, kernel.merge_bins, [[partition_bins]]
         ) * len(received)
     results = task_graph.make_tasks(name, token, finish, list(zip(received, bins, strict=True)))
     return build_collection(results, build_empty_result(grouping), name)
@@ -89,7 +94,7 @@ def aggregate_partition(
     grouping: Grouping,
     time_ranges: Sequence[TimeRange] | None,
 ) -> pl.DataFrame:
-    """Return the partial table of a partition."""
+    """Return the partial states of a partition, one row per group."""
     exact = [grouping.windows.time] if grouping.windows else []
     ordered = [out.column for out in grouping.aggregation.outputs if out.function in ("min", "max")]
     rows = open_partition(partition, grouping.like, where, exact=exact, ordered=ordered)
@@ -109,37 +114,31 @@ def aggregate_partition(
 
 
 def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
-    """Raise DataError if a function is not defined for the type that a column really has."""
+    """Raise DataError if a function is not defined for the type of the values of a column."""
     schema = rows.collect_schema()
     for out in aggregation.outputs:
         kind = schema[out.column]
-        number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
+        is_number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
         if out.function in ("min", "max") and kind.is_nested():
             raise DataError(out.column, f"is of type {kind}, which has no {out.function}")
-        if out.function in NUMERIC_FUNCTIONS and not number:
+        if out.function in NUMERIC_FUNCTIONS and not is_number:
             if out.function == "sum" and isinstance(kind, pl.Duration):
                 continue
             first = rows.select(out.column).drop_nulls().head(1).collect()
-            shown = f", such as {first.item()!r:.60}" if first.height else ""
-            word = "text" if kind == pl.String else str(kind).lower()
+            example = f", such as {first.item()!r:.60}" if first.height else ""
+            type_name = "text" if kind == pl.String else str(kind).lower()
             raise DataError(
                 out.column,
-                f"holds {word}{shown}; {out.function!r} needs numbers or booleans",
+                f"holds {type_name}{example}; {out.function!r} needs numbers or booleans",
             )
 
 
 def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
-    """Merge the received tables of an exchange and replace complete sets by their sizes."""
+    """Merge the received tables of an exchange, and replace complete sets by their sizes."""
     table = kernel.merge_partials(tables, grouping.keys, grouping.aggregation.states)
     if grouping.keys != grouping.exact_keys:  # sets of bins are still merged to sets of windows
         return table
     return kernel.count_finished_sets(table, grouping.aggregation.states, 0, [])
-
-
-#: First and last time, in microseconds since 1970 in UTC.
-TimeRange = tuple[int, int]
-#: Maximum overlapping partitions; with more, the data is not sorted by time.
-_MAX_NEIGHBORS = 64
 
 
 def find_overlapping_ranges(

@@ -1,4 +1,4 @@
-"""Keys, time windows and aggregations of a group-by."""
+"""``Grouping``: keys, time windows and aggregations of a group-by."""
 
 from __future__ import annotations
 
@@ -14,22 +14,13 @@ from hyperplane.formats.pandas_frames.column_names import escape, escape_all, es
 
 @dataclass(frozen=True)
 class Grouping:
-    """Keys, time windows and aggregations of one call; column names are escaped.
+    """Keys, time windows and aggregations of one call; column names are escaped."""
 
-    Parameters
-    ----------
-    like : pandas.DataFrame
-        Empty, with the types of the columns that are used.
-    by : tuple of str
-        Key columns.
-    windows : TimeWindows or None
-        Time windows besides the keys.
-    aggregation : Aggregation
-        The parsed ``agg`` argument.
-    """
-
+    #: Empty, with the types of the columns that are used.
     like: pd.DataFrame
+    #: Key columns.
     by: tuple[str, ...]
+    #: Time windows in addition to the keys.
     windows: TimeWindows | None
     aggregation: Aggregation
 

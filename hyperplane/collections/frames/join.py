@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.join`: broadcast joins of small tables, and shuffle joins."""
+"""``join``: broadcast joins with small right sides, and shuffle joins."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class JoinedPartition:
 
     @property
     def rows(self) -> int | None:
-        """None: not known before the join."""
+        """None, because the number of rows is not known before the join."""
         return None
 
     @property
@@ -82,11 +82,19 @@ class JoinedPartition:
         return None if old is None else self.left.bounds(old)
 
     def __repr__(self) -> str:
-        return f"JoinedPart({self.left!r})"
+        return f"JoinedPartition({self.left!r})"
 
     def __dask_tokenize__(self) -> Any:
-        wheres = [None if where is None else str(where) for where in self._wheres]
-        return (self.left, self.right, wheres, self.on, self.how, self.left_names, self.right_names)
+        filters = [None if where is None else str(where) for where in self._wheres]
+        return (
+            self.left,
+            self.right,
+            filters,
+            self.on,
+            self.how,
+            self.left_names,
+            self.right_names,
+        )
 
     @property
     def _wheres(self) -> tuple[Any, Any]:
@@ -104,11 +112,11 @@ def join(
 ) -> dd.DataFrame:
     """Join two tables, like ``left.merge(right, on=on, how=how)``.
 
-    A right side of up to 250 MB in memory is read by every task, and no rows are shuffled. (Dask
-    itself decides by the numbers of partitions and would often shuffle both sides.) If the result
-    is filtered and passed to other helpers of this module, they read only the needed columns of
-    both sides. If the right side is larger, the types of keys differ, or a side does not come from
-    :func:`read`, the join shuffles both sides.
+    A right side of up to 250 MB (250·10^6 bytes) in memory is read by every task, and no rows are
+    shuffled. (Dask itself decides by the numbers of partitions and would often shuffle both sides.)
+    If the result is filtered and passed to other helpers of this module, they read only the needed
+    columns of both sides. The join shuffles both sides if the right side is larger, if the types of
+    keys differ, or if a side is not from :func:`read`.
 
     Parameters
     ----------
@@ -130,6 +138,8 @@ def join(
     ------
     RequestError
         With every invalid argument.
+    DataError
+        When it is computed, if values of a key have no common type. It has ``column``.
 
     Examples
     --------
@@ -274,10 +284,10 @@ def _find_suffix_faults(
         for name in side.columns
         if name not in keys
     ]
-    twice = sorted({name for name in [*keys, *names] if [*keys, *names].count(name) > 1})
-    if not twice:
+    repeated = sorted({name for name in [*keys, *names] if [*keys, *names].count(name) > 1})
+    if not repeated:
         return []
-    given = f"{suffixes!r}, which makes two columns {', '.join(map(repr, twice[:5]))}"
+    given = f"{suffixes!r}, which makes two columns {', '.join(map(repr, repeated[:5]))}"
     return [Fault("suffixes", given, "two strings that make all column names unique")]
 
 

@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.read`."""
+"""``read``: Parquet, ORC, CSV, JSON lines and Avro files as a lazy dataframe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import is_iterable
-from hyperplane.formats import partition_sizes, registry, types
+from hyperplane.formats import column_types, partition_sizes, registry
 from hyperplane.formats.base import SupportsRead
 from hyperplane.formats.reader import make_collection
 from hyperplane.formats.registry import check_read_options
@@ -33,7 +33,7 @@ def read(
     storage_options: Mapping[str, Any] | None = None,
     partition_size: str | int | None = None,
     schema: SchemaMode = "strict",
-    decimals: types.Decimals = "float",
+    decimals: column_types.Decimals = "float",
     on_error: OnError = "raise",
     dtypes: Mapping[str, Any] | None = None,
     parse_dates: Sequence[str] | Mapping[str, str] | None = None,
@@ -68,9 +68,10 @@ def read(
     storage_options : dict, optional
         Options for fsspec: keys, projects, timeouts. They are never shown in messages.
     partition_size : str or int, optional
-        Memory of a partition, in bytes or as text; small files are then joined. By default each
-        file is a separate partition, and files of more than 100 MB are divided. Partitions are
-        smaller, down to 10 MB, if threads of the cluster would be idle otherwise.
+        Memory of a partition in bytes, or as text: ``"100MB"`` is 10^8 bytes. Small files are then
+        joined. By default each file is a separate partition, and files of more than 100 MB are
+        divided. Partitions are smaller, down to 10 MB, if threads of the cluster would be idle
+        otherwise.
     schema : {"strict", "union"}
         Whether files with different columns are an error, or missing columns are filled and
         numbers and times widened.
@@ -104,8 +105,8 @@ def read(
     Raises
     ------
     RequestError
-        With everything that is wrong with the request: missing files, unknown columns, filters of
-        the wrong type, files whose columns differ.
+        With every error of the request: missing files, unknown columns, filters of the wrong type,
+        files whose columns differ.
     ReadError
         When files are damaged, at the call or when a partition is computed. It has ``url``.
     MissingPackage
@@ -130,11 +131,11 @@ def read(
     faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find_files(urls, storage_options)
-    asked = registry.format_of(files, SupportsRead, format, urls)
+    file_format = registry.format_of(files, SupportsRead, format, urls)
     one_file_each = partition_size is None
     request = ReadRequest(columns, filters, size, schema, decimals, on_error, one_file_each)
     options = check_read_options(
-        asked,
+        file_format,
         dtypes=dtypes,
         parse_dates=parse_dates,
         separator=separator,
@@ -143,7 +144,7 @@ def read(
         multiline=multiline,
         na_values=na_values,
     )
-    plan = asked.plan_partitions(files, request, options)
+    plan = file_format.plan_partitions(files, request, options)
     return make_collection(plan.parts, plan.like, "read")
 
 

@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.repartition`."""
+"""``repartition``: partitions of a size that suits the cluster."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from hyperplane.core.units import format_bytes, whole_number
 from hyperplane.formats.parquet.pandas_index import check_index
 from hyperplane.formats.partition_sizes import parse_partition_size
 
-#: A task needs several times its partition: for the data as read, as pandas and as result.
+#: Fraction of a thread's memory: a task needs several times its partition, for the data as read, as
+#: pandas frame and as result.
 _SHARE_OF_THREAD = 0.1
 _DEFAULT_SIZE = 100 * 10**6
-#: Smaller sizes are refused: a number of partitions, or another unit, was probably meant.
+#: A smaller size is probably a number of partitions, or has another unit.
 _MIN_SIZE = 10_000
+#: Partitions that are computed if the size is not known otherwise.
+SAMPLED_PARTITIONS = 3
 
 
 @check_call
@@ -48,17 +51,19 @@ def repartition(
     df : dask.dataframe.DataFrame
         The collection.
     partition_size : str or int, optional
-        Memory of a partition. By default 100 MB, or a tenth of the memory per thread of the
-        active cluster if that is less.
+        Memory of a partition in bytes, or as text: ``"100MB"`` is 10^8 bytes. By default 100 MB, or
+        a tenth of the memory per thread of the active cluster if that is less.
     fraction : float
         Fraction of the rows that filters leave, above 0 and up to 1.
     data_size : str or int, optional
-        Size of the whole collection in memory, needed after a shuffle, a join or a group-by.
+        Size of the whole collection in memory, in bytes or as text; required after a shuffle, a
+        join or a group-by.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy, with at least one partition per thread if there is enough data.
+        Lazy, with ``ceil(size * fraction / partition_size)`` partitions, and at least one per
+        thread of the cluster if each then has more than a tenth of ``partition_size``.
 
     Raises
     ------
@@ -73,7 +78,7 @@ def repartition(
     8
     """
     total: int | None = None
-    wanted = _DEFAULT_SIZE
+    target_size = _DEFAULT_SIZE
     with collect_faults() as faults:
         if not isinstance(df, dd.DataFrame):
             faults.append(Fault("df", type(df).__name__, "a Dask dataframe"))
@@ -82,17 +87,17 @@ def repartition(
         if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1):
             faults.append(Fault("fraction", repr(fraction), "a number above 0 and up to 1"))
         if partition_size is None:
-            wanted = _choose_partition_size()
+            target_size = _choose_partition_size()
         else:
-            wanted, size_faults = parse_partition_size(partition_size)
+            target_size, size_faults = parse_partition_size(partition_size)
             faults += size_faults
         if data_size is not None:
             total, size_faults = parse_partition_size(data_size)
             faults += [replace(fault, where="data_size") for fault in size_faults]
         elif not faults:
             total = measure_persisted_size(df) or estimate_size_before_filters(df)
-        if not faults and wanted < _MIN_SIZE:
-            faults.append(_make_too_small_fault(partition_size, wanted, total, fraction))
+        if not faults and target_size < _MIN_SIZE:
+            faults.append(_make_too_small_fault(partition_size, target_size, total, fraction))
         if total is None and not faults:
             total = estimate_size_from_sample(df)
             fraction = 1.0  # the sample was filtered
@@ -100,32 +105,32 @@ def repartition(
             allowed = "the size of df in memory, which is not known for this collection"
             advice = "call df.persist() first, or pass for example data_size='20GB'"
             faults.append(Fault("data_size", "None", allowed, advice))
-    left = (total or 0) * fraction
-    number = max(math.ceil(left / wanted), 1)
-    if left > count_threads() * wanted / 10:
-        number = max(number, count_threads())
-    return df.repartition(npartitions=number)
+    remaining_bytes = (total or 0) * fraction
+    count = max(math.ceil(remaining_bytes / target_size), 1)
+    if remaining_bytes > count_threads() * target_size / 10:
+        count = max(count, count_threads())
+    return df.repartition(npartitions=count)
 
 
-def _make_too_small_fault(given: Any, wanted: int, total: int | None, fraction: float) -> Fault:
-    number = whole_number(given) or "..."
-    many = "" if total is None else f", which makes {math.ceil(total * fraction / wanted):,}"
+def _make_too_small_fault(
+    given: Any, target_size: int, total: int | None, fraction: float
+) -> Fault:
+    count = whole_number(given) or "..."
+    count_text = (
+        "" if total is None else f", which makes {math.ceil(total * fraction / target_size):,}"
+    )
     return Fault(
         "partition_size",
-        f"{given!r}, {format_bytes(wanted)} for each partition{many}",
+        f"{given!r}, {format_bytes(target_size)} for each partition{count_text}",
         f"{format_bytes(_MIN_SIZE)} or more",
         f"write a size such as '100MB'; for a number of partitions use "
-        f"df.repartition(npartitions={number})",
+        f"df.repartition(npartitions={count})",
     )
 
 
 def _choose_partition_size() -> int:
     share = get_memory_per_thread()
     return _DEFAULT_SIZE if share is None else min(_DEFAULT_SIZE, int(share * _SHARE_OF_THREAD))
-
-
-#: Partitions that are computed if the size is not known otherwise.
-SAMPLED_PARTITIONS = 3
 
 
 def estimate_size_before_filters(df: Any) -> int | None:

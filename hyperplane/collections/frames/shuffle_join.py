@@ -1,8 +1,8 @@
 """Joins of collections of any size: a shuffle by a type-independent hash, then pandas.
 
-Dask's hash depends on the type of the keys in each partition: a missing value among booleans turns
-them into objects, and known and unknown categories have different hashes. Rows with equal keys
-would be sent to different partitions and not be joined.
+Dask's hash depends on the type of the keys in each partition: booleans with a missing value are
+objects, and known and unknown categories have different hashes. Rows with equal keys would be sent
+to different partitions and not be joined.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def shuffle_join(
 ) -> dd.DataFrame:
     """Join two collections like ``left.merge(right, on=keys, how=how)``."""
     left, right = left.clear_divisions(), right.clear_divisions()
-    wide = partial(make_columns_nullable, keys=list(keys)) if how == "left" else _keep_unchanged
-    like = left._meta.merge(wide(right._meta), on=list(keys), how=how, suffixes=suffixes)
+    widen = partial(make_columns_nullable, keys=list(keys)) if how == "left" else _keep_unchanged
+    like = left._meta.merge(widen(right._meta), on=list(keys), how=how, suffixes=suffixes)
     into = max(left.npartitions, right.npartitions)
     if right.npartitions > 1:
         types = [side._meta.dtypes for side in (left, right)]
@@ -57,7 +57,7 @@ def shuffle_join(
     # Mismatches of other types than objects are reported by the warning of join().
     objects = [key for key in keys if all(each[key] == np.dtype(object) for each in declared)]
     merge = partial(
-        _merge_partitions, keys=list(keys), how=how, suffixes=suffixes, wide=wide, objects=objects
+        _merge_partitions, keys=list(keys), how=how, suffixes=suffixes, widen=widen, objects=objects
     )
     return left.map_partitions(
         merge, right, meta=like, enforce_metadata=False, align_dataframes=False
@@ -121,11 +121,8 @@ def _add_bucket(
 def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Cast a partition to the declared types, as Dask's shuffle does, but without loss.
 
-    Raises
-    ------
-    DataError
-        When a column is missing, or a value changes by the cast, or a key value is beyond the
-        integers that are exact in the declared type.
+    A DataError is raised if a column is missing, a value changes by the cast, or a key is beyond
+    the integers that are exact in the declared type.
     """
     name: Any
     for name in like.columns:
@@ -136,8 +133,8 @@ def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str
         values = result[name]
         is_category = isinstance(values.dtype, pd.CategoricalDtype)
         if declared == np.dtype(object) and (is_category or _is_beyond_floats(values)):
-            # Together with a partition of floats, the shuffle and pandas would convert integers to
-            # floats; and Dask concatenates categories with categories only.
+            # With floats in another partition, the shuffle and pandas would convert integers to
+            # floats; Dask concatenates categories with categories only.
             result[name] = values.astype(object)
         if values.dtype == declared or declared == np.dtype(object):
             continue
@@ -162,7 +159,7 @@ def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool)
     try:
         converted = cast_column(values, declared)
         restored = converted[present].astype(object)
-        lost = np.array(
+        is_lost = np.array(
             [
                 not _is_equal(a, b)
                 for a, b in zip(values[present].astype(object), restored, strict=True)
@@ -170,15 +167,15 @@ def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool)
             dtype=bool,
         )
         if is_key and pd.api.types.is_float_dtype(declared):
-            lost |= [
+            is_lost |= [
                 isinstance(one, int) and abs(one) >= _MAX_EXACT_FLOAT
                 for one in values[present].tolist()
             ]
-        if not lost.any() and converted.notna().equals(present):
+        if not is_lost.any() and converted.notna().equals(present):
             return converted
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, pa.ArrowException):
-        lost = np.ones(int(present.sum()), dtype=bool)
-    changed = values[present][lost] if lost.any() else values
+        is_lost = np.ones(int(present.sum()), dtype=bool)
+    changed = values[present][is_lost] if is_lost.any() else values
     shown = f"{changed.iloc[0]!r:.60} of" if len(changed) else ""
     raise DataError(
         name,
@@ -195,7 +192,7 @@ def _is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, numbers) != isinstance(other, numbers):
         return False
     if isinstance(one, bool) != isinstance(other, bool):
-        return False  # True == 1 in Python, but they are different values of a column
+        return False  # True == 1 in Python, but not in a column
     return bool(one == other)
 
 
@@ -205,7 +202,7 @@ def _merge_partitions(
     keys: list[str],
     how: Any,
     suffixes: Any,
-    wide: Any,
+    widen: Any,
     objects: list[str],
 ) -> pd.DataFrame:
     """Join two partitions; ``objects`` are the keys declared as objects on both sides."""
@@ -213,7 +210,7 @@ def _merge_partitions(
     for key in objects:
         for one, other in (sides, sides[::-1]):
             _check_booleans_and_numbers(one[key], other[key], key)
-    return run_task(_merge_frames, sides[0], wide(sides[1]), keys, how, suffixes)
+    return run_task(_merge_frames, sides[0], widen(sides[1]), keys, how, suffixes)
 
 
 def _merge_frames(
@@ -222,21 +219,23 @@ def _merge_frames(
     """Join two frames with pandas, with keys cast to types that pandas compares exactly."""
     one, other = (make_keys_comparable(side, keys) for side in (left, right))
     for key in keys:
-        own, theirs = (_decode_numeric_categories(side[key]) for side in (one, other))
-        signed = _unify_signs(own, theirs)
-        if signed is not None:
-            one[key], other[key] = signed
+        left_key, right_key = (_decode_numeric_categories(side[key]) for side in (one, other))
+        comparable_keys = _unify_signs(left_key, right_key)
+        if comparable_keys is not None:
+            one[key], other[key] = comparable_keys
     result = one.merge(other, on=keys, how=how, suffixes=suffixes)
     for key in keys:
-        kinds = [isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, result)]
-        if kinds[2] and not all(kinds):
+        are_categories = [
+            isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, result)
+        ]
+        if are_categories[2] and not all(are_categories):
             # pandas joins categories with another type to values, except if there are no rows.
             result[key] = decode_categories(result[key]).set_axis(result.index)
         dtype = _decode_numeric_categories(left[key]).dtype
         is_half = _is_float16(dtype) and dtype == right[key].dtype
-        whole = _get_numpy_dtype(dtype)
-        was_whole = whole is not None and whole.kind in "iu"
-        if is_half or (was_whole and one[key].dtype not in (dtype, left[key].dtype)):
+        numpy_dtype = _get_numpy_dtype(dtype)
+        was_integer = numpy_dtype is not None and numpy_dtype.kind in "iu"
+        if is_half or (was_integer and one[key].dtype not in (dtype, left[key].dtype)):
             result[key] = cast_column(result[key], dtype)
     return result
 
@@ -245,14 +244,14 @@ def _check_booleans_and_numbers(values: pd.Series[Any], others: pd.Series[Any], 
     """Raise DataError if a boolean of one side equals a number of the other, as True and 1."""
     if pd.api.types.infer_dtype(values, skipna=True) not in _MAY_HOLD_BOOLEANS:
         return
-    truths = {value for value in values.tolist() if isinstance(value, (bool, np.bool_))}
-    for number in others.tolist() if truths else ():
+    booleans = {value for value in values.tolist() if isinstance(value, (bool, np.bool_))}
+    for number in others.tolist() if booleans else ():
         is_number = type(number) is not bool and isinstance(number, (Real, Decimal))
-        if is_number and number in truths:
+        if is_number and number in booleans:
             raise DataError(
                 key,
-                f"holds {bool(number)} on one side and {number!r} on the other, which pandas takes "
-                "for equal; convert the keys of both sides to one type, for example with "
+                f"holds {bool(number)} on one side and {number!r} on the other, which pandas "
+                "considers equal; convert the keys of both sides to one type, for example with "
                 "astype(...)",
             )
 

@@ -1,4 +1,4 @@
-"""Input of a helper: partitions that Polars scans from files, or Dask's pandas partitions."""
+"""Sources of the helpers: partitions that Polars scans from files, or pandas partitions."""
 
 from __future__ import annotations
 
@@ -29,17 +29,10 @@ Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 
 
 def as_collection(df: Frame) -> dd.DataFrame:
-    """Return a Dask dataframe; URLs are read.
-
-    Raises
-    ------
-    RequestError
-        When the argument is neither a Dask dataframe nor URLs.
-    """
+    """Return a Dask dataframe; URLs are read."""
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
-        return read(
-            df, partition_size=DEFAULT_PARTITION_SIZE
-        )  # a given size has small files joined
+        # With an explicit size, small files are joined.
+        return read(df, partition_size=DEFAULT_PARTITION_SIZE)
     if isinstance(df, dd.DataFrame):
         check_index(df, "df")
         # Partitions in GPU memory (cuDF) are converted to pandas by Dask.
@@ -52,26 +45,16 @@ def as_collection(df: Frame) -> dd.DataFrame:
 
 @dataclass(frozen=True)
 class CollectionSource:
-    """Partitions, columns and filters that a helper reads.
+    """Partitions, columns and filters that a helper reads."""
 
-    Parameters
-    ----------
-    partitions : tuple
-        Each a ScannablePartition, or the Delayed of a pandas frame.
-    columns : tuple of str
-        The columns to read.
-    where : polars.Expr or None
-        The collection's filters if Polars applies them.
-    token : str
-        Dask token of the rows and columns.
-    scanned : bool
-        Whether Polars scans the partitions.
-    """
-
+    #: Each a ScannablePartition, or the Delayed of a pandas frame.
     partitions: tuple[Any, ...]
     columns: tuple[str, ...]
+    #: The collection's filters if Polars applies them.
     where: pl.Expr | None
+    #: Dask token of the rows and columns.
     token: str
+    #: Whether Polars scans the partitions.
     scanned: bool
 
     @property
@@ -81,19 +64,21 @@ class CollectionSource:
 
 
 def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
-    """Choose how to read some columns of a collection.
+    """Return the source of some columns of a collection.
 
     If the collection consists of filters and column selections of :func:`read`, Polars scans the
     files and applies the filters. Otherwise the partitions are pandas frames computed by Dask.
     """
-    wanted = list(dict.fromkeys(columns))
+    unique_columns = list(dict.fromkeys(columns))
     scan = filter_pushdown.extract_filters(df.expr)
-    token = tokenize(df.expr._name, wanted)
+    token = tokenize(df.expr._name, unique_columns)
     if scan is not None:
         root, where = scan
-        return CollectionSource(tuple(root.iterables[0]), tuple(wanted), where, token, scanned=True)
+        return CollectionSource(
+            tuple(root.iterables[0]), tuple(unique_columns), where, token, scanned=True
+        )
     return CollectionSource(
-        tuple(df[wanted].to_delayed()), tuple(wanted), None, token, scanned=False
+        tuple(df[unique_columns].to_delayed()), tuple(unique_columns), None, token, scanned=False
     )
 
 
@@ -107,20 +92,11 @@ def open_partition(
 ) -> pl.LazyFrame:
     """Return the rows of a partition as a lazy frame; called in a task.
 
-    Parameters
-    ----------
-    declared : pandas.DataFrame
-        Empty, with the needed columns (escaped names) and their declared types. Values of other
-        types are kept, and the result has their type.
-    exact : sequence of str
-        Columns that are cast to the declared type, because the plan depends on it.
-    ordered : sequence of str
-        Columns whose order matters; categories, which may have a different order, are refused.
-
-    Raises
-    ------
-    DataError
-        When a column is missing or its values cannot be converted.
+    ``declared`` is empty, with the needed columns (escaped names) and their declared types. Values
+    of other types are kept, and the result has their type, except for the columns ``exact``, which
+    are cast because the plan depends on their type. Categories are an error in the columns
+    ``ordered``, because their order may differ from that of the declared type. A DataError is also
+    raised if a column is missing or its values cannot be converted.
     """
     names = [unescape(name) for name in declared.columns]
     if isinstance(partition, pd.DataFrame):
@@ -149,18 +125,16 @@ def _select_columns(partition: pd.DataFrame, names: Sequence[str]) -> pd.DataFra
         count = int((partition.columns == name).sum())
         if count != 1:
             shown = ", ".join(map(str, partition.columns[:20]))
-            wrong = "is missing" if not count else f"occurs {count} times"
-            raise DataError(name, f"{wrong}; the columns of the partition are {shown}")
+            problem = "is missing" if not count else f"occurs {count} times"
+            raise DataError(name, f"{problem}; the columns of the partition are {shown}")
     return partition[list(names)]
 
 
 def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
     """Cast times to the declared type.
 
-    Raises
-    ------
-    DataError
-        When values are not times, differ in having a time zone, or change by the cast.
+    A DataError is raised if values are not times, if only they or only the declared type have a
+    time zone, or if a value changes by the cast.
     """
     if values.dtype == declared or values.isna().all():
         return cast_column(values, declared)

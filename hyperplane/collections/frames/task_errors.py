@@ -19,7 +19,7 @@ from hyperplane.formats.reader import translate_read_errors
 
 T = TypeVar("T")
 
-#: What these libraries raise for unsuitable values. PanicException is not a subclass of Exception.
+#: Errors of the libraries for unsuitable values. PanicException is not a subclass of Exception.
 _LIBRARY_ERRORS = (
     pa.ArrowException,
     pl.exceptions.PolarsError,
@@ -31,7 +31,7 @@ _LIBRARY_ERRORS = (
     ValueError,
 )
 _SHOWN = 200
-#: How Arrow names the pandas column that it cannot convert; an index is called None.
+#: Arrow's message about a pandas column that it cannot convert; the name of an index is None.
 _CONVERSION = re.compile(r"Conversion failed for column (.+?) with type ")
 _INDEX = "index"
 _QUOTES = ("'", '"', "`")
@@ -45,10 +45,7 @@ def run_task(
 ) -> T:
     """Call the function of a task and convert errors of libraries to a :class:`DataError`.
 
-    Parameters
-    ----------
-    partitions : sequence of (int, int), optional
-        First and last partition of each table among the arguments, for error messages.
+    ``partitions`` has the first and last partition of each table of the arguments, for messages.
     """
     try:
         return function(*arguments, **named)
@@ -90,9 +87,9 @@ def name_partition_in_errors(function: Callable[..., T]) -> Callable[..., T]:
         try:
             if not isinstance(partition, pd.DataFrame):
                 kind = type(partition).__name__
-                wrong = f"partition {number} is a {kind}, expected a pandas dataframe"
+                problem = f"partition {number} is a {kind}, expected a pandas dataframe"
                 raise HyperplaneError(
-                    f"{wrong}; return one from every function that is passed to map_partitions"
+                    f"{problem}; return one from every function that is passed to map_partitions"
                 )
             return function(partition, number, *arguments)
         except DataError as error:
@@ -102,8 +99,8 @@ def name_partition_in_errors(function: Callable[..., T]) -> Callable[..., T]:
         except _LIBRARY_ERRORS as error:
             try:
                 _raise_data_error(error, _find_column(error, [partition]))
-            except DataError as own_error:
-                raise _add_partition(own_error, number) from error
+            except DataError as task_error:
+                raise _add_partition(task_error, number) from error
 
     return task
 
@@ -112,13 +109,13 @@ def _run_naming_file(
     function: Callable[..., T], partition: Any, number: int, arguments: tuple[Any, ...]
 ) -> T:
     """Run a task on a partition of files; errors of libraries become ReadErrors with the file."""
-    own_error: HyperplaneError | None = None
+    task_error: HyperplaneError | None = None
     with translate_read_errors(partition):
         try:
             return function(partition, number, *arguments)
-        except HyperplaneError as error:  # more precise than the ReadError of reading()
-            own_error = error
-    raise own_error
+        except HyperplaneError as error:  # more precise than a ReadError
+            task_error = error
+    raise task_error
 
 
 def _add_partition(error: DataError, number: int) -> DataError:
@@ -138,7 +135,7 @@ def _raise_data_error(error: BaseException, column: str) -> NoReturn:
 
 
 def _find_column(error: BaseException, arguments: Sequence[Any]) -> str:
-    """Return the column that an error is about; all columns of the task if it is not known."""
+    """Return the column that caused an error; all columns of the task if it is not known."""
     tables = list(_iterate_tables(arguments))
     names = [unescape(str(name)) for table in tables for name in _list_columns(table)]
     message = str(error)
@@ -146,12 +143,14 @@ def _find_column(error: BaseException, arguments: Sequence[Any]) -> str:
     if match is not None:
         return _INDEX if match[1] == "None" and "None" not in names else unescape(match[1])
     quoted = [name for name in names if any(f"{mark}{name}{mark}" in message for mark in _QUOTES)]
-    unworkable = map(_find_unconvertible_column, (t for t in tables if isinstance(t, pd.DataFrame)))
-    alone = next((name for name in unworkable if name is not None), None)
-    several = (
-        quoted or ([alone] if alone is not None else _find_conflicting_columns(tables)) or names
+    unconvertible = map(
+        _find_unconvertible_column, (t for t in tables if isinstance(t, pd.DataFrame))
     )
-    return ", ".join(dict.fromkeys(several))
+    column = next((name for name in unconvertible if name is not None), None)
+    columns = (
+        quoted or ([column] if column is not None else _find_conflicting_columns(tables)) or names
+    )
+    return ", ".join(dict.fromkeys(columns))
 
 
 def _iterate_tables(values: Iterable[Any]) -> Iterator[Any]:
@@ -187,7 +186,7 @@ def _find_unconvertible_column(frame: pd.DataFrame) -> str | None:
     """Return the first column or index level that cannot be converted to Polars."""
     levels = [frame.index.get_level_values(level) for level in range(frame.index.nlevels)]
     columns: list[tuple[Any, Any]] = [
-        (name, frame.iloc[:, place]) for place, name in enumerate(frame.columns)
+        (name, frame.iloc[:, number]) for number, name in enumerate(frame.columns)
     ]
     columns += [(_INDEX if one.name is None else one.name, one) for one in levels]
     for name, values in columns:

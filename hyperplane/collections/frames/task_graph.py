@@ -33,36 +33,32 @@ class _SharedGraph(dict[Any, Any]):
 
     Calling delayed functions merges the graphs of all arguments for each task, which takes minutes
     for an exchange between hundreds of partitions.
-
-    Attributes
-    ----------
-    partition_ranges : dict
-        Key of a task -> first and last partition of its result, for error messages.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        #: Key of a task -> first and last partition of its result, for error messages.
         self.partition_ranges: dict[str, tuple[int, int]] = {}
 
 
 def make_tasks(
-    name: str, token: str, function: Callable[..., Any], each: Sequence[Sequence[Any]]
+    name: str, token: str, function: Callable[..., Any], argument_lists: Sequence[Sequence[Any]]
 ) -> list[Delayed]:
-    """Make one task for each tuple of arguments; keys begin with the name of the step.
+    """Return one task for each list of arguments; keys begin with the name of the step.
 
     An argument may be a task, a list of tasks or any other value. A task with no argument made by
     this function belongs to the partition of its position.
     """
-    shared_graph = _get_shared_graph(each)
+    shared_graph = _get_shared_graph(argument_lists)
     delayed = []
-    for number, arguments in enumerate(each):
+    for number, arguments in enumerate(argument_lists):
         key = f"{name}-{token}-{number}"
         ranges = _find_partition_ranges(shared_graph, arguments)
         shared_graph.partition_ranges[key] = (
             (ranges[0][0], ranges[-1][1]) if ranges else (number, number)
         )
-        of_list = ranges if any(_is_list(value) for value in arguments) else None
-        call = partial(run_task, partitions=of_list) if of_list else run_task
+        list_ranges = ranges if any(_is_list(value) for value in arguments) else None
+        call = partial(run_task, partitions=list_ranges) if list_ranges else run_task
         shared_graph[key] = Task(key, call, function, *map(_make_reference, arguments))
         delayed.append(Delayed(key, shared_graph))
     return delayed
@@ -85,10 +81,10 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list) and _is_task(value)
 
 
-def _get_shared_graph(each: Sequence[Sequence[Any]]) -> _SharedGraph:
+def _get_shared_graph(argument_lists: Sequence[Sequence[Any]]) -> _SharedGraph:
     """Return the graph that all arguments share, or a new one with the graphs of all arguments."""
     graphs: dict[int, Any] = {}
-    for arguments in each:
+    for arguments in argument_lists:
         for value in arguments:
             for task in (value if isinstance(value, list) else [value]) if _is_task(value) else ():
                 graphs[id(task.dask)] = task.dask
@@ -122,22 +118,17 @@ def gather_by_key(
     token: str,
     tables: Sequence[Delayed],
     into: int,
-    cut: Callable[[Any], list[Any]],
+    split: Callable[[Any], list[Any]],
     combine: Callable[[list[Any]], Any],
 ) -> list[list[Delayed]]:
     """Return the tables of each of ``into`` results, in the order of the rows.
 
-    Parameters
-    ----------
-    cut : callable
-        Splits a table by key into ``into`` pieces.
-    combine : callable
-        Combines several tables to one.
+    ``split`` splits a table by key into ``into`` pieces, and ``combine`` combines tables to one.
     """
     if into == 1:
         return [reduce_tree(f"{name}-merge", token, combine, tables)]
-    cuts = make_tasks(f"{name}-cut", token, cut, [[table] for table in tables])
-    return exchange(name, token, cuts, into, combine)
+    split_tables = make_tasks(f"{name}-split", token, split, [[table] for table in tables])
+    return exchange(name, token, split_tables, into, combine)
 
 
 def reduce_tree(
@@ -155,39 +146,39 @@ def reduce_tree(
 def exchange(
     name: str,
     token: str,
-    cuts: Sequence[Delayed],
+    split_tables: Sequence[Delayed],
     into: int,
     join: Callable[[list[Any]], Any],
 ) -> list[list[Delayed]]:
     """Return the pieces of each of ``into`` receivers, in the order of the tables.
 
-    Parameters
-    ----------
-    cuts : sequence of Delayed
-        Each a list of ``into`` pieces of one table.
-    join : callable
-        Joins the pieces of several tables to one.
+    Each of ``split_tables`` is a list of ``into`` pieces of one table, and ``join`` joins pieces of
+    several tables to one.
     """
-    if len(cuts) > _MAX_SENDERS:
-        size = -(-len(cuts) // _MAX_SENDERS)
-        groups = [list(cuts[i : i + size]) for i in range(0, len(cuts), size)]
-        cuts = make_tasks(f"{name}-join", token, _join_cuts, [[group, join] for group in groups])
+    if len(split_tables) > _MAX_SENDERS:
+        size = -(-len(split_tables) // _MAX_SENDERS)
+        groups = [list(split_tables[i : i + size]) for i in range(0, len(split_tables), size)]
+        split_tables = make_tasks(
+            f"{name}-join", token, _join_split_tables, [[group, join] for group in groups]
+        )
     pieces = [
         make_tasks(f"{name}-piece-{number}", token, _take_piece, [[table, i] for i in range(into)])
-        for number, table in enumerate(cuts)
+        for number, table in enumerate(split_tables)
     ]
     return [list(pieces_of) for pieces_of in zip(*pieces, strict=True)]
 
 
-def _join_cuts(cuts: list[list[Any]], join: Callable[[list[Any]], Any]) -> list[Any]:
+def _join_split_tables(
+    split_tables: list[list[Any]], join: Callable[[list[Any]], Any]
+) -> list[Any]:
     """Join the lists of pieces of several tables to one list."""
-    return [join(list(pieces)) for pieces in zip(*cuts, strict=True)]
+    return [join(list(pieces)) for pieces in zip(*split_tables, strict=True)]
 
 
 def choose_receiver_count(partitions: int) -> int:
     """Return the number of receivers of an exchange of small partial tables.
 
-    At least one per worker process, since a kernel uses all threads of its process, and enough
+    At least one per worker process, because Polars uses all threads of its process, and so many
     that the data of one receiver fits into its memory.
     """
     return max(min(partitions, count_processes()), -(-partitions // _partitions_per_receiver()))
@@ -206,7 +197,7 @@ def choose_row_receiver_count(partitions: int) -> int:
 
 
 def _partitions_per_receiver() -> int:
-    """Return how many partitions' worth of rows fit into a receiver, besides its result."""
+    """Return the number of partitions whose rows fit into a receiver, besides its result."""
     share = get_memory_per_thread()
     return (
         _MAX_PARTITIONS_PER_RECEIVER

@@ -29,7 +29,7 @@ _HOUR = 3_600 * 10**9
 #: Maximum characters of a width.
 _MAX_LENGTH = 100
 #: Column of partial tables with the bin.
-BIN = "__cell__"
+BIN = "__bin__"
 #: Column of partial tables with the first instant in a bin, if bins are local days.
 INSTANT = "__instant__"
 #: Column of partial tables with the last instant in a bin, if bins are local days.
@@ -59,45 +59,31 @@ _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
 
 @dataclass(frozen=True)
 class TimeWindows:
-    """Time windows of a call and the bins that compose them.
+    """Time windows of a call and the bins that compose them."""
 
-    Parameters
-    ----------
-    time : str
-        Column of the times.
-    every : str
-        Width, as a frequency of pandas.
-    closed, label : {"left", "right"} or None
-        As in pandas.Grouper.
-    bin_width : int
-        Nanoseconds of a bin.
-    exact : bool
-        Whether each bin is a whole window. Otherwise instants on the edge between two bins form a
-        separate bin, because only pandas knows to which window they belong.
-    zone : str or None
-        Time zone whose calendar days are the bins; None if bins are counted in UTC.
-    utc_offset : int
-        Nanoseconds that local time is ahead of UTC, for zones with a fixed offset.
-    max_width : int
-        Upper bound of the nanoseconds of a window.
-    keeps_instants : bool
-        Whether tables keep the first and last instant of each bin: a bin that is a local day is
-        not an instant.
-    """
-
+    #: Column of the times.
     time: str
+    #: Width of a window, as a frequency of pandas.
     every: str
+    #: As in pandas.Grouper.
     closed: Side | None
     label: Side | None
+    #: Nanoseconds of a bin.
     bin_width: int
+    #: Whether each bin is a whole window. Otherwise instants on the edge between two bins form a
+    #: separate bin, because only pandas assigns them to a window.
     exact: bool
+    #: Time zone whose calendar days are the bins; None if bins are counted in UTC.
     zone: str | None
+    #: Nanoseconds that local time is ahead of UTC, for zones with a fixed offset.
     utc_offset: int
+    #: Upper bound of the nanoseconds of a window.
     max_width: int
+    #: Whether tables keep the first and last instant of each bin, because bins are local days.
     keeps_instants: bool = False
 
     def grouper(self) -> pd.Grouper:
-        """Return the grouper that makes the same windows in pandas, days as hours where equal."""
+        """Return the grouper of the same windows in pandas; days as hours where these are equal."""
         every, offset = self.every, _parse_offset(self.every)
         if isinstance(offset, pd.offsets.Day) and not self.keeps_instants:
             # pandas 3.0 adds a window without rows before the first day closed on the right.
@@ -108,13 +94,7 @@ class TimeWindows:
 def parse_windows(
     like: pd.DataFrame, time: str, every: str, closed: Any, label: Any
 ) -> TimeWindows:
-    """Check the arguments of time windows against a frame and choose the bins.
-
-    Raises
-    ------
-    RequestError
-        With every invalid argument.
-    """
+    """Check the arguments of time windows against a frame and choose the bins."""
     dtype: Any = like[time].dtype if has_column(like, time) else None
     faults = [
         Fault(name, repr(side)[:80], "'left', 'right' or None for the pandas default")

@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.window_agg`."""
+"""``window_agg``: aggregation of time windows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import dask.dataframe as dd
 from hyperplane.collections.frames.aggregates import AggSpec, parse_agg
 from hyperplane.collections.frames.arguments import (
     collect_faults,
+    ensure_time_column,
     find_column_faults,
     find_key_faults,
     find_window_split_faults,
@@ -18,7 +19,6 @@ from hyperplane.collections.frames.group_tasks import aggregate_groups
 from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.time_bins import ROW_NUMBER, Side, parse_windows
-from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.core.public_calls import check_call
 
 
@@ -75,13 +75,16 @@ def window_agg(
     ------
     RequestError
         With every invalid argument: columns, types, functions, frequency.
+    DataError
+        When it is computed, if values of a column have no common type, or a type for which the
+        function is not defined. It has ``column``.
 
     Notes
     -----
     Each task reads only the needed columns and returns one row per window, with the distinct values
     for ``nunique`` and all values for ``median``. These values are exchanged between workers; those
     of ``nunique`` only for windows that may have rows in several partitions by the statistics of
-    the files.
+    the files. :func:`group_agg` names the source of the formula for ``std`` and ``var``.
 
     Examples
     --------

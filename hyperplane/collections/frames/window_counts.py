@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.window_counts`: counts of values per time window."""
+"""``window_counts``: counts of values per time window, with a column for each value."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
+    ensure_time_column,
     find_column_faults,
     find_count_faults,
     find_key_faults,
@@ -42,7 +43,6 @@ from hyperplane.collections.frames.source_collection import (
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import BIN, Side, TimeWindows, parse_windows
-from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.core.errors import DataError, Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import (
@@ -60,7 +60,7 @@ _NUMBER_KINDS: dict[str, Callable[[pl.DataType], bool]] = {
     "floats": lambda kind: kind.is_float(),
     "booleans": lambda kind: kind == pl.Boolean,
 }
-#: Why a column of objects with several of these kinds is refused.
+#: Reason why a column of objects with several of these kinds is refused.
 _TWO_NAMES = (
     "; equal values such as 1 and 1.0 would be two columns; convert the column to one type, for "
     "example with astype('float64')"
@@ -122,7 +122,7 @@ def window_counts(
         Number of most frequent values of each target that get a column; among equally frequent
         values the smaller one is chosen.
     max_values : int
-        Maximum number of different values of a target, unless ``top`` is given.
+        Maximum number of different values of a target, from 1, unless ``top`` is given.
 
     Returns
     -------
@@ -157,15 +157,19 @@ def window_counts(
     with collect_faults() as faults:
         faults += find_column_faults(like, time=[time], target=targets, by=keys)
         faults += find_key_faults(like, "by", keys) + find_key_faults(like, "target", targets)
-        texts = [name for name in keys if isinstance(name, str)]
-        both = [name for name in targets if has_column(like, name) and name in texts]
-        faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
+        key_names = [name for name in keys if isinstance(name, str)]
+        target_keys = [name for name in targets if has_column(like, name) and name in key_names]
+        faults += [
+            Fault("target", repr(name), "a column that is not in by") for name in target_keys
+        ]
         if not targets:
             faults.append(Fault("target", repr(target), "at least one column"))
         faults += find_count_faults("max_values", max_values)
         faults += find_count_faults("top", top) if top is not None else []
-        texts = [name for name in targets if isinstance(name, str)]
-        count_targets, target_faults = make_count_targets(like, texts, categories, top, max_values)
+        target_names = [name for name in targets if isinstance(name, str)]
+        count_targets, target_faults = make_count_targets(
+            like, target_names, categories, top, max_values
+        )
         faults += target_faults
         with faults.collect():
             time_windows = parse_windows(like, time, every, closed, label)
@@ -207,8 +211,8 @@ def count_partition(
             values = partition[unescape(target.name)]
             is_object = target.known is None and values.dtype == np.dtype(object)
             if is_object and has_integers_and_floats(values):
-                what = "holds objects of integers and floats"
-                raise DataError(unescape(target.name), what + _TWO_NAMES)
+                problem = "holds objects of integers and floats"
+                raise DataError(unescape(target.name), problem + _TWO_NAMES)
     tables = kernel.count_values(rows, spec.keys, [target.name for target in spec.targets])
     for table, target in zip(tables, spec.targets, strict=True):
         target.check(table)  # fails early, before the counts are merged
@@ -253,19 +257,19 @@ def _merge_tables(
 ) -> list[pl.DataFrame]:
     """Merge the counts of several tasks; raise TypeConflict for several kinds of numbers."""
     merged = []
-    for each, target in zip(zip(*tables, strict=True), targets, strict=True):
+    for target_tables, target in zip(zip(*tables, strict=True), targets, strict=True):
         first: dict[str, int] = {}
-        for place, table in enumerate(each):
-            for word, holds in _NUMBER_KINDS.items():
-                if holds(table.schema[target.name]) and table.get_column(target.name).count():
-                    first.setdefault(word, place)
+        for number, table in enumerate(target_tables):
+            for kind, is_kind in _NUMBER_KINDS.items():
+                if is_kind(table.schema[target.name]) and table.get_column(target.name).count():
+                    first.setdefault(kind, number)
         if pd.api.types.is_numeric_dtype(target.like.dtype) and "booleans" not in first:
             first.clear()  # integers and floats of a numeric column are counted as floats
         if len(first) > 1 and target.known is None:
             # Report booleans first: integers and floats alone may be allowed.
-            two = sorted(first, key=lambda kind: (kind != "booleans", first[kind]))[:2]
-            one, other = sorted(two, key=first.__getitem__)
+            kinds = sorted(first, key=lambda kind: (kind != "booleans", first[kind]))[:2]
+            one, other = sorted(kinds, key=first.__getitem__)
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
             raise TypeConflict(unescape(target.name), texts, (first[one], first[other]))
-        merged.append(kernel.merge_counts(list(each), keys, target.name))
+        merged.append(kernel.merge_counts(list(target_tables), keys, target.name))
     return merged

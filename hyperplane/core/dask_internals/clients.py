@@ -1,4 +1,4 @@
-"""Private names of distributed's clients."""
+"""Private names of distributed's clients; loads distributed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private names of Dask's dataframe expressions."""
+"""Private names of Dask's dataframe expressions; loads pandas."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Private names of Dask's task graphs and expressions."""
+"""Private names of Dask's task graphs; loads neither pandas nor distributed."""
 
 from __future__ import annotations
 
-from dask._expr import SingletonExpr
 from dask._task_spec import List, Task, TaskRef, cull
 
-__all__ = ["List", "SingletonExpr", "Task", "TaskRef", "cull"]
+__all__ = ["List", "Task", "TaskRef", "cull"]

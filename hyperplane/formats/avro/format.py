@@ -26,9 +26,9 @@ class AvroFormat:
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
     ) -> ReadPlan:
         """Plan partitions of blocks from the headers."""
-        from hyperplane.formats.avro import plan
+        from hyperplane.formats.avro.read import plan_partitions
 
-        return plan.plan_files(files, request)
+        return plan_partitions(files, request)
 
     def encode_table(self, table: Any) -> EncodedFile:
         """Return a table as an Avro file that also holds the Arrow schema."""

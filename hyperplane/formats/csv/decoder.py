@@ -17,7 +17,7 @@ from hyperplane.core.errors import ReadError
 from hyperplane.formats import text_errors, time_formats
 from hyperplane.formats.byte_ranges import ByteRange
 from hyperplane.formats.csv import inference, quotes
-from hyperplane.formats.missing_values import PANDAS_MISSING, MissingValues
+from hyperplane.formats.csv.missing_values import PANDAS_MISSING, MissingValues
 from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.locations import File
 

@@ -31,10 +31,10 @@ class CsvFormat:
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
     ) -> ReadPlan:
         """Plan byte ranges, with the types of samples."""
-        from hyperplane.formats.csv import plan
+        from hyperplane.formats.csv.read import plan_partitions
         from hyperplane.formats.text_plan import TextOptions
 
-        return plan.plan(files, request, TextOptions.check(options))
+        return plan_partitions(files, request, TextOptions.check(options))
 
     def plan_shard(
         self,
@@ -53,10 +53,9 @@ class CsvFormat:
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
         """Estimate the size from samples."""
-        from hyperplane.formats.csv.size import parse_sample
-        from hyperplane.formats.size_estimates import estimate_text
+        from hyperplane.formats.size_estimates import estimate_text, parse_csv_sample
 
-        return estimate_text(files, parse_sample, "CSV")
+        return estimate_text(files, parse_csv_sample, "CSV")
 
     def encode_table(self, table: Any) -> EncodedFile:
         """Return a table as a CSV file; raise for what text does not hold without loss."""

@@ -23,7 +23,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import cast
 
-from hyperplane.formats import samples
+from hyperplane.formats import text_samples
 from hyperplane.formats.byte_ranges import ByteRange, ByteRangeDecoder
 from hyperplane.formats.csv.decoder import CsvDecoder
 from hyperplane.objectstore.locations import File
@@ -172,9 +172,11 @@ class CsvRecordBoundaries:
     def find_record_start(self, span: ByteRange, target: int) -> int:
         """Return where the first record after an offset begins."""
         if self.multiline is False:
-            return samples.find_next_line(span.file, target)
+            return text_samples.find_next_line(span.file, target)
         if self.multiline:
-            return next(samples.find_record_starts(span.file, span.start, [target]), span.file.size)
+            return next(
+                text_samples.find_record_starts(span.file, span.start, [target]), span.file.size
+            )
         dialect = cast(CsvDecoder, span.decoder).dialect
         layout = RecordLayout(len(dialect.names), dialect.separator)
         return find_record_start(span.file, target, layout)

@@ -29,10 +29,10 @@ class JsonLinesFormat:
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
     ) -> ReadPlan:
         """Plan byte ranges, with the types of samples."""
-        from hyperplane.formats.jsonl import plan
+        from hyperplane.formats.jsonl.read import plan_partitions
         from hyperplane.formats.text_plan import TextOptions
 
-        return plan.plan(files, request, TextOptions.check(options))
+        return plan_partitions(files, request, TextOptions.check(options))
 
     def plan_shard(
         self,
@@ -50,10 +50,9 @@ class JsonLinesFormat:
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
         """Estimate the size from samples."""
-        from hyperplane.formats.jsonl.size import parse_sample
-        from hyperplane.formats.size_estimates import estimate_text
+        from hyperplane.formats.size_estimates import estimate_text, parse_json_sample
 
-        return estimate_text(files, parse_sample, "JSON")
+        return estimate_text(files, parse_json_sample, "JSON")
 
     def encode_table(self, table: Any) -> EncodedFile:
         """Return a table as JSON lines; raise for what JSON does not hold without loss."""

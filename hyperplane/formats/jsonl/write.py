@@ -74,7 +74,7 @@ def to_json_lines(table: pa.Table) -> bytes:
     >>> to_json_lines(pa.table({"n": [1, None], "s": ["", None]}))
     b'{"n":1,"s":""}\n{"n":null,"s":null}\n'
     """
-    from hyperplane.formats.pandas_frames.arrow_tables import as_polars
+    from hyperplane.formats.polars_frames import as_polars
 
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):

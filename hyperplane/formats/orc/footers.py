@@ -15,8 +15,7 @@ from hyperplane.core.errors import ReadError
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.formats.base import SizeEstimate
 from hyperplane.formats.orc.write import read_recorded_schema, restore_types
-from hyperplane.formats.reader import DAMAGE, FileUrls, translate_read_errors
-from hyperplane.formats.reader_threads import READER_THREADS
+from hyperplane.formats.reader import DAMAGE, READER_THREADS, FileUrls, translate_read_errors
 from hyperplane.formats.size_estimates import sample_evenly, scale_to_all
 from hyperplane.objectstore.locations import File
 

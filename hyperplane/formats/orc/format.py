@@ -26,9 +26,9 @@ class OrcFormat:
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
     ) -> ReadPlan:
         """Plan partitions of stripes from the footers."""
-        from hyperplane.formats.orc import plan
+        from hyperplane.formats.orc.read import plan_partitions
 
-        return plan.plan(files, request)
+        return plan_partitions(files, request)
 
     def plan_shard(
         self,
@@ -39,9 +39,9 @@ class OrcFormat:
         count: int,
     ) -> ReadPlan:
         """Plan the stripes that have rows of a shard, and those rows."""
-        from hyperplane.formats.orc import plan
+        from hyperplane.formats.orc.read import plan_shard
 
-        return plan.plan_shard(files, request, index, count)
+        return plan_shard(files, request, index, count)
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
         """Estimate the size from the footers and stripes of a file."""

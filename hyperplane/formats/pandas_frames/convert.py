@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.core.errors import DataError
-from hyperplane.formats.pandas_frames.arrow_tables import as_polars
 from hyperplane.formats.pandas_frames.column_names import unescape
 from hyperplane.formats.pandas_frames.lossless_dtypes import (
     choose_dtype,
@@ -19,6 +18,7 @@ from hyperplane.formats.pandas_frames.lossless_dtypes import (
     nullable_dtype,
 )
 from hyperplane.formats.pandas_frames.object_columns import objects_to_arrow
+from hyperplane.formats.polars_frames import as_polars
 
 
 def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl.DataFrame:

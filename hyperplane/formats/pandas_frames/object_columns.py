@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.core.errors import DataError
-from hyperplane.formats.types import is_uuid
+from hyperplane.formats.column_types import is_uuid
 
 _ADVICE = "convert them to one type, for example with astype('str')"
 

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import datetime as dt
+import decimal
+import numbers
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from hyperplane.core.errors import DataError
-from hyperplane.formats.pandas_frames.mixed_kinds import find_mixed_kinds
-from hyperplane.formats.pandas_frames.time_zones import check_zones
+
+#: Kinds by base class, the first match counts; any other type is a kind itself.
+_KINDS: tuple[tuple[type, str], ...] = (
+    (bool, "booleans"),
+    (decimal.Decimal, "decimals"),
+    (numbers.Real, "numbers"),
+    (str, "text"),
+    (bytes, "bytes"),
+    (dt.datetime, "times"),
+    (dt.date, "dates"),
+    (dict, "records"),
+)
+_LISTS = (list, tuple)
+_MINUTE = dt.timedelta(minutes=1)
 
 
 def to_arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
@@ -119,3 +134,124 @@ def _name_bad_column(frame: Any, form: str) -> Iterator[None]:
 def one_line(error: BaseException) -> str:
     """Return the message of an Arrow error on one line, shortened."""
     return " ".join(str(error).split())[:200]
+
+
+def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
+    """Return the kinds of values in a column, or nested in it, if there are several.
+
+    Missing values do not count.
+
+    Examples
+    --------
+    >>> find_mixed_kinds([1, 2.5, None]), find_mixed_kinds([2.5, True])
+    ([], ['booleans', 'numbers'])
+    >>> find_mixed_kinds([[b"a"], ["b"]])
+    ['bytes', 'text']
+    """
+    items = list(values)
+    types = set(map(type, items))
+    names = {_kind_name(one) for one in types}
+    if float in types and len(names) > 1 and all(one != one for one in items if type(one) is float):
+        names = {_kind_name(one) for one in types - {float}}
+    names.discard("")
+    if len(names) > 1:
+        return sorted(names)
+    if any(issubclass(one, _LISTS) for one in types):
+        return find_mixed_kinds(
+            [inner for one in items if isinstance(one, _LISTS) for inner in one]
+        )
+    if dict in types:
+        records = [one for one in items if isinstance(one, dict)]
+        for name in dict.fromkeys(name for one in records for name in one):
+            kinds = find_mixed_kinds([one.get(name) for one in records])
+            if kinds:
+                return kinds
+    return []
+
+
+def _kind_name(value_class: type) -> str:
+    """Return the kind of a type; empty for missing values."""
+    import numpy as np
+    import pandas as pd
+
+    if value_class in (type(None), type(pd.NA), type(pd.NaT)):
+        return ""
+    if issubclass(value_class, np.bool_):
+        return "booleans"
+    if issubclass(value_class, (*_LISTS, np.ndarray)):
+        return "lists"
+    return next(
+        (name for base, name in _KINDS if issubclass(value_class, base)), value_class.__name__
+    )
+
+
+def check_zones(frame: Any, form: str) -> None:
+    """Raise for times whose zone offset has seconds, which Arrow rejects or rounds silently.
+
+    Raises
+    ------
+    DataError
+        For the first such column or index level.
+    """
+    for place, name in enumerate(frame.columns):
+        values = frame.iloc[:, place]
+        zone = _odd_zone(values)
+        if zone is not None:
+            times = f"df[{name!r}].dt.tz_convert('UTC')"
+            others = f"pd.to_datetime(df[{name!r}], utc=True)"
+            advice = f"df[{name!r}] = {times if getattr(values.dtype, 'tz', None) else others}"
+            raise DataError(str(name), _wrong(zone, form, advice))
+    for level in range(frame.index.nlevels):
+        zone = _odd_zone(frame.index.get_level_values(level))
+        if zone is not None:
+            name = frame.index.names[level]
+            which = f", level={level}" if frame.index.nlevels > 1 else ""
+            advice = f"df.tz_convert('UTC'{which}) on each partition"
+            raise DataError("index" if name is None else str(name), _wrong(zone, form, advice))
+
+
+def _wrong(zone: dt.tzinfo, form: str, advice: str) -> str:
+    """Return the message for a zone."""
+    wrong = f"has times of the zone {zone}, but {form} only supports offsets of whole minutes"
+    return f"{wrong}; convert them first, for example with {advice}"
+
+
+def _odd_zone(values: Any) -> dt.tzinfo | None:
+    """Return the first zone of values whose offset is not whole minutes; None if there is none."""
+    for zone in _zones(values):
+        offset = _fixed_offset(zone)
+        if offset is not None and offset % _MINUTE:
+            return zone
+    return None
+
+
+def _fixed_offset(zone: dt.tzinfo) -> dt.timedelta | None:
+    """Return the offset of a zone; None if it depends on the time, as in named zones."""
+    try:
+        return zone.utcoffset(None)
+    except Exception:  # noqa: BLE001 - user-defined zones may require a time
+        return None
+
+
+def _zones(values: Any) -> Iterator[dt.tzinfo]:
+    """Yield the zones of values, of their categories, or of intervals."""
+    dtype: Any = values.dtype
+    while True:
+        inner = getattr(dtype, "categories", None)
+        inner = getattr(dtype, "subtype", None) if inner is None else inner.dtype
+        if inner is None:
+            break
+        dtype = inner
+    zone = getattr(dtype, "tz", None)
+    if zone is not None:
+        yield zone
+    elif dtype == "object" and isinstance(_first(values), dt.datetime):
+        zones = (one.tzinfo for one in values if isinstance(one, dt.datetime))
+        yield from (zone for zone in zones if zone is not None)
+
+
+def _first(values: Any) -> Any:
+    """Return the first value that is not missing."""
+    import pandas as pd
+
+    return next((one for one in values if one is not None and one is not pd.NaT), None)

@@ -20,8 +20,7 @@ from hyperplane.core.errors import ReadError
 from hyperplane.formats.filters import ColumnStatistics
 from hyperplane.formats.parquet.footer_size import OFFSET, WIDTHS
 from hyperplane.formats.parquet.index_ranges import IndexRange, find_index_range
-from hyperplane.formats.reader import FileUrls, translate_read_errors
-from hyperplane.formats.reader_threads import READER_THREADS
+from hyperplane.formats.reader import READER_THREADS, FileUrls, translate_read_errors
 from hyperplane.objectstore.locations import File
 
 #: Maximum plausible rows per byte of a file (equal rows: 500 written by pyarrow, 36,000 by Polars

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from hyperplane.formats.base import EncodedFile, SizeEstimate
-    from hyperplane.formats.parquet.partition import ParquetPartition
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -28,9 +26,9 @@ class ParquetFormat:
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
     ) -> ReadPlan:
         """Plan partitions of row groups from the footers."""
-        from hyperplane.formats.parquet import plan
+        from hyperplane.formats.parquet.read import plan_partitions
 
-        return plan.plan(files, request)
+        return plan_partitions(files, request)
 
     def plan_shard(
         self,
@@ -41,11 +39,9 @@ class ParquetFormat:
         count: int,
     ) -> ReadPlan:
         """Plan the row groups that have rows of a shard, and those rows."""
-        from hyperplane.formats.parquet import plan, shard
+        from hyperplane.formats.parquet.read import plan_shard
 
-        row_groups = plan.plan(files, replace(request, partition_size=1))
-        part = shard.select_rows(cast("Sequence[ParquetPartition]", row_groups.parts), index, count)
-        return replace(row_groups, parts=[part] if part else [])
+        return plan_shard(files, request, index, count)
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
         """Estimate the size from the footers."""

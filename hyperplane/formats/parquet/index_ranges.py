@@ -14,7 +14,7 @@ import pyarrow as pa
 from hyperplane.core.public_calls import warn_caller
 from hyperplane.core.units import plural
 from hyperplane.formats.filters import ColumnStatistics
-from hyperplane.formats.polars_columns import column
+from hyperplane.formats.polars_frames import column
 
 _INT64 = range(-(2**63), 2**63)
 

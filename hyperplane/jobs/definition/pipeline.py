@@ -161,7 +161,9 @@ class Pipeline(ValidatedRecord):
         Returns
         -------
         dict
-            The state machine, for ``json.dumps``. Steps are grouped into sequential waves.
+            The state machine, for ``json.dumps``. Steps are grouped into sequential waves. They are
+            retried as often and after the same delays, in whole seconds, as those of a job, but
+            also after failures that a job does not retry.
 
         Raises
         ------

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 #: Maximum restarts of an attempt whose process vanished without an exit code; such losses are not
 #: failures of the step.
 MAX_LOST_ATTEMPTS = 5
+#: Factor from one delay to the next.
+BACKOFF_RATE = 2.0
 
 
 def count_retries(step: Step, default: int) -> int:
@@ -31,7 +33,7 @@ def retry_delay(retry: int, settings: JobSettings) -> float:
     """
     first = float(parse_seconds(settings.retry_wait))
     longest = float(parse_seconds(settings.retry_wait_most))
-    return min(longest, first * 2.0 ** (retry - 1))
+    return min(longest, first * BACKOFF_RATE ** (retry - 1))
 
 
 def jitter(seconds: float) -> float:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.core.units import parse_seconds
-from hyperplane.jobs import runners, step_wrapper
+from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import redaction, requirements, saved_shards
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
@@ -39,6 +39,7 @@ from hyperplane.jobs.execution.step_environment import (
 )
 from hyperplane.jobs.execution.step_log import read_tail
 from hyperplane.jobs.runners.base import StepProcess
+from hyperplane.jobs.runners.registry import create_runner
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full
 from hyperplane.jobs.store.job_records import (
     DONE,
@@ -96,7 +97,7 @@ class StepExecutor:
         self.skipped_steps: set[str] = set()
         #: Status of attempts that are ended together with the job; empty while the job runs.
         self.ending = ""
-        self.runner = runners.create_runner(job.runner, submission.environment, snapshot.runner)
+        self.runner = create_runner(job.runner, submission.environment, snapshot.runner)
         #: The job with the paths that its steps have where they run.
         self._runtime_job = self.runner.with_runtime_paths(job)
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hyperplane import config
 from hyperplane.core.errors import Fault, check
+from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.dependencies import order_in_waves
+from hyperplane.jobs.execution.retries import BACKOFF_RATE, count_retries, retry_delay
 from hyperplane.jobs.submission.parameters import (
     parameter_faults,
     parameter_variables,
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 BATCH = "arn:aws:states:::batch:submitJob.sync"
 #: Maximum length of a state's name; minimum and maximum size of a Batch array job.
 _MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
+#: Maximum of MaxDelaySeconds in AWS Step Functions.
+_MAX_DELAY_SECONDS = 31_622_399
 _PROGRAMS = {"python": "python", "javascript": "node", "bash": "bash"}
 
 
@@ -39,6 +45,10 @@ def to_asl(
     The language has no dependencies between single states, only branches that end together.
     Therefore steps are grouped into waves, and a step starts when all steps of the previous wave
     are done: possibly later than its dependencies require, never earlier.
+
+    ``Retry`` has the retries of the step, or the configured ``max_retries``, and the delays of
+    ``retry_wait`` and ``retry_wait_most`` in whole seconds. Step Functions does not see the exit
+    code of a Batch job, so it retries every failure and every timeout.
 
     Parameters
     ----------
@@ -124,12 +134,33 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
         },
         "ResultPath": None,
     }
-    if step.retries:
-        retry = {"MaxAttempts": step.retries, "IntervalSeconds": 1, "BackoffRate": 2.0}
-        state["Retry"] = [{"ErrorEquals": ["States.TaskFailed", "States.Timeout"], **retry}]
+    if retriers := _build_retriers(step):
+        state["Retry"] = retriers
     if step.timeout is not None:
         state["TimeoutSeconds"] = max(1, round(step.timeout))
     return state
+
+
+def _build_retriers(step: Step) -> list[dict[str, Any]]:
+    """Return the ``Retry`` of a step, with the number and the delays of the job's retries."""
+    settings = config.jobs()
+    retries = count_retries(step, settings.max_retries)
+    if not retries:
+        return []
+    # Both are positive integers in the language.
+    first, most = retry_delay(1, settings), parse_seconds(settings.retry_wait_most)
+    interval, longest = (
+        max(1, math.ceil(min(seconds, _MAX_DELAY_SECONDS))) for seconds in (first, most)
+    )
+    return [
+        {
+            "ErrorEquals": ["States.TaskFailed", "States.Timeout"],
+            "MaxAttempts": retries,
+            "IntervalSeconds": interval,
+            "BackoffRate": BACKOFF_RATE,
+            "MaxDelaySeconds": longest,
+        }
+    ]
 
 
 def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault]:

@@ -16,19 +16,18 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.retries import count_retries
 from hyperplane.jobs.execution.step_command import working_folder
 from hyperplane.jobs.execution.step_environment import PARAMETERS
-from hyperplane.jobs.exporters.rendering import (
+from hyperplane.jobs.exporters.base import Document
+from hyperplane.jobs.exporters.exported_step import (
     INPUT_CODES,
     StepEnvironment,
     build_command_line,
     build_environment,
-    common_faults,
     file_stem,
-    resource_request,
+    find_common_faults,
     slug,
 )
-from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.item import ITEMS
-from hyperplane.jobs.runners.kubernetes.step_job import (
+from hyperplane.jobs.runners.kubernetes.step_pod import (
     CONTAINER,
     FOLDER,
     STEP_NAME,
@@ -36,6 +35,7 @@ from hyperplane.jobs.runners.kubernetes.step_job import (
     build_step_pod,
     find_requirements_faults,
 )
+from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.kubernetes.batch_job import (
     build_disruption_rule,
@@ -61,7 +61,7 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 @dataclass(frozen=True)
-class KubernetesRenderer:
+class KubernetesExporter:
     """Renders jobs as manifests.
 
     Parameters
@@ -80,7 +80,7 @@ class KubernetesRenderer:
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline, the image or the root that is not supported."""
         faults = [*self._find_option_faults(), *find_requirements_faults(pipeline)]
-        faults += common_faults(pipeline, self.name)
+        faults += find_common_faults(pipeline, self.name)
         for index, step in enumerate(pipeline.steps):
             faults += (
                 replace(one, where=f"steps[{index}].{one.where}") for one in _find_step_faults(step)

@@ -18,19 +18,19 @@ from hyperplane.jobs.execution import requirements
 from hyperplane.jobs.execution.retries import count_retries, retry_delay
 from hyperplane.jobs.execution.step_command import working_folder
 from hyperplane.jobs.execution.step_environment import PARAMETERS
-from hyperplane.jobs.exporters.rendering import (
+from hyperplane.jobs.exporters import retry_wrapper
+from hyperplane.jobs.exporters.base import Document
+from hyperplane.jobs.exporters.exported_step import (
     INPUT_CODES,
     StepEnvironment,
     build_command_line,
     build_environment,
-    common_faults,
     file_stem,
-    grace_seconds,
+    find_common_faults,
     slug,
 )
-from hyperplane.jobs.runners import retrying
-from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.slurm.submit import batch_resources
+from hyperplane.jobs.runners.step_resources import grace_seconds
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.jobs.submission.parameters import variable_name
 from hyperplane.platforms.slurm.arrays import format_range
@@ -63,7 +63,7 @@ secret() {
 
 
 @dataclass(frozen=True)
-class SlurmRenderer:
+class SlurmExporter:
     """Renders jobs as sbatch scripts.
 
     ``python`` is the interpreter on the nodes, by default this one, which is right if they share
@@ -76,7 +76,7 @@ class SlurmRenderer:
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return everything in a pipeline that is not supported."""
-        return list(common_faults(pipeline, self.name))
+        return list(find_common_faults(pipeline, self.name))
 
     def render(self, job: Job) -> list[Document]:
         """Render a script for each step, and ``submit.sh``, which submits them in order."""
@@ -124,9 +124,8 @@ class SlurmRenderer:
         if tries:
             seconds = ",".join(f"{pause:g}" for pause in _retry_delays(tries))
             codes = ",".join(map(str, INPUT_CODES))
-            words.append(
-                f"{quote_word(self.python)} -I {quote_word(retrying.__file__)} {seconds} {codes}"
-            )
+            wrapper = quote_word(retry_wrapper.__file__)
+            words.append(f"{quote_word(self.python)} -I {wrapper} {seconds} {codes}")
         if step.timeout is not None:
             limit = f"{step.timeout:.3f}".rstrip("0").rstrip(".")
             # Found on the PATH of the node, which the step may change.

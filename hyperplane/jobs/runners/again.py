@@ -1,8 +1,9 @@
-"""Former path of ``retrying.py``, which Slurm scripts rendered by 0.1.0 run by its name."""
+"""Former path of ``exporters/retry_wrapper.py``, which Slurm scripts rendered by 0.1.0 run."""
 
 import os
 import runpy
 
 if __name__ == "__main__":
-    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
-    runpy.run_path(os.path.join(folder, "retrying.py"), run_name="__main__")  # noqa: PTH118
+    jobs = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    path = os.path.join(jobs, "exporters", "retry_wrapper.py")  # noqa: PTH118
+    runpy.run_path(path, run_name="__main__")

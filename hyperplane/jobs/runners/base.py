@@ -1,35 +1,18 @@
-"""Interfaces of runners, which run the steps of a job, and of renderers for schedulers."""
+"""Interface of runners, which run the steps of a job, and base classes for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import warn_caller
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.notebook_steps import notebook_checks
 from hyperplane.jobs.store.job_records import Job
-
-
-class Document(NamedTuple):
-    """One file that a scheduler reads.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file, valid in every file system.
-    text : str
-        Its content.
-    kind : str
-        ``"step"`` for a file that runs one step, ``"submit"`` for one that submits all.
-    """
-
-    name: str
-    text: str
-    kind: str
 
 
 class StepProcess(Protocol):
@@ -146,18 +129,15 @@ class RemoteQueueMixin:
         return step.max_parallel or self.at_once
 
 
-class Renderer(Protocol):
-    """Interface that describes a job for a scheduler, which then runs it without this package.
+#: Former names in this module -> present names in ``exporters.base``.
+_MOVED = {"Document": "Document", "Renderer": "Exporter"}
 
-    It is a dataclass whose fields are its options, and neither submits nor writes anything.
-    """
 
-    name: ClassVar[str]
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hyperplane.jobs.exporters import base
 
-    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline or in the options that is not supported."""
-        ...
-
-    def render(self, job: Job) -> list[Document]:
-        """Return the files for the scheduler of a job without unsupported features."""
-        ...
+    present = f"{base.__name__}.{_MOVED[name]}"
+    warn_caller(f"{__name__}.{name} is now {present}", FutureWarning)
+    return getattr(base, _MOVED[name])

@@ -1,7 +1,8 @@
 """``python -m hyperplane.jobs.runners.item PROGRAM ...``: set a pod's item, run the program.
 
-An indexed pod has only its index, so the command of a step with ``foreach`` begins with this
-module.
+The pods of an Indexed Job differ only in their index, so the command of a step with ``foreach``
+begins with this module. Rendered manifests and images of other versions of hyperplane have it under
+this name, which therefore stays.
 """
 
 from __future__ import annotations

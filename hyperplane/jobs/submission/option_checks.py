@@ -10,9 +10,9 @@ from typing import Any
 from hyperplane import config
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import in_seconds
-from hyperplane.jobs import runners
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.runners.registry import create_runner, resolve_options
 
 #: Documented form of a job's name.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -81,9 +81,7 @@ def runner_faults(
 ) -> list[Fault]:
     """Return the faults of a runner that is unknown, unavailable or cannot run a pipeline."""
     try:
-        instance = runners.create_runner(
-            runner, os.environ, runners.resolve_options(runner, options)
-        )
+        instance = create_runner(runner, os.environ, resolve_options(runner, options))
     except RequestError as error:
         return list(error.faults)
     reason = instance.unavailable_reason()

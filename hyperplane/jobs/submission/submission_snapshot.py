@@ -104,7 +104,7 @@ def save_snapshot(
     environment : mapping of str to str
         Environment of the job's steps.
     runner : mapping
-        Options of its runner, as :func:`hyperplane.jobs.runners.resolve_options` returns them.
+        Options of its runner, from :func:`hyperplane.jobs.runners.registry.resolve_options`.
     notes : sequence of str
         Warnings for the log of the first step.
 

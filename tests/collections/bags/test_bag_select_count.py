@@ -105,7 +105,7 @@ def test_files_in_which_the_kernel_does_what_it_can(records, repeats, where, key
         record for record, times in zip(records, repeats, strict=False) for _ in range(times)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "STEP", step)
+        patch.setattr(lines_module, "BLOCK_BYTES", step)
         bag = read(records)
         kept = [record for record in records if meets(record, where)]
         assert exact(select(bag, where).compute(scheduler="sync")) == exact(kept)
@@ -184,8 +184,8 @@ def test_a_line_that_not_all_parsers_take_counts_as_in_plain_python(tmp_path, li
 @pytest.mark.parametrize("values", [["a", "ä", ""], [1, -(2**63), 2**63 - 1], [True, False]])
 def test_plain_values_are_counted_without_python(monkeypatch, values):
     bag = read([{"a": {"b": value}, "c": value, "d": [1]} for value in values for _ in range(9)])
-    monkeypatch.setattr("hyperplane.collections.bags.count._count_in_batches", None)
-    monkeypatch.setattr("hyperplane.collections.bags.kernel.MAX_MATCH_SHARE", 1)
+    monkeypatch.setattr("hyperplane.collections.bags.count_by._count_in_batches", None)
+    monkeypatch.setattr("hyperplane.collections.bags.json_columns.MAX_MATCH_SHARE", 1)
     expected = [(value, 9) for value in values]
     assert exact(count_by(bag, "a.b").compute(scheduler="sync")) == exact(expected)
     some = count_by(select(bag, {"c": values[1:]}, {"x": "a.b"}), "x")

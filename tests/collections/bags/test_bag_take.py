@@ -92,7 +92,7 @@ def test_a_file_is_read_no_further_than_needed(tmp_path, monkeypatch):
             yield place, chunk
 
     monkeypatch.setattr(lines_module, "_whole_lines", counted)
-    monkeypatch.setattr(lines_module, "STEP", 1000)
+    monkeypatch.setattr(lines_module, "BLOCK_BYTES", 1000)
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n' * 100_000)
     bag = read_records(tmp_path / "a.jsonl", blocksize="100kB")
     assert take(bag, 3) == ({"n": 1},) * 3

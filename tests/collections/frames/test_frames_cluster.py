@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pandas_results as truth
 import polars as pl
 import pytest
 from dask.distributed import wait

@@ -8,7 +8,7 @@ import pytest
 from distributed import LocalCluster
 from explain_frames import asked, indexed, log, named, nothing, only, users, whole
 
-from hyperplane.collections.frames.explain import layout
+from hyperplane.collections.frames.explain import partitioning
 
 
 def row_sum(row):
@@ -179,7 +179,7 @@ def test_many_partitions_of_unknown_size_are_not_called_small():
 
 def test_large_partitions(monkeypatch):
     nothing(log())
-    monkeypatch.setattr(layout, "LARGE_PARTITION", 500)
+    monkeypatch.setattr(partitioning, "LARGE_PARTITION", 500)
     found = only("large_partitions", log(2))
     assert "8 times" in found.why
     nothing(log(40))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from explain_frames import log, nothing, only, users
 
-from hyperplane.collections.frames.explain import layout, query_plan, repeated_work
+from hyperplane.collections.frames.explain import partitioning, query_plan, repeated_work
 from hyperplane.collections.frames.explain.lazy_steps import make_lazy
 from hyperplane.collections.frames.explain.sizes import SizeEstimator, read_footers
 from hyperplane.collections.frames.read import read
@@ -117,12 +117,12 @@ def test_large_files_that_are_read_again(files, monkeypatch):
 
 
 def test_small_files_are_detected_by_all_their_columns(files, monkeypatch):
-    monkeypatch.setattr(layout, "MANY_PARTITIONS", 1)
+    monkeypatch.setattr(partitioning, "MANY_PARTITIONS", 1)
     found = only("many_small_partitions", dd.read_parquet(files[0]))
     assert found.step == f"read_parquet({files[0].name!r})"
     assert found.instead == "df = df.repartition(npartitions=1)"
     # For few columns of large partitions Dask reads several partitions in one task.
-    monkeypatch.setattr(layout, "SMALL_PARTITION", 2_000_000)
+    monkeypatch.setattr(partitioning, "SMALL_PARTITION", 2_000_000)
     nothing(dd.read_parquet(files[0])[["few"]])
 
 

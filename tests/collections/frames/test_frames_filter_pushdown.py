@@ -6,9 +6,9 @@ import operator
 from functools import reduce
 
 import dask
-import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pandas_results as truth
 import pytest
 from frame_strategies import KINDS, QUICK, Files, column
 from hypothesis import given, settings

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from awkward_checks import (
+from frame_strategies import QUICK, functions_of
+from fuzz_calls import COMPARED, FULL, NO_ANSWER, REFUSED, Helper, Tally, calls
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from result_checks import (
     COMPUTED,
     INEXACT,
     dask_answer,
@@ -15,12 +19,8 @@ from awkward_checks import (
     same_groups,
     same_types,
 )
-from awkward_frames import cases
-from frame_strategies import QUICK, functions_of
-from fuzz_calls import COMPARED, FULL, NO_ANSWER, REFUSED, Helper, Tally, calls
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scale import scaled
+from unusual_frames import cases
 
 from hyperplane.dataframe import group_agg, value_counts
 

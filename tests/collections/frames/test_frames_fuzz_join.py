@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
-from awkward_checks import bag, dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
-from awkward_frames import Case, cases, columns, has_truth_and_numbers, sizes, told_apart
 from frame_strategies import QUICK
 from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from result_checks import bag, dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
 from scale import scaled
+from unusual_frames import Case, cases, columns, has_truth_and_numbers, sizes, told_apart
 
 from hyperplane.dataframe import join
 from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from awkward_checks import (
+from frame_strategies import QUICK
+from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from result_checks import (
     dask_answer,
     kinds_kept,
     ours,
@@ -12,12 +16,8 @@ from awkward_checks import (
     same_rows,
     same_types,
 )
-from awkward_frames import cases
-from frame_strategies import QUICK
-from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scale import scaled
+from unusual_frames import cases
 
 from hyperplane.dataframe import drop_duplicates, sort_values, top_n_per_group
 

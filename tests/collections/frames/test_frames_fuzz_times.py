@@ -9,14 +9,14 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 import pytest
-from awkward_checks import NO_ANSWER as NO_RESULT
-from awkward_checks import ours, pandas_answer, same_rows
-from awkward_frames import Case, Column, columns, series, sizes
 from frame_strategies import QUICK
 from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from result_checks import NO_ANSWER as NO_RESULT
+from result_checks import ours, pandas_answer, same_rows
 from scale import scaled
+from unusual_frames import Case, Column, columns, series, sizes
 
 from hyperplane.dataframe import repartition, to_datetime
 

@@ -6,10 +6,15 @@ import re
 from decimal import Decimal, InvalidOperation
 from functools import partial
 
-import frame_truth as truth
 import pandas as pd
+import pandas_results as truth
 import pytest
-from awkward_checks import (
+from frame_strategies import QUICK, functions_of
+from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas_3_0 import IS_PANDAS_3_0
+from result_checks import (
     COMPUTED,
     INEXACT,
     largest,
@@ -18,13 +23,8 @@ from awkward_checks import (
     same_groups,
     same_types,
 )
-from awkward_frames import KINDS, MOMENTS, NUMBERS, TEXTS, cases, column_of
-from frame_strategies import QUICK, functions_of
-from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pandas_3_0 import IS_PANDAS_3_0
 from scale import scaled
+from unusual_frames import KINDS, MOMENTS, NUMBERS, TEXTS, cases, column_of
 
 from hyperplane.dataframe import window_agg, window_counts
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 
 import dask
-import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pandas_results as truth
 import pytest
 from frame_strategies import QUICK, Files, aggregations, cut, frames, in_partitions
 from hypothesis import assume, given, settings

@@ -6,9 +6,9 @@ import datetime
 
 import dask
 import dask.dataframe as dd
-import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pandas_results as truth
 import pyarrow as pa
 import pytest
 from frame_strategies import QUICK, Files, column, cut

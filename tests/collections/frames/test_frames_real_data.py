@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import dask
-import frame_truth as truth
 import pandas as pd
+import pandas_results as truth
 import pytest
 
 from hyperplane.dataframe import (

@@ -7,9 +7,9 @@ import re
 
 import dask
 import dask.dataframe as dd
-import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pandas_results as truth
 import pytest
 from frame_strategies import cut
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dask
-import frame_truth as truth
 import pandas as pd
+import pandas_results as truth
 import pytest
 from frame_strategies import FREQUENCIES, QUICK, UNITS, Files, aggregations, frames, in_partitions
 from hypothesis import assume, given, settings

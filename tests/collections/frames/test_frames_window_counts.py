@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dask
 import dask.dataframe as dd
-import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pandas_results as truth
 import pyarrow as pa
 import pytest
 from dask.delayed import Delayed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dask
 import dask.dataframe as dd
-import frame_truth as truth
 import pandas as pd
+import pandas_results as truth
 import pytest
 from frame_strategies import FREQUENCIES, KINDS, QUICK, UNITS, Files, frames, in_partitions
 from hypothesis import assume, given, settings

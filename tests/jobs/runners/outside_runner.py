@@ -17,15 +17,16 @@ import psutil
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
-from hyperplane.jobs.runners.base import Document, SharedFilesystemMixin
+from hyperplane.jobs.exporters.base import Document
+from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
 ENTRY_POINTS = f"""\
 [hyperplane.runners]
 shell = {__name__}:ShellRunner
 local = {__name__}:ShellRunner
 [hyperplane.exporters]
-words = {__name__}:WordsRenderer
-slurm = {__name__}:WordsRenderer
+words = {__name__}:WordsExporter
+slurm = {__name__}:WordsExporter
 """
 #: Writes its number, runs the words after the prefix, and writes how they ended.
 _SCRIPT = """
@@ -127,7 +128,7 @@ class ShellRunner(SharedFilesystemMixin):
 
 
 @dataclass(frozen=True)
-class WordsRenderer:
+class WordsExporter:
     """Writes the words of each step to one file, after a prefix."""
 
     name: ClassVar[str] = "words"

@@ -18,8 +18,9 @@ from runner_cases import command, made
 from services import until
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs import Pipeline, runners
+from hyperplane.jobs import Pipeline
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners import registry
 
 Result = TypeVar("Result")
 
@@ -28,9 +29,9 @@ SOON = 120.0
 #: A supervisor that starts an attempt and is gone at once.
 SUPERVISOR = """
 import asyncio, os, pickle, sys
-from hyperplane.jobs import runners
+from hyperplane.jobs.runners import registry
 name, environment, options, command, step = pickle.load(sys.stdin.buffer)
-runner = runners.create_runner(name, environment, options)
+runner = registry.create_runner(name, environment, options)
 asyncio.run(runner.start(command, step, 1.0))
 os._exit(0)
 """
@@ -53,8 +54,8 @@ class RunnerContract:
         return self.create(options)
 
     def create(self, options: dict[str, Any]) -> Any:
-        resolved = runners.resolve_options(self.name, options)
-        return runners.create_runner(self.name, dict(os.environ), resolved)
+        resolved = registry.resolve_options(self.name, options)
+        return registry.create_runner(self.name, dict(os.environ), resolved)
 
     def unavailable(self, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str | None:
         """Make the runner unavailable, and return a part of the reason; None if it never is."""
@@ -91,9 +92,9 @@ class RunnerContract:
         )
 
     def test_is_registered_under_its_name(self, runner: Any) -> None:
-        assert self.name in runners.RUNNERS.names()
+        assert self.name in registry.RUNNERS.names()
         assert runner.name == self.name
-        assert isinstance(runners.has_shared_files(self.name), bool)
+        assert isinstance(registry.has_shared_files(self.name), bool)
 
     def test_is_available_or_gives_the_reason(
         self, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -105,14 +106,14 @@ class RunnerContract:
 
     def test_unknown_options_are_refused_together(self, options: dict[str, Any]) -> None:
         with pytest.raises(RequestError) as caught:
-            runners.resolve_options(self.name, {**options, "no_such": 1, "nor_this": 2})
+            registry.resolve_options(self.name, {**options, "no_such": 1, "nor_this": 2})
         where = {fault.where for fault in caught.value.faults}
         assert where == {"runner_options.no_such", "runner_options.nor_this"}
 
     def test_resolved_options_are_stored_as_json(self, options: dict[str, Any]) -> None:
-        resolved = runners.resolve_options(self.name, options)
+        resolved = registry.resolve_options(self.name, options)
         assert json.loads(json.dumps(resolved)) == resolved
-        assert runners.resolve_options(self.name, resolved) == resolved
+        assert registry.resolve_options(self.name, resolved) == resolved
 
     def test_what_is_not_supported_is_found_before_the_start(
         self, runner: Any, tmp_path: Path
@@ -171,7 +172,7 @@ class RunnerContract:
             f"cd {tmp_path}; echo once; touch begun; until [ -e go ]; do sleep 0.05; done; exit 5"
         )
         attempt = self.attempt(tmp_path, script)
-        resolved = runners.resolve_options(self.name, options)
+        resolved = registry.resolve_options(self.name, options)
         subprocess.run(
             [sys.executable, "-c", SUPERVISOR],
             input=pickle.dumps((self.name, dict(os.environ), resolved, attempt, STEP)),

@@ -15,8 +15,10 @@ from runner_cases import made
 from runner_contract import STEP, RunnerContract
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs import Pipeline, Step, runners
+from hyperplane.jobs import Pipeline, Step
+from hyperplane.jobs.exporters.registry import EXPORTERS, create_exporter, render
 from hyperplane.jobs.runners.local import LocalRunner
+from hyperplane.jobs.runners.registry import RUNNERS
 
 
 class SharedFilesContract(RunnerContract):
@@ -81,14 +83,14 @@ class TestAnotherPackage(SharedFilesContract):
         return "no no-such-shell on the PATH"
 
     def test_it_cannot_take_the_place_of_a_built_in_runner(self) -> None:
-        assert runners.RUNNERS.names() == ["local", "slurm", "kubernetes", "shell"]
-        assert runners.RUNNERS.load("local") is LocalRunner
+        assert RUNNERS.names() == ["local", "slurm", "kubernetes", "shell"]
+        assert RUNNERS.load("local") is LocalRunner
 
     def test_its_exporter_renders_and_replaces_none(self, tmp_path: Path) -> None:
         job = made(STEP, root=tmp_path)
-        [document] = runners.render("words", job, prefix="- ")
+        [document] = render("words", job, prefix="- ")
         assert document == ("words.txt", "- true", "step")
-        assert runners.RENDERERS.names() == ["slurm", "kubernetes", "words"]
-        assert runners.render("slurm", job)[-1].name == "submit.sh"
+        assert EXPORTERS.names() == ["slurm", "kubernetes", "words"]
+        assert render("slurm", job)[-1].name == "submit.sh"
         with pytest.raises(RequestError, match="prefx: unknown option of words; expected prefix"):
-            runners.create_renderer("words", prefx="x")
+            create_exporter("words", prefx="x")

@@ -96,7 +96,7 @@ class TestKubernetes(RunnerContract):
     def options(
         self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[dict[str, Any]]:
-        monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod.POLL_SECONDS", 0.1)
+        monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod_process.POLL_SECONDS", 0.1)
         monkeypatch.setattr("hyperplane.platforms.kubernetes.job_watcher.CACHE_SECONDS", 0.0)
         folder, pods = tmp_path_factory.mktemp("server"), []
         with kubernetes_server.running_api_server(folder, monkeypatch) as server:

@@ -13,8 +13,8 @@ import pytest
 from hyperplane.errors import EngineError
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.failure_kinds import MEMORY, classify_failure
-from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name
-from hyperplane.jobs.runners.kubernetes.pod import PodProcess
+from hyperplane.jobs.runners.kubernetes.attempt_manifests import attempt_job_name
+from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot
 
 
@@ -146,7 +146,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     said = f'secret "{name}" not found'
     waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
-    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod.SECRET_SECONDS", -1.0)
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod_process.SECRET_SECONDS", -1.0)
     process, snapshot = attempt(tmp_path, waits)
     assert not asyncio.run(process._is_finished())
     process._created = None  # created by another supervisor, which was killed

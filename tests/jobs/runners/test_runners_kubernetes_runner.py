@@ -16,9 +16,14 @@ import pytest
 from runner_cases import command, made
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs import Resources, Step, calls, runners
+from hyperplane.jobs import Resources, Step, calls
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.kubernetes.attempt import attempt_job_name, build_job, build_secret
+from hyperplane.jobs.runners import registry
+from hyperplane.jobs.runners.kubernetes.attempt_manifests import (
+    attempt_job_name,
+    build_job,
+    build_secret,
+)
 from hyperplane.jobs.runners.kubernetes.runner import KubernetesRunner
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
 from hyperplane.platforms.kubernetes.staged_files import StagedFile
@@ -97,15 +102,15 @@ def test_names_are_short_and_their_own():
 def test_options_are_those_of_the_engine_over_the_configuration():
     told = {"namespace": "lab", "node-selector": ["disk=ssd"], "image": "there:1"}
     with dask.config.set({"hyperplane.engines.kubernetes": told}):
-        found = runners.resolve_options("kubernetes", {"image": IMAGE, "root": "/srv"})
+        found = registry.resolve_options("kubernetes", {"image": IMAGE, "root": "/srv"})
     assert (found["image"], found["namespace"], found["root"]) == (IMAGE, "lab", "/srv")
     assert found["node_selector"] == ["disk=ssd"]
-    assert runners.resolve_options("kubernetes", found) == found
+    assert registry.resolve_options("kubernetes", found) == found
 
 
 def test_all_that_is_wrong_with_options_is_reported_at_once():
     with pytest.raises(RequestError) as caught:
-        runners.resolve_options(
+        registry.resolve_options(
             "kubernetes", {"imag": "x", "namespace": "No Name", "root": "relative"}
         )
     assert {fault.where for fault in caught.value.faults} == {
@@ -113,11 +118,11 @@ def test_all_that_is_wrong_with_options_is_reported_at_once():
     }  # fmt: skip
     assert "did you mean image?" in str(caught.value)
     with pytest.raises(RequestError, match="unknown option; the runner slurm has none"):
-        runners.resolve_options("slurm", {"image": "x"})
+        registry.resolve_options("slurm", {"image": "x"})
 
 
 def runner(**options):
-    return KubernetesRunner({}, runners.resolve_options("kubernetes", options))
+    return KubernetesRunner({}, registry.resolve_options("kubernetes", options))
 
 
 def test_an_image_is_asked_for():
@@ -156,12 +161,12 @@ def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatc
     (tmp_path / "a").write_text(json.dumps({"contexts": contexts}))
     (tmp_path / "b").write_text(json.dumps({"current-context": "far"}))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
-    found = runners.resolve_options("kubernetes", {"image": IMAGE})
+    found = registry.resolve_options("kubernetes", {"image": IMAGE})
     assert (found["context"], found["namespace"]) == ("far", "lab")
     assert found["kubeconfig"] == f"{tmp_path}/a:{tmp_path}/b"
-    assert runners.resolve_options("kubernetes", {"context": "near"})["namespace"] is None
+    assert registry.resolve_options("kubernetes", {"context": "near"})["namespace"] is None
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
-    assert runners.resolve_options("kubernetes", found) == found
+    assert registry.resolve_options("kubernetes", found) == found
 
 
 @pytest.mark.process

@@ -12,10 +12,10 @@ from job_cases import ran
 from kubernetes_server import running_api_server
 from runner_cases import command
 
-from hyperplane.jobs import runners
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.kubernetes import pod as pod_process
-from hyperplane.jobs.runners.kubernetes.step_job import JOB_LABEL
+from hyperplane.jobs.runners import registry
+from hyperplane.jobs.runners.kubernetes import pod_process
+from hyperplane.jobs.runners.kubernetes.step_pod import JOB_LABEL
 from hyperplane.jobs.store.job_records import FAILED
 from hyperplane.platforms.kubernetes import job_watcher
 
@@ -31,8 +31,8 @@ def server(tmp_path, monkeypatch):
 
 
 def create_runner():
-    options = runners.resolve_options("kubernetes", {"image": "registry.example/flights:1"})
-    return runners.create_runner("kubernetes", {}, options)
+    options = registry.resolve_options("kubernetes", {"image": "registry.example/flights:1"})
+    return registry.create_runner("kubernetes", {}, options)
 
 
 async def using(runner, work):
@@ -161,7 +161,7 @@ def test_without_kr8s_options_are_checked_and_the_runner_says_what_to_install():
         "    def find_spec(cls, name, *more):\n"
         "        return None if name.startswith('kr8s') else super().find_spec(name, *more)\n"
         "sys.meta_path[sys.meta_path.index(PathFinder)] = Hidden\n"
-        "from hyperplane.jobs.runners import create_runner, resolve_options\n"
+        "from hyperplane.jobs.runners.registry import create_runner, resolve_options\n"
         "options = resolve_options('kubernetes', {'image': 'a:1'})\n"
         "print(create_runner('kubernetes', {}, options).unavailable_reason())\n"
     )

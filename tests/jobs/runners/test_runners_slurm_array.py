@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hyperplane.jobs import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners import slurm_task
+from hyperplane.jobs.runners.slurm import array_task
 from hyperplane.jobs.runners.slurm.array import (
     array_command,
     array_key,
@@ -49,14 +49,14 @@ def test_each_task_finds_what_is_its_own(drawn):
         write_tasks(path, commands, common)
         assert path.stat().st_mode & 0o777 == 0o600
         for one in commands:
-            traces, variables, argv = slurm_task.read_task(str(path), task_index(one))
+            traces, variables, argv = array_task.read_task(str(path), task_index(one))
             assert traces == os.fsencode(one.attempt_prefix)
             assert argv == [os.fsencode(word) for word in one.argv]
             own = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
             assert {**common, **own} == one.environment
             assert not set(own.items()) & set(common.items())
         with pytest.raises(LookupError, match="no task 1 in"):
-            slurm_task.read_task(str(path), 1)
+            array_task.read_task(str(path), 1)
 
 
 @pytest.mark.process
@@ -67,7 +67,7 @@ def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
     write_tasks(tmp_path / "tasks", commands, {"SAME": "1"})
     environment = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_JOB_ID": "1", "SLURM_JOB_ID": "8"}
     done = subprocess.run(
-        [sys.executable, "-I", "-S", slurm_task.__file__, str(tmp_path / "tasks"), str(around)],
+        [sys.executable, "-I", "-S", array_task.__file__, str(tmp_path / "tasks"), str(around)],
         env={**environment, "SAME": "1", "LC_ALL": "C.UTF-8"},
         capture_output=True,
         text=True,

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import dask.config
-from distributed import Client
 
-from hyperplane.clusters import records
-from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
+from hyperplane.clusters.dask.cluster_records import release_cluster
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings, scheduler_settings
-from hyperplane.clusters.dask.local_process import LOOPBACK, log_tail, worker_preloads
+from hyperplane.clusters.dask.local_process import (
+    LOOPBACK,
+    connect_local_client,
+    log_tail,
+    reserve_local_record,
+    worker_preloads,
+)
 from hyperplane.clusters.dask.settings import (
-    apply_client_settings,
     drop_overridden,
     drop_overridden_variables,
     user_settings,
 )
-from hyperplane.clusters.dask.wait_for_workers import start_timeout
+from hyperplane.clusters.dask.start_errors import describe_cause, is_start_timeout, start_timeout
 from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError, Fault, StartFailed, check
 from hyperplane.core.units import bytes_to_gb
 from hyperplane.platforms.local.gpus import VARIABLE
@@ -64,6 +68,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
         allowed = f"at most {len(visible)}, the GPUs that this process may use"
         check([Fault("num_workers x ngpus", str(processes), allowed, "ask for fewer")])
     settings = cast(CudaSettings, plan.settings)
+    began = time.monotonic()
     record = _reserve_record(plan, worker, settings)
     with log_tail() as tail:
         try:
@@ -72,18 +77,8 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
             release_cluster(plan.name, record.scratch)
             if not isinstance(error, Exception):
                 raise
-            raise _start_error(error, plan, processes, "\n".join(tail)) from error
-    try:
-        apply_client_settings(plan.name, record.client)
-        client = Client(cluster, direct_to_workers=record.direct_to_workers or None)
-        cluster.remember_client(client)
-        addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
-        records.write(replace(record, **addresses))
-        cluster.begin_idle_timeout()
-    except BaseException:
-        cluster.close()
-        raise
-    return StartedCluster(client, cluster)
+            raise _start_error(error, plan, began, processes, "\n".join(tail)) from error
+    return connect_local_client(cluster, record)
 
 
 def _cluster(
@@ -101,24 +96,16 @@ def _cluster(
         return GuardedCudaCluster(worker_class=CudaNanny, **arguments)
 
 
-def _reserve_record(
-    plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings
-) -> records.ClusterRecord:
+def _reserve_record(plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings) -> ClusterRecord:
     """Reserve and return the record of the cluster, with its scratch folder."""
-    record = new_record(
+    return reserve_local_record(
         plan,
+        settings.local_directory,
         workers=plan.nodes * worker.nprocs,
         threads=plan.nodes * worker.total_threads,
         ram_gb=bytes_to_gb(plan.nodes * worker.total_ram),
         client=client_settings(plan, settings),
-        direct_to_workers=DaskOptions.of(plan.options).tuning.direct_to_workers,
     )
-    try:
-        with user_settings():
-            spill_to = settings.local_directory or dask.config.get("temporary-directory", None)
-        return records.reserve(record, spill_to)
-    except OSError as error:
-        raise StartFailed(plan.engine, str(error)) from error
 
 
 def client_settings(plan: ClusterPlan, settings: CudaSettings) -> dict[str, Any]:
@@ -183,15 +170,15 @@ def _dask_cuda_options(settings: CudaSettings) -> dict[str, Any]:
     }
 
 
-def _start_error(error: Exception, plan: ClusterPlan, processes: int, tail: str) -> EngineError:
-    causes: list[BaseException] = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
-        causes.append(cause)
-    if any(isinstance(cause, TimeoutError) for cause in causes):
+def _start_error(
+    error: Exception, plan: ClusterPlan, began: float, processes: int, tail: str
+) -> EngineError:
+    if is_start_timeout(error, plan, began):
         advice = "Raise timeout: CUDA contexts and libraries take seconds to load"
         return start_timeout(plan, None, advice, tail, processes)
     advice = (
         "nvidia-smi shows whether other processes hold GPU memory; a worker process runs the "
         'script again, so in a script move the call below `if __name__ == "__main__":`'
     )
-    return StartFailed(plan.engine, f"{causes[-1]} (everything was closed again). {advice}", tail)
+    message = f"{describe_cause(error, plan)} (everything was closed again). {advice}"
+    return StartFailed(plan.engine, message, tail)

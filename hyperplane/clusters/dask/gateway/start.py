@@ -16,7 +16,7 @@ from distributed.deploy.cluster import Cluster
 
 from hyperplane.clusters import interrupts, records
 from hyperplane.clusters.dask import versions
-from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
+from hyperplane.clusters.dask.cluster_records import release_cluster, reserve_record
 from hyperplane.clusters.dask.gateway import options, plugins, server
 from hyperplane.clusters.dask.gateway.cluster import WatchedGatewayCluster
 from hyperplane.clusters.dask.guarded_cluster import TIME_TO_LIVE
@@ -60,9 +60,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
         raise _start_failed(error) from error
     try:
         record = _reserve_record(plan, connection)
-    except OSError as error:
+    except StartFailed:
         gateway.close()
-        raise _start_failed(error) from error
+        raise
     release = partial(release_cluster, plan.name, record.scratch)
     pending = _PendingCluster(gateway, plan, settings, release)
     try:
@@ -89,7 +89,7 @@ def _start_failed(error: Exception) -> StartFailed:
 def _reserve_record(plan: ClusterPlan, connection: Mapping[str, Any]) -> records.ClusterRecord:
     """Reserve and return a record; its client settings include how to reach the gateway."""
     client = {**DaskOptions.of(plan.options).tuning.client, **connection}
-    return records.reserve(new_record(plan, client=client), None)
+    return reserve_record(plan, None, client=client)
 
 
 def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:

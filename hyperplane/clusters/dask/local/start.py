@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import dask.config
-from distributed import Client
 
-from hyperplane.clusters import records
-from hyperplane.clusters.dask.cluster_records import new_record
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings, scheduler_settings
 from hyperplane.clusters.dask.local import forkserver, main_module
 from hyperplane.clusters.dask.local.cluster import (
@@ -23,14 +20,19 @@ from hyperplane.clusters.dask.local.cluster import (
     GuardedNanny,
     release_local_cluster,
 )
-from hyperplane.clusters.dask.local_process import LOOPBACK, log_tail, worker_preloads
+from hyperplane.clusters.dask.local_process import (
+    LOOPBACK,
+    connect_local_client,
+    log_tail,
+    reserve_local_record,
+    worker_preloads,
+)
 from hyperplane.clusters.dask.settings import (
-    apply_client_settings,
     drop_overridden,
     drop_overridden_variables,
     user_settings,
 )
-from hyperplane.clusters.dask.wait_for_workers import start_timeout
+from hyperplane.clusters.dask.start_errors import describe_cause, is_start_timeout, start_timeout
 from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed
@@ -52,8 +54,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
         When the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(LocalSettings, plan.settings)
+    began = time.monotonic()
     with log_tail() as tail, _pause_gc():
-        record = _reserve_record(plan)
+        record = reserve_local_record(plan)
         forked = False
         try:
             preload = settings.start_method == "preload"
@@ -94,36 +97,8 @@ def start(plan: ClusterPlan) -> StartedCluster:
                 main=main,
             )
         except Exception as error:
-            raise _start_error(error, plan, forked, "\n".join(tail)) from error
-        return _with_client(cluster, record, plan)
-
-
-def _reserve_record(plan: ClusterPlan) -> records.ClusterRecord:
-    tuning = DaskOptions.of(plan.options).tuning
-    record = new_record(plan, direct_to_workers=tuning.direct_to_workers)
-    try:
-        with user_settings():
-            spill_to = dask.config.get("temporary-directory", default=None)
-        return records.reserve(record, spill_to)
-    except OSError as error:
-        raise StartFailed("local", str(error)) from error
-
-
-def _with_client(
-    cluster: GuardedLocalCluster, record: records.ClusterRecord, plan: ClusterPlan
-) -> StartedCluster:
-    try:
-        tuning = DaskOptions.of(plan.options).tuning
-        apply_client_settings(plan.name, tuning.client)
-        client = Client(cluster, direct_to_workers=tuning.direct_to_workers or None)
-        cluster.remember_client(client)
-        addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
-        records.write(replace(record, **addresses))
-        cluster.begin_idle_timeout()
-    except BaseException:
-        cluster.close()
-        raise
-    return StartedCluster(client, cluster)
+            raise _start_error(error, plan, began, forked, "\n".join(tail)) from error
+        return connect_local_client(cluster, record)
 
 
 def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> dict[str, Any]:
@@ -153,13 +128,12 @@ def _pre_spawn() -> dict[str, str]:
     return chosen
 
 
-def _start_error(error: Exception, plan: ClusterPlan, forked: bool, tail: str) -> EngineError:
-    causes = [error]
-    while isinstance(cause := causes[-1].__cause__ or causes[-1].__context__, Exception):
-        causes.append(cause)
-    if any(isinstance(cause, TimeoutError) for cause in causes):
+def _start_error(
+    error: Exception, plan: ClusterPlan, began: float, forked: bool, tail: str
+) -> EngineError:
+    if is_start_timeout(error, plan, began):
         return start_timeout(plan, None, "Raise timeout or ask for fewer processes", tail)
-    message = f"{causes[-1]} (everything was closed again)"
+    message = f"{describe_cause(error, plan)} (everything was closed again)"
     if "daemonic" in message:
         message += "; start the cluster in the main program, not in a process of a pool"
     elif not forked:

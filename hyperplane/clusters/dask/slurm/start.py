@@ -12,8 +12,7 @@ from typing import Any, cast
 from distributed.security import Security
 from distributed.utils import get_ip
 
-from hyperplane.clusters import records
-from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
+from hyperplane.clusters.dask.cluster_records import finish_start, release_cluster, reserve_record
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings
 from hyperplane.clusters.dask.local_process import LOOPBACK
 from hyperplane.clusters.dask.remote_process import key_pair, server_settings
@@ -21,8 +20,10 @@ from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.clusters.dask.slurm import script as slurm_script
 from hyperplane.clusters.dask.slurm.cluster import GuardedSLURMCluster
 from hyperplane.clusters.dask.slurm.job_messages import StartupMonitor, explain_end
+from hyperplane.clusters.dask.start_errors import describe_cause
 from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.core.optional import need
 from hyperplane.platforms.slurm.shared_folder import (
@@ -74,26 +75,21 @@ def start(plan: ClusterPlan) -> StartedCluster:
         message = f"{_without_prefix(error)} (everything was closed again)"
         raise StartFailed("slurm", message) from error
     except Exception as error:
-        raise StartFailed("slurm", f"{_root_cause(error)} (everything was closed again)") from error
+        message = f"{describe_cause(error, plan)} (everything was closed again)"
+        raise StartFailed("slurm", message) from error
     try:
         monitor = StartupMonitor(cluster.jobs, folder_of_logs, cluster.incomplete_jobs)
         client = connect_client(cluster, plan, settings, began, monitor)
-        cluster.remember_client(client)
-        scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
-        found = replace(record, scheduler=scheduler, dashboard=dashboard)
-        records.write(replace(found, security=key_pair(security)))
-        cluster.begin_idle_timeout()
+        return finish_start(cluster, client, replace(record, security=key_pair(security)))
     except BaseException:
         cluster.close()
         raise
-    return StartedCluster(client, cluster)
 
 
 def _reserve_record(
     plan: ClusterPlan, settings: SlurmSettings, created_folders: list[Path]
-) -> records.ClusterRecord:
-    tuning = DaskOptions.of(plan.options).tuning
-    record = new_record(plan, direct_to_workers=tuning.direct_to_workers)
+) -> ClusterRecord:
+    direct = DaskOptions.of(plan.options).tuning.direct_to_workers
     shared = shared_folder(settings)
     try:
         shared.mkdir(parents=True, exist_ok=True)
@@ -101,10 +97,10 @@ def _reserve_record(
         remove_empty(created_folders)
         raise StartFailed("slurm", f"shared_folder cannot be created: {error}") from error
     try:
-        return records.reserve(record, str(shared))
-    except OSError as error:
+        return reserve_record(plan, str(shared), direct_to_workers=direct)
+    except StartFailed:
         remove_empty(created_folders)
-        raise StartFailed("slurm", str(error)) from error
+        raise
 
 
 def _security(settings: SlurmSettings) -> Security:
@@ -157,10 +153,3 @@ def _release(name: str, scratch: str, created_folders: list[Path]) -> None:
 
 def _without_prefix(error: EngineError) -> str:
     return str(error).removeprefix(f"engine {error.engine}: ")
-
-
-def _root_cause(error: Exception) -> BaseException:
-    cause: BaseException = error
-    while isinstance(further := cause.__cause__ or cause.__context__, Exception):
-        cause = further
-    return cause

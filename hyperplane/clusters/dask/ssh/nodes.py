@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shlex
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import asyncssh
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.platforms.ssh.hosts import SshConnections
+from hyperplane.platforms.ssh.hosts import SECTION, SshConnections
 from hyperplane.platforms.ssh.processes import HostProcess
 
 #: Module that hosts run.
 PROGRAM = "hyperplane.clusters.dask.ssh.process"
+#: Program that prints the version of hyperplane on a host.
+_PRINT_VERSION = "import hyperplane; print(hyperplane.__version__)"
+#: Seconds that it may take.
+_VERSION_SECONDS = 10.0
 #: Last lines of the log that are shown when a host is lost.
 LAST_LINES = 5
 #: Seconds that a node may take to transfer its results.
@@ -59,6 +66,7 @@ class HostServer(ProcessInterface):
     ) -> None:
         super().__init__()
         self.host = host
+        self._connections, self._python = connections, python
         self.process = HostProcess(connections, host, [python, "-m", PROGRAM])
         self.cores = 0
         self.dashboard_port: int | None = None
@@ -78,12 +86,34 @@ class HostServer(ProcessInterface):
             reason = f"did not start within {self._timeout:g} s (timeout)"
             raise self._start_error(f"the {self._config['role']} {reason}", StartTimeout) from error
         if "addresses" not in reply:
-            reason = self.process.explain_failure() or f"the {self._config['role']} did not start"
-            raise self._start_error(reply.get("fault", reason), StartFailed)
+            reason = reply.get("fault") or await self._explain_failure()
+            raise self._start_error(reason, StartFailed)
         [self.address, *_] = reply["addresses"]
         self.cores, self.dashboard_port = reply["cores"], reply["dashboard"]
         await super().start()
         self._watching = asyncio.create_task(self._watch())
+
+    async def _explain_failure(self) -> str:
+        """Return why the process did not start: another version of hyperplane, or its log."""
+        # Not imported: the package's __init__ is above all of its modules.
+        here, there = sys.modules["hyperplane"].__version__, await self._read_version()
+        if there not in ("", here):
+            return (
+                f"{self._python} on the host has hyperplane {there}, but this machine has {here}; "
+                f"install {here} there, or set {SECTION}.python to a Python that has it"
+            )
+        return self.process.explain_failure() or f"the {self._config['role']} did not start"
+
+    async def _read_version(self) -> str:
+        """Return the version of hyperplane on the host; "" if there is none or no answer."""
+        command = shlex.join([self._python, "-c", _PRINT_VERSION])
+        with contextlib.suppress(OSError, asyncio.TimeoutError, asyncssh.Error):
+            connection = await self._connections.connection(self.host)
+            done = await asyncio.wait_for(connection.run(command), _VERSION_SECONDS)
+            lines = str(done.stdout or "").split()
+            # The last word, because a login shell may print a greeting.
+            return lines[-1] if done.exit_status == 0 and lines else ""
+        return ""
 
     def _start_error(self, reason: str, kind: type[EngineError]) -> EngineError:
         fault = f"{self.host}: {reason}"

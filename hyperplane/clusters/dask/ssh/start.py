@@ -8,16 +8,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from distributed import Scheduler
 from distributed.security import Security
 
-from hyperplane.clusters import records
 from hyperplane.clusters.dask import remote_process
-from hyperplane.clusters.dask.cluster_records import new_record, release_cluster
+from hyperplane.clusters.dask.cluster_records import finish_start, release_cluster, reserve_record
 from hyperplane.clusters.dask.guarded_cluster import (
     TIME_TO_LIVE,
     cluster_settings,
@@ -52,10 +50,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     settings = cast(SshSettings, plan.settings)
     began = time.monotonic()
     tls = remote_process.key_pair(Security.temporary()) if settings.security == "tls" else {}
-    try:
-        record = records.reserve(new_record(plan, security=tls), None)
-    except OSError as error:
-        raise StartFailed("ssh", str(error)) from error
+    record = reserve_record(plan, None, security=tls)
     hosts = SshConnections(settings)
     faults: list[str] = []
     common = {
@@ -96,16 +91,12 @@ def start(plan: ClusterPlan) -> StartedCluster:
         raise _start_error(error, faults) from error
     try:
         client = connect_client(cluster, plan, settings, began, explain_wait=str)
-        cluster.remember_client(client)
         _warn_of_few_cores(cluster, plan)
-        scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
-        records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
-        cluster.begin_idle_timeout()
+        return finish_start(cluster, client, record)
     except BaseException:
         with suppress(OSError, asyncio.TimeoutError):
             cluster.close()
         raise
-    return StartedCluster(client, cluster)
 
 
 def describe(plan: ClusterPlan) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.explain`: find the expensive steps of collections before they run."""
+"""``explain``: the expensive steps of collections, found before they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dask.dataframe as dd
 
 from hyperplane.collections.frames.explain.groups import find_groupby_shuffles, find_large_results
 from hyperplane.collections.frames.explain.joins import find_joins
-from hyperplane.collections.frames.explain.layout import (
+from hyperplane.collections.frames.explain.partitioning import (
     find_interleaved_concats,
     find_measuring_repartitions,
     find_unsuitable_partition_sizes,
@@ -56,8 +56,8 @@ def explain(*collections: Any) -> Explanation:
     """Find the expensive steps of Dask dataframes before they run; computes nothing.
 
     Examines the expressions of the collections as written and as optimized by Dask, so that steps
-    which Dask does without moving data are not reported. Reads footers of Parquet files to estimate
-    sizes.
+    that Dask does without moving data are not reported. Reads footers of at most 32 Parquet files
+    of each source to estimate sizes.
 
     Parameters
     ----------
@@ -67,8 +67,9 @@ def explain(*collections: Any) -> Explanation:
     Returns
     -------
     Explanation
-        The findings, the most expensive first, each with code to write instead and code to persist
-        the result of the step. It prints as text, and as a table in a notebook.
+        The findings: steps that move data first, by the bytes that they move; then the others.
+        Each has code to write instead and code to persist the result of the step. It prints as
+        text, and as a table in a notebook.
 
     Raises
     ------
@@ -86,8 +87,8 @@ def explain(*collections: Any) -> Explanation:
     ('set_index',)
     """
     check(_find_faults(collections))
-    for place, collection in enumerate(collections):
-        check_index(collection, f"collections[{place}]")
+    for number, collection in enumerate(collections):
+        check_index(collection, f"collections[{number}]")
     plan = build_query_plan(collection.expr for collection in collections)
     costly = list(_run_rules(_MOVING_RULES, plan))
     findings = [*costly, *_run_rules(_OTHER_RULES, plan)]
@@ -106,11 +107,11 @@ def _find_faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
     allowed = "dataframes, series or results of reductions of dask.dataframe"
     if not collections:
         yield Fault("collections", "nothing", allowed)
-    for place, item in enumerate(collections):
+    for number, item in enumerate(collections):
         if not isinstance(item, dd.DataFrame | dd.Series | dd.Index | dd.Scalar):
             kind = type(item)
             name = f"{kind.__module__.partition('.')[0]} {kind.__qualname__}"
-            yield Fault(f"collections[{place}]", name, allowed, _suggest_fix(kind))
+            yield Fault(f"collections[{number}]", name, allowed, _suggest_fix(kind))
 
 
 def _suggest_fix(kind: type) -> str:
@@ -137,15 +138,15 @@ def _rank_findings(findings: list[StepFinding]) -> Iterator[Finding]:
     Steps that move an unknown number of bytes come first, since they may be the most expensive.
     """
     shared = {item.finding.step for item in findings if item.finding.kind == "shared_step"}
-    distinct: dict[Any, StepFinding] = {}
+    unique: dict[Any, StepFinding] = {}
     for item in findings:
         finding = item.finding
         # A shared step may occur in several forms, each with the columns that a collection needs.
         size = finding.step in shared or finding.size
-        distinct.setdefault((finding.kind, finding.step, size), item)
-    order = {id(item): place for place, item in enumerate(findings)}
+        unique.setdefault((finding.kind, finding.step, size), item)
+    order = {id(item): number for number, item in enumerate(findings)}
     ranked = sorted(
-        distinct.values(),
+        unique.values(),
         key=lambda item: (
             not item.finding.persist,
             -(item.finding.moved if item.finding.moved is not None else float("inf")),

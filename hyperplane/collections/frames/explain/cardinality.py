@@ -63,7 +63,7 @@ def describe_high_cardinality(sizes: SizeEstimator, expr: Any, column: Any) -> s
     if isinstance(source, ReadParquet):
         footers = sizes.footers(source)
         if footers is not None and column in footers.high_cardinality:
-            return f"{column!r} likely has very many distinct values (no dictionary held them)"
+            return f"{column!r} likely has very many distinct values (too many for a dictionary)"
     return None
 
 
@@ -84,10 +84,10 @@ def _find_source_column(expr: Any, column: Any) -> tuple[Any, bool]:
     """Return the source of an unchanged column, or None, and whether rows were filtered."""
     filtered = False
     while not isinstance(expr, IO):
-        renewed = isinstance(expr, Assign) and column in expr.keys
-        unchanged = isinstance(expr, Assign) and not renewed
+        is_replaced = isinstance(expr, Assign) and column in expr.keys
+        is_unchanged = isinstance(expr, Assign) and not is_replaced
         if (
-            not (unchanged or isinstance(expr, _VALUE_PRESERVING))
+            not (is_unchanged or isinstance(expr, _VALUE_PRESERVING))
             or column not in expr.frame.columns
         ):
             return None, filtered

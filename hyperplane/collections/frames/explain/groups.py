@@ -49,7 +49,7 @@ _REDUCTIONS = (
 
 
 def find_groupby_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
-    """Yield ``groupby(...).apply`` and other methods that need all rows of a group together."""
+    """Yield ``groupby(...).apply`` and other methods that need all rows of a group at once."""
     for node in plan.simplified_steps:
         if isinstance(node, GroupByApply) and is_shuffled_groupby(node):
             yield StepFinding(_make_shuffle_finding(plan, node), node)
@@ -77,9 +77,9 @@ def _list_keys(node: Any) -> list[Any]:
 
 def _key_columns(node: Any) -> tuple[list[Any], str]:
     """Return the key columns, and the code that assigns keys that are expressions."""
-    computed = [place for place, key in enumerate(node.by) if isinstance(key, Expr)]
-    names = [f"key{place}" if place in computed else key for place, key in enumerate(node.by)]
-    assignment = ", ".join(f"{names[place]}=..." for place in computed)
+    computed = [number for number, key in enumerate(node.by) if isinstance(key, Expr)]
+    names = [f"key{number}" if number in computed else key for number, key in enumerate(node.by)]
+    assignment = ", ".join(f"{names[number]}=..." for number in computed)
     return (
         names,
         f"df = df.assign({assignment})  # the computed key, as a column\n" if assignment else "",
@@ -117,7 +117,7 @@ def _make_shuffle_finding(plan: QueryPlan, node: Any) -> Finding:
     method = _METHOD_NAMES.get(type(node), type(node).__name__.removeprefix("GroupBy").lower())
     arguments = _format_arguments(node)
     meta = "" if method in {"bfill", "ffill", "median"} else ", meta=meta"
-    usual = ", ".join(filter(None, [arguments, meta.removeprefix(", ")]))
+    arguments_with_meta = ", ".join(filter(None, [arguments, meta.removeprefix(", ")]))
     by, ordered = _list_keys(node), method in _ORDERED_METHODS
     why = "every row moves, so that each group is whole in one partition"
     if method in {"bfill", "ffill"}:  # for shift Dask sorts by the index after the shuffle
@@ -128,7 +128,7 @@ def _make_shuffle_finding(plan: QueryPlan, node: Any) -> Finding:
         plan.describe(node.frame),
         why,
         _format_shuffled_groupby(node, f"{method}({arguments})", meta, ordered),
-        f"result = df.{_format_groupby(node, by)}.{method}({usual}).persist()",
+        f"result = df.{_format_groupby(node, by)}.{method}({arguments_with_meta}).persist()",
         plan.total_bytes(node.frame),
     )
 
@@ -138,8 +138,11 @@ def _format_arguments(node: Any) -> str:
     if type(node) in (GroupByApply, GroupByTransform):
         function = node.operand("func")
         name = repr(function) if isinstance(function, str) else format_function(function)
-        more = (", *args" * bool(node.operand("args")), ", **kwargs" * bool(node.operand("kwargs")))
-        return name + "".join(more)
+        variable_arguments = (
+            ", *args" * bool(node.operand("args")),
+            ", **kwargs" * bool(node.operand("kwargs")),
+        )
+        return name + "".join(variable_arguments)
     options = node.operand("kwargs") or {}
     return ", ".join(
         f"{name}={value!r}" for name, value in options.items() if value not in (None, False)
@@ -192,8 +195,8 @@ def find_large_results(plan: QueryPlan) -> Iterator[StepFinding]:
 
 def _has_one_partition(node: Any) -> bool:
     """Return whether the result has one partition, after Dask's automatic choice."""
-    chosen = node._tune_down() if hasattr(node, "_tune_down") else None
-    return not (chosen if isinstance(chosen, Expr) else node).should_shuffle
+    tuned = node._tune_down() if hasattr(node, "_tune_down") else None
+    return not (tuned if isinstance(tuned, Expr) else node).should_shuffle
 
 
 def _list_group_columns(node: Any) -> list[Any]:

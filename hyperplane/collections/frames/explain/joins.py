@@ -106,26 +106,29 @@ def _suggest_join(plan: QueryPlan, node: Any) -> str:
         return (
             f"left.repartition(npartitions=1).merge(right, {arguments})  # the left side is small"
         )
-    same = not node.left_index and _format_keys(node) == format_columns(node.left_on)
-    moves = [
+    has_same_key = not node.left_index and _format_keys(node) == format_columns(node.left_on)
+    lines_of_moves = [
         f"{name} = {name}.{call}.persist()"
         for name, call in (
-            ("left", _format_index_move(node.left, node.left_on, node.left_index, same)),
-            ("right", _format_index_move(node.right, node.right_on, node.right_index, same)),
+            ("left", _format_index_move(node.left, node.left_on, node.left_index, has_same_key)),
+            (
+                "right",
+                _format_index_move(node.right, node.right_on, node.right_index, has_same_key),
+            ),
         )
         if call
     ]
-    if not moves or any("set_index([" in line for line in moves):
+    if not lines_of_moves or any("set_index([" in line for line in lines_of_moves):
         return "# one join of two large sides has to move them: filter and select columns before it"
     join = f"left.merge(right, {_format_arguments(node, indexed=True)})"
-    lines = ["# for several joins on this key: move the rows once", *moves]
-    return "\n".join([*lines, f"{join}.reset_index()" if same else join])
+    lines = ["# for several joins on this key: move the rows once", *lines_of_moves]
+    return "\n".join([*lines, f"{join}.reset_index()" if has_same_key else join])
 
 
-def _format_index_move(side: Any, on: Any, index: bool, same: bool) -> str:
+def _format_index_move(side: Any, on: Any, index: bool, has_same_key: bool) -> str:
     """Return the code that sets the key of a side as sorted index; empty if it is already."""
     if not index:
-        return f"set_index({format_columns(on)}{'' if same else ', drop=False'})"
+        return f"set_index({format_columns(on)}{'' if has_same_key else ', drop=False'})"
     if side.known_divisions:
         return ""
     name = side._meta.index.name

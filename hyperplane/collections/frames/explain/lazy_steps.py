@@ -38,16 +38,16 @@ class UnknownDivision:
     """A division whose value is not computed; it sorts before every known value."""
 
     def __init__(self, position: int, step: str) -> None:
-        self.place = (position, step)
+        self.order = (position, step)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, UnknownDivision) and self.place == other.place
+        return isinstance(other, UnknownDivision) and self.order == other.order
 
     def __lt__(self, other: object) -> bool:
-        return not isinstance(other, UnknownDivision) or self.place < other.place
+        return not isinstance(other, UnknownDivision) or self.order < other.order
 
     def __hash__(self) -> int:
-        return hash(self.place)
+        return hash(self.order)
 
 
 class _LazySort:
@@ -64,8 +64,8 @@ class _LazySort:
         return bool(self.operand("cached_divisions") and self.operand("cached_divisions")[1])
 
     def _get_cached_divisions(self) -> Divisions | None:
-        seen = self.operand("cached_divisions")
-        return tuple(seen[0]) if seen else None
+        cached = self.operand("cached_divisions")
+        return tuple(cached[0]) if cached else None
 
 
 class LazySetIndex(_LazySort, SetIndex):
@@ -80,11 +80,11 @@ class LazySetIndex(_LazySort, SetIndex):
             return given
         if self._npartitions_input == 1:
             return (None, None)
-        seen = self._get_cached_divisions()
-        if seen is not None:
-            return seen
+        cached = self._get_cached_divisions()
+        if cached is not None:
+            return cached
         return tuple(
-            UnknownDivision(place, self._name) for place in range(self._npartitions_input + 1)
+            UnknownDivision(number, self._name) for number in range(self._npartitions_input + 1)
         )
 
 

@@ -19,27 +19,20 @@ from hyperplane.formats.reader import PartitionReader
 
 @dataclass
 class QueryPlan:
-    """Steps of collections, their sizes and the memory of the cluster.
+    """Steps of collections, their sizes and the memory of the cluster."""
 
-    Parameters
-    ----------
-    written_steps : list of list
-        The steps of each collection as written, the last step first.
-    simplified_steps : list
-        The steps of all collections after Dask's simplification, without duplicates.
-    notes : list of str
-        What could not be examined, and why.
-    """
-
+    #: The steps of each collection as written, the last step first.
     written_steps: list[list[Any]]
+    #: The steps of all collections after Dask's simplification, without duplicates.
     simplified_steps: list[Any]
+    #: Parts of the plan that could not be examined, each with the type of the error.
     notes: list[str]
     sizes: SizeEstimator = field(default_factory=SizeEstimator)
     memory_per_thread: int | None = field(default_factory=get_memory_per_thread)
 
-    def add_note(self, what: str, error: Exception) -> None:
-        """Record what could not be examined, and why."""
-        self.notes.append(_format_note(what, error))
+    def add_note(self, subject: str, error: Exception) -> None:
+        """Record a part of the plan that could not be examined, and the error."""
+        self.notes.append(_format_note(subject, error))
 
     def count_partitions(self) -> int:
         """Return the number of partitions of all sources."""
@@ -92,9 +85,9 @@ def build_query_plan(exprs: Iterable[Any]) -> QueryPlan:
     )
 
 
-def _format_note(what: str, error: Exception) -> str:
-    """Return a note without the message of the error, which may contain a URL with a password."""
-    return f"{what}, because of {type(error).__name__}"
+def _format_note(subject: str, error: Exception) -> str:
+    """Return a note without the error's message, which may contain a URL with a password."""
+    return f"{subject}, because of {type(error).__name__}"
 
 
 def walk_steps(roots: Iterable[Any]) -> Iterator[Any]:

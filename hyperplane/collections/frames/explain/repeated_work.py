@@ -46,11 +46,12 @@ def find_shared_steps(plan: QueryPlan, costly: Iterable[StepFinding]) -> Iterato
         for node in nodes:
             holders[node._name].append(number)
     common = [item for item in costly if len(holders[item.node._name]) > 1]
-    below = {
+    dependencies = {
         step._name for item in common for step in walk_steps([item.node]) if step is not item.node
     }
     for item in common:
-        if item.node._name not in below:  # a shared step implies that the steps below are shared
+        # Dependencies of a shared step are shared, too.
+        if item.node._name not in dependencies:
             yield StepFinding(
                 _make_shared_finding(item.finding, len(holders[item.node._name])), item.node
             )
@@ -70,15 +71,15 @@ def _make_shared_finding(finding: Finding, count: int) -> Finding:
 
 def find_repeated_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
     """Yield frames that several joins or group-bys shuffle by the same key."""
-    movers: dict[Any, dict[str, tuple[Any, Any]]] = defaultdict(dict)
+    moves_by_key: dict[Any, dict[str, tuple[Any, Any]]] = defaultdict(dict)
     for node in list_unique_steps(plan.written_steps):
         for frame, key in _list_shuffles(node):
             if key is not None:
-                movers[frame._name, format_columns(key)][node._name] = frame, node
-    for (_, key), moves in movers.items():
+                moves_by_key[frame._name, format_columns(key)][node._name] = frame, node
+    for (_, key), moves in moves_by_key.items():
         if len(moves) > 1:
             frame, node = next(iter(moves.values()))
-            joins = all(isinstance(mover, Merge) for _, mover in moves.values())
+            joins = all(isinstance(step, Merge) for _, step in moves.values())
             yield StepFinding(
                 _make_repeated_shuffle_finding(plan, key, frame, len(moves), joins), node
             )
@@ -123,9 +124,9 @@ def find_repeated_reads(plan: QueryPlan) -> Iterator[StepFinding]:
         for identity in {_get_source_identity(node) for node in nodes if isinstance(node, IO)}
     )
     for identity, nodes in kinds.items():
-        times = max(len(nodes), uses[identity])
-        if times > 1:
-            finding = _make_repeated_read_finding(plan, nodes, times)
+        count = max(len(nodes), uses[identity])
+        if count > 1:
+            finding = _make_repeated_read_finding(plan, nodes, count)
             if finding:
                 yield StepFinding(finding, nodes[0])
 
@@ -139,9 +140,9 @@ def _get_source_identity(node: Any) -> Any:
     return node._name
 
 
-def _make_repeated_read_finding(plan: QueryPlan, nodes: list[Any], times: int) -> Finding | None:
+def _make_repeated_read_finding(plan: QueryPlan, nodes: list[Any], count: int) -> Finding | None:
     first, name = nodes[0], format_source(nodes[0])
-    why = f"it is read {times} times: by several collections, or for different columns and rows"
+    why = f"it is read {count} times: by several collections, or for different columns and rows"
     if isinstance(first, FromMap | FromDelayed) and _TEXT.search(name):
         return Finding(
             "text_read_again",

@@ -1,4 +1,4 @@
-"""Result of `explain`: findings, as text, table and JSON."""
+"""Result of ``explain``: findings, as text, table and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Finding:
     step : str
         The step as the user wrote it, such as ``merge on 'user'``.
     size : str
-        Partitions and bytes of the data, as far as known.
+        Partitions and bytes in memory of the data, as text; "unknown size" if not known.
     why : str
         Why the step is expensive.
     instead : str
@@ -63,7 +63,7 @@ class Explanation:
     partitions : int
         Number of partitions of all sources.
     notes : tuple of str
-        What could not be examined, and why.
+        Parts of the collections that could not be examined, and the type of the error.
     """
 
     findings: tuple[Finding, ...]

@@ -25,8 +25,7 @@ from hyperplane.core.dask_internals.frames import (
     Sample,
 )
 from hyperplane.core.units import format_bytes
-from hyperplane.formats.parquet.footer_size import OFFSET
-from hyperplane.formats.parquet.footer_size import value_width as width
+from hyperplane.formats.parquet.footer_size import OFFSET, value_width
 from hyperplane.formats.reader import PartitionReader
 
 #: Rows of a column of Python objects whose memory is measured.
@@ -48,20 +47,12 @@ _FEWER_ROWS = (
 
 @dataclass(frozen=True)
 class StepSize:
-    """Rows and bytes of a step.
-
-    Parameters
-    ----------
-    rows : int
-        Number of rows.
-    columns : mapping of column to int
-        Bytes in memory of each column.
-    at_most : bool
-        Whether these are upper bounds, because rows are filtered.
-    """
+    """Rows and bytes of a step."""
 
     rows: int
+    #: Bytes in memory of each column.
     columns: Mapping[Any, int]
+    #: Whether these are upper bounds, because rows are filtered.
     at_most: bool = False
 
     @property
@@ -100,16 +91,16 @@ class SizeEstimator:
         if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
             return _estimate_partitions(expr)
         below = expr.dependencies()
-        keeps = getattr(expr, "_is_length_preserving", False) or isinstance(expr, Projection)
-        fewer = isinstance(expr, _FEWER_ROWS)
-        if not below or not (keeps or fewer):
+        keeps_rows = getattr(expr, "_is_length_preserving", False) or isinstance(expr, Projection)
+        drops_rows = isinstance(expr, _FEWER_ROWS)
+        if not below or not (keeps_rows or drops_rows):
             return None
         source = self.estimate(below[0])
-        return None if source is None else _propagate_size(expr, below[0], source, fewer)
+        return None if source is None else _propagate_size(expr, below[0], source, drops_rows)
 
 
-def _propagate_size(expr: Any, below: Any, size: StepSize, fewer: bool) -> StepSize | None:
-    """Return the size after a step: columns of unchanged type keep their bytes."""
+def _propagate_size(expr: Any, below: Any, size: StepSize, drops_rows: bool) -> StepSize | None:
+    """Return the size after a step; columns of unchanged type have the same bytes."""
     before, columns = _get_dtypes(below), {}
     for name, dtype in _get_dtypes(expr).items():
         if name in size.columns and before.get(name) == dtype:
@@ -118,7 +109,7 @@ def _propagate_size(expr: Any, below: Any, size: StepSize, fewer: bool) -> StepS
             columns[name] = size.rows * dtype.itemsize
         else:
             return None
-    return StepSize(size.rows, columns, size.at_most or fewer)
+    return StepSize(size.rows, columns, size.at_most or drops_rows)
 
 
 def _get_dtypes(expr: Any) -> dict[Any, Any]:
@@ -172,7 +163,7 @@ def get_pandas_frame(expr: Any) -> Any:
 
 def _measure_column(column: Any) -> int:
     if isinstance(column, pd.DataFrame):  # several columns with the same name
-        return sum(_measure_column(column.iloc[:, place]) for place in range(column.shape[1]))
+        return sum(_measure_column(column.iloc[:, number]) for number in range(column.shape[1]))
     if column.dtype != object or len(column) <= MEASURED_ROWS:
         return int(column.memory_usage(index=False, deep=True))
     part = column.iloc[:: len(column) // MEASURED_ROWS]
@@ -181,7 +172,7 @@ def _measure_column(column: Any) -> int:
 
 #: Maximum footers that are read, evenly spaced over the files.
 SAMPLED_FOOTERS = 32
-#: Size in bytes at which writers of Parquet give up the dictionary of a column.
+#: Bytes of a column chunk above which its dictionary was too large: writers then store values.
 MAX_DICTIONARY = 1_500_000
 #: Bytes of the length of a string in a Parquet file.
 LENGTH_BYTES = 4
@@ -189,20 +180,12 @@ LENGTH_BYTES = 4
 
 @dataclass(frozen=True)
 class DatasetFooters:
-    """Summary of the footers of a Parquet dataset; extrapolated if there are many files.
-
-    Parameters
-    ----------
-    rows : int
-        Rows of all files.
-    columns : dict of str to int
-        Bytes in memory of each column in all files.
-    high_cardinality : frozenset of str
-        Columns with so many distinct values that writers gave up their dictionary.
-    """
+    """Summary of the footers of a Parquet dataset; extrapolated if there are many files."""
 
     rows: int
+    #: Bytes in memory of each column in all files.
     columns: dict[str, int]
+    #: Columns with more distinct values than a dictionary of Parquet holds.
     high_cardinality: frozenset[str]
 
 
@@ -227,35 +210,35 @@ def _summarize_footers(fragments: list[Any]) -> DatasetFooters:
     chosen = sorted(
         {round(step * (count - 1) / (SAMPLED_FOOTERS - 1)) for step in range(SAMPLED_FOOTERS)}
     )
-    rows, columns, many = 0, dict[str, int](), set[str]()
-    for place in chosen:
-        footer = fragments[place].metadata
+    rows, columns, high_cardinality = 0, dict[str, int](), set[str]()
+    for number in chosen:
+        footer = fragments[number].metadata
         rows += footer.num_rows
         for group in map(footer.row_group, range(footer.num_row_groups)):
             for index in range(group.num_columns):
                 chunk = group.column(index)
                 name = chunk.path_in_schema.partition(".")[0]
-                wide = width(chunk, footer.schema, index)
-                size = max(chunk.total_uncompressed_size, chunk.num_values * wide)
+                value_bytes = value_width(chunk, footer.schema, index)
+                size = max(chunk.total_uncompressed_size, chunk.num_values * value_bytes)
                 columns[name] = columns.get(name, 0) + size
-                if _has_abandoned_dictionary(chunk, wide):
-                    many.add(name)
+                if _exceeds_dictionary(chunk, value_bytes):
+                    high_cardinality.add(name)
     scale = count / len(chosen)
     return DatasetFooters(
         round(rows * scale),
         {name: round(size * scale) for name, size in columns.items()},
-        frozenset(many),
+        frozenset(high_cardinality),
     )
 
 
-def _has_abandoned_dictionary(chunk: Any, wide: int) -> bool:
+def _exceeds_dictionary(chunk: Any, value_bytes: int) -> bool:
     """Return whether a column chunk began with a dictionary and continued with plain values."""
     encodings = set(chunk.encodings)
     if chunk.physical_type == "BYTE_ARRAY":
-        wide -= OFFSET - LENGTH_BYTES
+        value_bytes -= OFFSET - LENGTH_BYTES
     size = chunk.total_uncompressed_size
     return (
         bool(encodings & {"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
         and size > MAX_DICTIONARY
-        and size >= chunk.num_values * wide
+        and size >= chunk.num_values * value_bytes
     )

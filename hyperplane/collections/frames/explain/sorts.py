@@ -33,8 +33,8 @@ def _moves_rows(node: Any) -> bool:
 def _make_set_index_finding(plan: QueryPlan, node: Any) -> Finding:
     name = node._other._meta.name if isinstance(node._other, Expr) else node._other
     column = repr(name)
-    given = node.user_divisions is not None
-    why = _MOVES if given else _SAMPLING_STEP.format(column=column) + _MOVES
+    has_divisions = node.user_divisions is not None
+    why = _MOVES if has_divisions else _SAMPLING_STEP.format(column=column) + _MOVES
     instead = f"df = df.set_index({column}, sorted=True)  # if the rows are sorted by it already"
     if node.presorted:
         why = "a pass over the data checks whether the rows are sorted; they were, last time"

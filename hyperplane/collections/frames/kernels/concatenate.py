@@ -1,7 +1,7 @@
 """Concatenation of tables whose column types differ, to types that represent every value.
 
-Polars' own supertypes lose values: it takes the coarser of two time units, floats for integers
-beyond 2**53, and text for any other pair of types.
+Supertypes of Polars lose values: the coarser of two time units, floats for integers beyond 2**53,
+and text for any other pair of types.
 """
 
 from __future__ import annotations
@@ -23,19 +23,14 @@ _ADVICE = "convert all partitions to one type, for example with astype('str')"
 class TypeConflict(DataError):
     """The values of a column in two tables have no common type.
 
-    A task does not know which partitions its tables come from. ``run_task`` adds them with
-    :meth:`in_partitions`.
-
-    Attributes
-    ----------
-    column : str
-        The column.
-    places : (int, int)
-        Positions of the two tables among the tables of the task.
+    A kernel does not know the partitions of its tables. ``run_task`` adds them with
+    :meth:`in_partitions`. ``positions`` are those of the two tables among the tables of the task.
     """
 
-    def __init__(self, column: str, texts: tuple[str, str, str], places: tuple[int, int]) -> None:
-        self.texts, self.places = texts, places
+    def __init__(
+        self, column: str, texts: tuple[str, str, str], positions: tuple[int, int]
+    ) -> None:
+        self.texts, self.positions = texts, positions
         super().__init__(column, self._message("one partition", "another"))
 
     def in_partitions(self, partitions: Sequence[tuple[int, int]]) -> DataError:
@@ -43,7 +38,7 @@ class TypeConflict(DataError):
 
         ``partitions`` has the first and last partition of each table of the task.
         """
-        one, other = (partitions[place] for place in self.places)
+        one, other = (partitions[position] for position in self.positions)
         if one == other:
             return DataError(
                 self.column, self._message("one row", f"another of {_format_partitions(one)}")
@@ -64,41 +59,31 @@ def _format_partitions(partitions: tuple[int, int]) -> str:
 
 def concat_tables(
     tables: Sequence[pl.DataFrame],
-    places: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
     *,
     booleans_as_numbers: str | None = None,
 ) -> pl.DataFrame:
-    """Concatenate tables of the same columns, in their order.
+    """Concatenate one or more tables of the same columns, in their order.
 
-    Parameters
-    ----------
-    tables : sequence of polars.DataFrame
-        At least one.
-    places : sequence of int, optional
-        Positions of these tables among the tables of the task; all when not given.
-    booleans_as_numbers : str, optional
-        A column in which booleans become 1 and 0 if another table has numbers. This changes the
-        values, so the column must only be compared, not returned.
-
-    Raises
-    ------
-    TypeConflict
-        When the values of a column have no common type.
+    ``positions`` are those of the tables among the tables of the task; by default these are all.
+    In the column ``booleans_as_numbers``, booleans become 1 and 0 if another table has numbers.
+    This changes the values, so the column must only be compared, not returned. TypeConflict is
+    raised if the values of a column have no common type.
     """
     if len(tables) == 1:
         return tables[0]
     schema = tables[0].schema
     if all(table.schema == schema for table in tables[1:]):
         return pl.concat(tables)
-    places = range(len(tables)) if places is None else places
+    positions = range(len(tables)) if positions is None else positions
     columns = {name: [table.get_column(name) for table in tables] for name in schema}
-    wanted = {
-        name: _find_column_type(name, columns[name], places, name == booleans_as_numbers)
+    common_types = {
+        name: _find_column_type(name, columns[name], positions, name == booleans_as_numbers)
         for name in schema
     }
-    for name, kind in wanted.items():
+    for name, kind in common_types.items():
         columns[name] = [
-            _cast_column(name, columns[name], n, kind, places) for n in range(len(tables))
+            _cast_column(name, columns[name], n, kind, positions) for n in range(len(tables))
         ]
     return pl.concat(
         [pl.DataFrame([columns[name][n] for name in schema]) for n in range(len(tables))]
@@ -106,11 +91,11 @@ def concat_tables(
 
 
 def _find_column_type(
-    name: str, columns: Sequence[pl.Series], places: Sequence[int], booleans_as_numbers: bool
+    name: str, columns: Sequence[pl.Series], positions: Sequence[int], booleans_as_numbers: bool
 ) -> pl.DataType:
     """Return the Polars type that represents the values of all these columns."""
     result: pl.DataType = columns[0].dtype
-    before = 0  # position of the last column that changed the type
+    position_of_type = 0  # of the last column that changed the type
     for number, column in enumerate(columns):
         common = _find_common_type(result, column.dtype)
         if common is None and booleans_as_numbers:
@@ -123,9 +108,11 @@ def _find_column_type(
                 f" and {_describe_type(column.dtype)}",
                 f"{shown}; {_ADVICE}",
             )
-            raise TypeConflict(_get_column_name(name), texts, (places[before], places[number]))
+            raise TypeConflict(
+                _get_column_name(name), texts, (positions[position_of_type], positions[number])
+            )
         if common != result:
-            result, before = common, number
+            result, position_of_type = common, number
     return result
 
 
@@ -135,8 +122,8 @@ def _find_common_type(one: Any, other: Any) -> pl.DataType | None:
         return one
     if one == pl.Null:
         return other
-    lists = isinstance(one, pl.List) and isinstance(other, pl.List)
-    if lists:
+    are_lists = isinstance(one, pl.List) and isinstance(other, pl.List)
+    if are_lists:
         inner = _find_common_type(one.inner, other.inner)
         return None if inner is None else pl.List(inner)
     if isinstance(one, pl.Struct) and isinstance(other, pl.Struct):
@@ -163,8 +150,8 @@ def _find_common_struct(one: pl.Struct, other: pl.Struct) -> pl.DataType | None:
 
 def _find_common_boolean(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     """Return the common type of booleans, as 1 and 0, and numbers."""
-    alike = all(kind.is_numeric() or kind == pl.Boolean for kind in (one, other))
-    return _find_common_number(one, other) if alike else None
+    are_numbers = all(kind.is_numeric() or kind == pl.Boolean for kind in (one, other))
+    return _find_common_number(one, other) if are_numbers else None
 
 
 def _find_common_number(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
@@ -180,7 +167,11 @@ def _find_common_number(one: pl.DataType, other: pl.DataType) -> pl.DataType | N
 
 
 def _cast_column(
-    name: str, columns: Sequence[pl.Series], number: int, kind: pl.DataType, places: Sequence[int]
+    name: str,
+    columns: Sequence[pl.Series],
+    number: int,
+    kind: pl.DataType,
+    positions: Sequence[int],
 ) -> pl.Series:
     """Cast one of the columns; raise TypeConflict if that changes a value."""
     column = columns[number]
@@ -189,9 +180,9 @@ def _cast_column(
     try:
         result = column.cast(kind)
     except pl.exceptions.PolarsError as error:
-        raise _make_lossy_conflict(name, columns, number, places) from error
+        raise _make_lossy_conflict(name, columns, number, positions) from error
     if column.dtype != pl.Null and not _is_exact(column, result):
-        raise _make_lossy_conflict(name, columns, number, places)
+        raise _make_lossy_conflict(name, columns, number, positions)
     return result
 
 
@@ -216,7 +207,7 @@ def _is_exact(column: pl.Series, result: pl.Series) -> bool:
 
 
 def _make_lossy_conflict(
-    name: str, columns: Sequence[pl.Series], number: int, places: Sequence[int]
+    name: str, columns: Sequence[pl.Series], number: int, positions: Sequence[int]
 ) -> TypeConflict:
     """Return the error for a value that the common type does not represent."""
     column = columns[number]
@@ -231,7 +222,7 @@ def _make_lossy_conflict(
         ", and no type represents both exactly; convert all partitions to one type with "
         "astype(...)",
     )
-    return TypeConflict(_get_column_name(name), texts, (places[number], places[others[0]]))
+    return TypeConflict(_get_column_name(name), texts, (positions[number], positions[others[0]]))
 
 
 def _describe_type(kind: Any) -> str:

@@ -1,4 +1,4 @@
-"""Kernels of group-bys, windows, top rows and counts, in Polars.
+"""Kernels of group-bys, windows, top rows, distinct rows and counts, in Polars.
 
 Polars does not hold the GIL and has one thread pool per worker process.
 
@@ -16,7 +16,7 @@ from dask.sizeof import sizeof
 
 from hyperplane.collections.frames.aggregates import GROWING_STATES, PartialState
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
-from hyperplane.collections.frames.kernels.states import (
+from hyperplane.collections.frames.kernels.partial_states import (
     aggregate_state,
     counted_column,
     merge_states,
@@ -26,7 +26,7 @@ from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, 
 
 #: Column of partial tables with a number of rows.
 COUNT = "__n__"
-_POSITION = "__place__"
+_POSITION = "__position__"
 #: Up to this many pieces, one filter per piece is faster than ``partition_by``.
 _MAX_FILTERED_PIECES = 16
 _NS = {"ms": 10**6, "us": 10**3, "ns": 1}
@@ -95,13 +95,13 @@ def add_bins(frame: pl.LazyFrame, windows: TimeWindows) -> pl.LazyFrame:
     ticks = local.dt.replace_time_zone(None).cast(pl.Int64) if windows.zone else time.cast(pl.Int64)
     ticks = ticks + windows.utc_offset // _NS[unit]
     width = max(windows.bin_width // _NS[unit], 1)
-    past = ticks % width  # floored modulo, also for times before 1970
+    excess = ticks % width  # floored modulo, also for times before 1970
     if windows.exact and windows.closed != "right":
-        bin_ = ticks - past
+        bin_ = ticks - excess
     elif windows.exact:
         bin_ = ticks + (-ticks) % width
     else:
-        bin_ = ticks - past + (past != 0).cast(pl.Int64)
+        bin_ = ticks - excess + (excess != 0).cast(pl.Int64)
     added = {BIN: bin_.cast(pl.Datetime(unit))}
     if windows.keeps_instants:
         added[INSTANT] = time.cast(pl.Int64).cast(pl.Datetime(unit))
@@ -136,10 +136,10 @@ def hash_rows(table: pl.DataFrame, keys: Sequence[str], into: int) -> pl.Series:
 def split_by_number(table: pl.DataFrame, number: pl.Series, into: int) -> list[pl.DataFrame]:
     """Split rows by their number from 0 to ``into`` - 1; the order of rows is kept."""
     if into <= _MAX_FILTERED_PIECES:
-        return [table.filter(number == place) for place in range(into)]
+        return [table.filter(number == position) for position in range(into)]
     marked = table.with_columns(number.alias("__number__"))
     pieces = marked.partition_by("__number__", as_dict=True, include_key=False)
-    return [pieces.get((place,), table.clear()) for place in range(into)]
+    return [pieces.get((position,), table.clear()) for position in range(into)]
 
 
 def select_bins(table: pl.DataFrame) -> pl.DataFrame:
@@ -161,23 +161,22 @@ def count_finished_sets(
 ) -> pl.DataFrame:
     """Replace the distinct values of bins that are in no other table by their number.
 
-    Parameters
-    ----------
-    max_width : int
-        Upper bound of the nanoseconds of a window: times nearer than this may share a window.
-    time_ranges : sequence of (int, int)
-        First and last times of the other tables, in microseconds since 1970.
+    ``max_width`` is an upper bound of the nanoseconds of a window: times nearer than this may share
+    a window. ``time_ranges`` are the first and last times of the other tables, in microseconds
+    since 1970.
     """
     shared: pl.Expr = pl.lit(value=False)
-    at = pl.col(BIN).dt.cast_time_unit("us").cast(pl.Int64) if time_ranges else pl.lit(0)
+    bin_time = pl.col(BIN).dt.cast_time_unit("us").cast(pl.Int64) if time_ranges else pl.lit(0)
     for first, last in time_ranges:
-        shared = shared | at.is_between(first - max_width // 1000 - 1, last + max_width // 1000 + 1)
+        shared = shared | bin_time.is_between(
+            first - max_width // 1000 - 1, last + max_width // 1000 + 1
+        )
     counted = []
     for state in select_sets(states):
         size, values = pl.col(state.name).list.len().cast(pl.Int64), pl.col(state.name)
-        kept = pl.when(shared).then(values).otherwise(values.list.head(0))
-        done = pl.col(counted_column(state)) + pl.when(shared).then(0).otherwise(size)
-        counted += [kept.alias(state.name), done.alias(counted_column(state))]
+        unfinished = pl.when(shared).then(values).otherwise(values.list.head(0))
+        finished = pl.col(counted_column(state)) + pl.when(shared).then(0).otherwise(size)
+        counted += [unfinished.alias(state.name), finished.alias(counted_column(state))]
     return table.with_columns(counted)
 
 
@@ -188,15 +187,15 @@ def select_top_rows(
 
     Only row positions are sorted; whole rows are gathered for the result alone.
     """
-    place = pl.int_range(pl.len(), dtype=pl.Int64).alias(_POSITION)
-    ranked = drop_missing(frame.select(*keys, column, place), keys)
+    position = pl.int_range(pl.len(), dtype=pl.Int64).alias(_POSITION)
+    ranked = drop_missing(frame.select(*keys, column, position), keys)
     order = pl.col(_POSITION).sort_by(
         column, descending=descending, nulls_last=True, maintain_order=True
     )
-    winners = (
+    positions = (
         ranked.group_by(list(keys)).agg(order.head(n)).select(pl.col(_POSITION).list.explode())
     )
-    chosen = winners.collect().get_column(_POSITION).sort()
+    chosen = positions.collect().get_column(_POSITION).sort()
     return frame.select(pl.all().gather(chosen)).collect()
 
 
@@ -261,13 +260,13 @@ def pivot_counts(
     table: pl.DataFrame, rows: pl.DataFrame, target: str, values: pl.Series
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return counts as an array with a row for each row of keys and a column for each value."""
-    across = pl.DataFrame({target: values}).with_row_index("__across__")
-    down = rows.with_row_index("__down__")
-    entries = table.join(across, on=target).join(down, on=rows.columns)
+    columns = pl.DataFrame({target: values}).with_row_index("__column_number__")
+    numbered_rows = rows.with_row_index("__row_number__")
+    entries = table.join(columns, on=target).join(numbered_rows, on=rows.columns)
     result = np.zeros((rows.height, len(values)), dtype=np.int64)
-    places = (
-        entries.get_column("__down__").to_numpy(),
-        entries.get_column("__across__").to_numpy(),
+    positions = (
+        entries.get_column("__row_number__").to_numpy(),
+        entries.get_column("__column_number__").to_numpy(),
     )
-    np.add.at(result, places, entries.get_column(COUNT).to_numpy().astype(np.int64))
+    np.add.at(result, positions, entries.get_column(COUNT).to_numpy().astype(np.int64))
     return result

@@ -27,9 +27,9 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.notebook_steps import cell_errors, kernel_folder
 from hyperplane.jobs.runners.base import RemoteQueueMixin
-from hyperplane.jobs.runners.kubernetes.attempt import build_job, build_secret
-from hyperplane.jobs.runners.kubernetes.pod import PodProcess
-from hyperplane.jobs.runners.kubernetes.step_job import CONTAINER, FOLDER, find_requirements_faults
+from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
+from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
+from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import format_error

@@ -17,7 +17,7 @@ from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.step_environment import secret_variables
-from hyperplane.jobs.runners import slurm_task
+from hyperplane.jobs.runners.slurm import array_task
 from hyperplane.jobs.runners.slurm.job_id import prepare_id_file
 from hyperplane.jobs.runners.slurm.submit import BatchJob, submit_batch
 from hyperplane.platforms.slurm.arrays import format_indices
@@ -110,7 +110,7 @@ def submit_array(
     below = escape_path(first.parent)[:-3] + TASK_INDEX
     batch = BatchJob(
         replace(array, environment=shared),
-        (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),
+        (sys.executable, "-I", "-S", array_task.__file__, str(tasks), step_wrapper.__file__),
         log=f"{below}/{escape_path(Path(first.name))}.log",
         array=format_indices(map(task_index, commands)),
     )

@@ -1,0 +1,60 @@
+"""Errors of a start: its time limit is over, or another cause."""
+
+from __future__ import annotations
+
+import time
+
+from hyperplane.core.errors import StartTimeout
+from hyperplane.core.units import plural
+from hyperplane.spec.plan import ClusterPlan
+
+
+def start_timeout(
+    plan: ClusterPlan,
+    connected: int | None,
+    advice: str,
+    log_tail: str = "",
+    processes: int | None = None,
+) -> StartTimeout:
+    """Return the error of a start that reached its time limit, whose cluster is closed again.
+
+    ``connected`` worker processes have connected; None if only some are known to be missing.
+    ``processes`` is the number of worker processes of the cluster, by default that of the plan.
+    """
+    of = plural(processes or plan.dask_workers, "worker process")
+    return StartTimeout(
+        plan.engine,
+        f"{'not all' if connected is None else connected} of {of} connected within "
+        f"{plan.request.timeout:g} s (timeout); everything was closed again. {advice}",
+        log_tail,
+    )
+
+
+def is_start_timeout(error: Exception, plan: ClusterPlan, began: float) -> bool:
+    """Return whether a start that began at ``began`` (monotonic) has reached its time limit.
+
+    A preload of the user and the operating system can raise a TimeoutError, too. Dask raises the
+    same error for it as for the time limit, so only the elapsed time tells them apart.
+    """
+    timed_out = any(isinstance(cause, TimeoutError) for cause in find_causes(error))
+    return timed_out and time.monotonic() - began >= plan.request.timeout
+
+
+def describe_cause(error: Exception, plan: ClusterPlan) -> str:
+    """Return the first cause of an error, for the message of a start that failed earlier."""
+    cause = find_causes(error)[-1]
+    text = str(cause) or type(cause).__name__
+    if isinstance(cause, TimeoutError):
+        text += (
+            f" (a TimeoutError of a preload or of the system, before the time limit of "
+            f"{plan.request.timeout:g} s)"
+        )
+    return text
+
+
+def find_causes(error: Exception) -> list[Exception]:
+    """Return an exception and the exceptions that caused it, the first cause last."""
+    causes = [error]
+    while isinstance(cause := causes[-1].__cause__ or causes[-1].__context__, Exception):
+        causes.append(cause)
+    return causes

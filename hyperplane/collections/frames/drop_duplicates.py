@@ -1,0 +1,140 @@
+"""``drop_duplicates``: distinct rows, first of each partition, then of an exchange by hash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import dask.dataframe as dd
+import pandas as pd
+import polars as pl
+from dask.tokenize import tokenize
+
+from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    find_column_faults,
+    find_split_out_faults,
+    list_names,
+)
+from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.core.argument_checks import is_one_of
+from hyperplane.core.errors import Fault
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
+from hyperplane.formats.pandas_frames.convert import to_pandas
+
+Keep = Literal["first", "last"]
+
+
+@check_call
+def drop_duplicates(
+    df: Frame,
+    subset: str | Sequence[str] | None = None,
+    *,
+    keep: Keep = "first",
+    split_out: int | None = None,
+) -> dd.DataFrame:
+    """Drop rows whose values occur in another row.
+
+    Returns the rows of ``df.drop_duplicates(subset, keep=keep)`` of pandas, in another order.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
+    subset : str or list of str, optional
+        Columns to compare; all by default. Missing values are equal to each other.
+    keep : {"first", "last"}
+        Which of several equal rows is kept.
+    split_out : int, optional
+        Number of partitions of the result. By default four per thread, but at most four per input
+        partition, and at least one per eight input partitions.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy, with a new index in each partition.
+
+    Raises
+    ------
+    RequestError
+        With every invalid argument.
+    DataError
+        When it is computed, if values of a column have no common type. It has ``column``.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> visits = pd.DataFrame({"user": [1, 2, 1], "page": ["a", "a", "b"]})
+    >>> df = dd.from_pandas(visits, npartitions=2)
+    >>> drop_duplicates(df, "user").compute().sort_values("user", ignore_index=True)
+       user page
+    0     1    a
+    1     2    a
+    """
+    df = as_collection(df)
+    like = df._meta.iloc[:0].reset_index(drop=True)
+    columns = list(like.columns) if subset is None else list_names(subset)
+    with collect_faults() as faults:
+        faults += find_column_faults(like, subset=columns)
+        faults += find_split_out_faults(split_out) if split_out is not None else []
+        if subset is not None and not columns:
+            faults.append(Fault("subset", repr(subset), "at least one column, or None for all"))
+        if not is_one_of(keep, ("first", "last")):
+            faults.append(Fault("keep", repr(keep)[:80], "'first' or 'last'"))
+    source = select_source(df, list(like.columns))
+    like, columns = escape_columns(like), escape_all(columns)
+    into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
+    token = tokenize(source.token, columns, keep, into)
+    combine = partial(_drop_duplicates, columns=columns, keep=keep)
+    arguments = [
+        [partition, number, source.where, like, columns, keep]
+        for number, partition in enumerate(source.partitions)
+    ]
+    tables = task_graph.make_tasks(
+        "drop-duplicates-partial", token, drop_partition_duplicates, arguments
+    )
+    split = partial(kernel.split_by_hash, keys=columns, into=into)
+    received_tables = task_graph.gather_by_key(
+        "drop-duplicates", token, tables, into, split, combine
+    )
+    finish = partial(_build_partition, columns=columns, keep=keep, like=like)
+    results = task_graph.make_tasks(
+        "drop-duplicates", token, finish, [[received] for received in received_tables]
+    )
+    return build_collection(results, like, "drop-duplicates")
+
+
+@name_partition_in_errors
+def drop_partition_duplicates(
+    partition: Any,
+    number: int,
+    where: pl.Expr | None,
+    like: pd.DataFrame,
+    subset: list[str],
+    keep: Keep,
+) -> pl.DataFrame:
+    """Drop duplicates within a partition."""
+    return kernel.drop_repeats(open_partition(partition, like, where), subset, keep)
+
+
+def _drop_duplicates(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:
+    return kernel.drop_repeats(concat_tables(tables).lazy(), columns, keep)
+
+
+def _build_partition(
+    tables: list[pl.DataFrame], columns: list[str], keep: Keep, like: pd.DataFrame
+) -> pd.DataFrame:
+    return to_pandas(_drop_duplicates(tables, columns, keep), like)

@@ -1,0 +1,390 @@
+"""``to_datetime``: conversion of text and numbers to times, partition by partition."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any, Literal
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from hyperplane.collections.frames import filter_pushdown
+from hyperplane.collections.frames.arguments import collect_faults, find_column_faults, has_column
+from hyperplane.collections.frames.source_collection import Frame, as_collection
+from hyperplane.collections.frames.task_errors import run_in_partition
+from hyperplane.core.argument_checks import find_flag_faults, is_one_of
+from hyperplane.core.column_cast import cast_column
+from hyperplane.core.dask_internals.frames import Assign, new_collection
+from hyperplane.core.errors import DataError, Fault
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.pandas_frames.convert import decode_categories
+
+_UNITS = ("s", "ms", "us", "ns")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MAX_SHOWN = 5
+#: A UTC offset after a time of day; without a time of day, "-2026" is the year of a date.
+_OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
+#: Dates of three numbers, with the year last or first. pandas silently swaps month and day of a
+#: value that is not a date in the requested order; these patterns find such values.
+_YEAR_LAST = (
+    r"(?<!\d)(?P<first>\d{1,2})(?P<by>[./\- ])(?P<second>\d{1,2})(?P=by)(?:\d{4}|\d{2})(?!\d)"
+)
+_YEAR_FIRST = r"(?<!\d)\d{4}(?P<by>[./\- ])(?P<month>\d{1,2})(?P=by)\d{1,2}(?!\d)"
+
+
+@check_call
+def to_datetime(
+    df: Frame,
+    column: str,
+    format: str | None = None,  # noqa: A002
+    errors: Literal["raise", "coerce"] = "raise",
+    *,
+    utc: bool = False,
+    unit: Literal["s", "ms", "us", "ns"] | None = None,
+    dayfirst: bool = False,
+) -> dd.DataFrame:
+    """Convert a column of text or numbers to times.
+
+    Without a format each value is parsed separately, as ISO 8601 or else in any format that pandas
+    recognizes, so that the result does not depend on other values or on partitions. 1/2/2026 is
+    January 2 unless ``dayfirst`` is True; 13/2/2026 is then not a time, while pandas would return
+    February 13. A column of times is returned unchanged, with its time zone and unit.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`.
+    column : str
+        The column to convert. It keeps its name and position.
+    format : str, optional
+        As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have this format. It is
+        several times faster than parsing without a format.
+    errors : {"raise", "coerce"}
+        Raise an error for values that are not times, or make them missing.
+    utc : bool
+        Return times in UTC; required if values have UTC offsets, such as ``+02:00``. Times of
+        another zone are converted, times without a zone are taken as UTC.
+    unit : {"s", "ms", "us", "ns"}, optional
+        Unit of numbers, counted since 1970-01-01.
+    dayfirst : bool
+        Whether 1/2/2026 is February 1.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``; text with
+        more digits is truncated to microseconds. Numbers with ``unit="ns"`` become
+        ``datetime64[ns]``, a column of times keeps its type and unit, and Arrow dates become
+        ``datetime64[s]``, as in Dask.
+
+    Raises
+    ------
+    RequestError
+        With every invalid argument.
+    DataError
+        When it is computed, with examples of the values that are not times. It has ``column``.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> log = pd.DataFrame({"at": ["2026-01-31 10:00", "01/02/2026", None]})
+    >>> df = dd.from_pandas(log, npartitions=1)
+    >>> to_datetime(df, "at", dayfirst=True).compute()["at"].dt.date.to_list()
+    [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1), NaT]
+    """
+    df = as_collection(df)
+    like = df._meta
+    with collect_faults() as faults:
+        faults += find_column_faults(like, column=[column]) + find_flag_faults(
+            utc=utc, dayfirst=dayfirst
+        )
+        if not is_one_of(errors, ("raise", "coerce")):
+            faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
+        if not is_one_of(unit, (None, *_UNITS)):
+            faults.append(Fault("unit", repr(unit)[:80], f"one of {', '.join(_UNITS)}"))
+        time_format: Any = format
+        if not isinstance(time_format, str | None):
+            allowed = "text such as '%d.%m.%Y', or None"
+            faults.append(Fault("format", repr(time_format)[:80], allowed))
+        elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
+            advice = "write utc=True to get times of UTC"
+            faults.append(Fault("format", repr(format), "a format without %z and %Z", advice))
+        if has_column(like, column):
+            faults += _find_type_faults(like[column].dtype, column, format, unit)
+    column_dtype = like[column].dtype
+    time_dtype: Any = (
+        column_dtype.categories.dtype
+        if isinstance(column_dtype, pd.CategoricalDtype)
+        else column_dtype
+    )
+    if pd.api.types.is_datetime64_any_dtype(time_dtype):
+        times_source = (
+            df
+            if time_dtype is column_dtype
+            else _assign_column(df, column, df[column].astype(time_dtype))
+        )
+        if (
+            not utc
+            and not _is_date(time_dtype)
+            and filter_pushdown.extract_filters(times_source.expr) is not None
+        ):
+            return times_source  # readers of files guarantee the declared types
+        meta = _dates_to_times(times_source._meta[column].iloc[:0])
+        meta = convert_to_utc(meta) if utc else meta
+        keep = partial(run_in_partition, normalize_times, column=column, utc=utc, like=meta.dtype)
+        times = times_source[column].map_partitions(keep, meta=meta, enforce_metadata=False)
+        return _assign_column(df, column, times)
+    parse = partial(
+        parse_partition,
+        column=column,
+        time_format=format,
+        errors=errors,
+        utc=utc,
+        unit=unit,
+        dayfirst=dayfirst,
+    )
+    result_unit = _get_result_unit(unit)
+    meta = pd.Series(
+        dtype=f"datetime64[{result_unit}, UTC]" if utc else f"datetime64[{result_unit}]",
+        name=column,
+    )
+    run = partial(run_in_partition, parse)
+    times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
+    return _assign_column(df, column, times)
+
+
+def _assign_column(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataFrame:
+    """Replace a column of a collection; ``df.assign`` cannot assign a column named ``self``."""
+    return new_collection(Assign(df.expr, column, values.expr))
+
+
+def _find_type_faults(
+    dtype: Any, column: str, time_format: str | None, unit: str | None
+) -> list[Fault]:
+    number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+    if number and unit is None and time_format is None:
+        allowed = f"one of {', '.join(_UNITS)} for numbers: {column!r} is of type {dtype}"
+        return [Fault("unit", "None", allowed)]
+    if not number and unit is not None:
+        return [Fault("unit", repr(unit), f"None: {column!r} is of type {dtype}, not a number")]
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
+        return [Fault("column", f"{column!r} of type {dtype}", "text, numbers or times")]
+    return []
+
+
+def _get_result_unit(unit: str | None) -> str:
+    """Return the time unit of the result."""
+    return "ns" if unit == "ns" else "us"
+
+
+def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
+    """Convert a partition of times to the declared type, or to a coarser or finer unit.
+
+    A DataError is raised if the values are not times, or if only they or only the declared type
+    have a time zone.
+    """
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = decode_categories(values).set_axis(values.index)
+    if values.isna().all():
+        has_unit = pd.api.types.is_datetime64_any_dtype(values.dtype) and not _is_date(values.dtype)
+        units = [pd.Series(dtype=like).dt.unit, *([values.dt.unit] if has_unit else [])]
+        dtype = _replace_unit(like, min(units, key=_UNITS.index))
+        return pd.Series(None, values.index, dtype=dtype, name=values.name)
+    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        first = values[values.notna()].iloc[0]
+        raise DataError(
+            column,
+            f"holds {first!r:.60} of type {values.dtype}, but the declared type is a type of "
+            "times; convert the column to object before, so that text is parsed",
+        )
+    values = _dates_to_times(values)
+    if utc:
+        return _convert_unit(convert_to_utc(values), like)
+    own_zone, declared_zone = values.dt.tz, pd.Series(dtype=like).dt.tz
+    if (own_zone is None) != (declared_zone is None):
+        held = "without a time zone" if own_zone is None else f"in {own_zone}"
+        declared = "has no time zone" if declared_zone is None else f"is in {declared_zone}"
+        raise DataError(
+            column,
+            f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, but the declared type "
+            f"{declared}; write utc=True for times in UTC",
+        )
+    in_zone = own_zone is None or str(own_zone) == str(declared_zone)
+    return _convert_unit(values if in_zone else values.dt.tz_convert(declared_zone), like)
+
+
+def _convert_unit(times: Any, like: Any) -> Any:
+    """Convert times to a type, in the coarsest unit that keeps every digit.
+
+    The unit is never finer than that of the times: finer units have a smaller range, and pandas
+    concatenates partitions in the finest unit.
+    """
+    if times.dtype == like:
+        return times
+    own, unit = times.dt.unit, pd.Series(dtype=like).dt.unit
+    units = [each for each in _UNITS if each in (own, unit, "us")]
+    for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
+        try:
+            converted = cast_column(times, _replace_unit(like, each))
+        except pa.ArrowException:  # Arrow refuses to truncate
+            continue
+        if cast_column(converted, times.dtype).equals(times):
+            return converted
+    return cast_column(times, _replace_unit(like, own))
+
+
+def _replace_unit(dtype: Any, unit: str) -> str:
+    """Return the name of a type of times with another unit."""
+    return re.sub(r"\[(?:s|ms|us|ns)\b", f"[{unit}", str(dtype), count=1)
+
+
+def _is_date(dtype: Any) -> bool:
+    """Return whether a type is an Arrow date; pandas counts these among times."""
+    return isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
+
+
+def _dates_to_times(values: Any) -> Any:
+    """Convert Arrow dates to times at midnight; return other values unchanged."""
+    return values.astype("datetime64[s]") if _is_date(values.dtype) else values
+
+
+def convert_to_utc(times: Any) -> Any:
+    """Convert times to UTC; times without a zone are taken as UTC."""
+    return times.dt.tz_localize("UTC") if times.dt.tz is None else times.dt.tz_convert("UTC")
+
+
+def parse_partition(
+    values: Any,
+    column: str,
+    time_format: str | None,
+    errors: str,
+    utc: bool,
+    unit: str | None,
+    dayfirst: bool,
+) -> pd.Series[Any]:
+    """Parse the values of one partition; a DataError has examples of values that are not times."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = decode_categories(values).set_axis(values.index)
+    if unit is not None:
+        times: Any = _parse_numbers(values, unit)
+    elif pd.api.types.is_datetime64_any_dtype(values.dtype):
+        if values.dt.tz is not None and not utc:  # possible for unknown categories only
+            message = f"holds times in {values.dt.tz}; write utc=True for times in UTC"
+            raise DataError(column, message)
+        times = convert_to_utc(values)
+    else:
+        text = _mask_bytes(values).astype("str")
+        text = text.where(values.notna())
+        times = _parse_text(text, time_format, dayfirst, column, utc)
+    invalid = values[times.isna() & values.notna()]
+    if len(invalid) and errors == "raise":
+        shown = ", ".join(
+            repr(value) for value in invalid.drop_duplicates().head(_MAX_SHOWN).tolist()
+        )
+        kind = f"not times in the format {time_format!r}" if time_format else "not times"
+        advice = "give their format=, or errors='coerce' to make them missing"
+        text = _mask_bytes(invalid).astype("str")
+        if (
+            unit is None
+            and time_format is None
+            and _has_swapped_day_and_month(text, dayfirst).all()
+        ):
+            kind = f"not times with the {'day' if dayfirst else 'month'} first"
+            advice = f"write dayfirst={not dayfirst}, or the format= of all values"
+        raise DataError(
+            column,
+            f"{len(invalid):,} of {len(values):,} values of a partition are {kind}, such as "
+            f"{shown}; {advice}",
+        )
+    times = times.dt.tz_convert("UTC").dt.as_unit(_get_result_unit(unit))
+    return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
+
+
+def _mask_bytes(values: pd.Series[Any]) -> Any:
+    """Make bytes missing: they are not times, and would be decoded as text otherwise."""
+    dtype: Any = values.dtype
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_binary(dtype.pyarrow_dtype):
+        return pd.Series(None, values.index, dtype=object)
+    is_object = dtype == np.dtype(object)
+    if not is_object or pd.api.types.infer_dtype(values, skipna=True) not in (
+        "bytes",
+        "mixed",
+    ):
+        return values
+    return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
+
+
+def _parse_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
+    """Convert numbers to times in UTC, each independent of the others."""
+    # No overload of to_datetime has all these arguments.
+    convert: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
+    dtype: Any = values.dtype
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_integer(dtype.pyarrow_dtype):
+        # Arrow does not compare integers beyond 2**53 with floats.
+        values = values.astype("UInt64" if dtype.kind == "u" else "Int64")
+    # If one number is infinite, pandas considers other numbers out of bounds, too.
+    finite = values.where(~values.isin([float("inf"), float("-inf")]))
+    if not pd.api.types.is_float_dtype(finite.dtype):
+        return _set_unit(convert(finite), _get_result_unit(unit))
+    # If one number is a fraction, pandas converts all of them to nanoseconds.
+    numbers = finite.to_numpy("float64", na_value=float("nan"))
+    fractions = pd.Series(numbers % 1 > 0, finite.index)
+    times = _set_unit(convert(finite.mask(fractions)), _get_result_unit(unit))
+    if fractions.any():
+        times[fractions] = _set_unit(convert(finite[fractions]), _get_result_unit(unit))
+    return times
+
+
+def _set_unit(times: Any, unit: str) -> Any:
+    """Return times in a unit; times out of its bounds become missing, as in pandas 3.1."""
+    factor = _PER_SECOND[unit] // _PER_SECOND[times.dt.unit]
+    if factor > 1:  # pandas 3.0 raises OutOfBoundsDatetime for all of them
+        ticks = times.astype("int64")
+        times = times.where(ticks.abs() <= np.iinfo("int64").max // factor)
+    return times.dt.as_unit(unit)
+
+
+def _parse_text(
+    text: pd.Series[Any], time_format: str | None, dayfirst: bool, column: str, utc: bool
+) -> pd.Series[Any]:
+    """Parse text to times in UTC; times without an offset are taken as UTC."""
+    if not utc:
+        offsets = (
+            text[text.str.contains(_OFFSET, na=False)] if time_format is None else text.iloc[:0]
+        )
+        if len(offsets):
+            raise DataError(
+                column,
+                f"{len(offsets):,} values have an offset from UTC, such as {offsets.iloc[0]!r}; "
+                "write utc=True to get times of UTC",
+            )
+    convert: Any = pd.to_datetime
+    first = convert(text, format=time_format or "ISO8601", errors="coerce", utc=True)
+    if time_format is not None:
+        return first
+    unparsed = first.isna() & text.notna()
+    if not unparsed.any():
+        return first
+    unparsed_text = text[unparsed]
+    others = convert(unparsed_text, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
+    others[
+        _has_swapped_day_and_month(unparsed_text, dayfirst) | _has_month_after_12(unparsed_text)
+    ] = pd.NaT
+    # In nanoseconds the range of years would be too small for some values.
+    first = first.dt.as_unit("us")
+    first[unparsed] = others.dt.as_unit("us")
+    return first
+
+
+def _has_swapped_day_and_month(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
+    """Return a mask of texts that are dates only with day and month swapped."""
+    numbers = text.astype(object).str.extract(_YEAR_LAST)
+    return pd.to_numeric(numbers["second" if dayfirst else "first"]) > 12
+
+
+def _has_month_after_12(text: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a mask of texts that have a number above 12 in place of the month after a year."""
+    return pd.to_numeric(text.astype(object).str.extract(_YEAR_FIRST)["month"]) > 12

@@ -1,0 +1,181 @@
+"""``top_n_per_group``: the rows with the largest values of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import dask.dataframe as dd
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from dask.tokenize import tokenize
+
+from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    find_column_faults,
+    find_count_faults,
+    find_key_faults,
+    find_split_out_faults,
+    has_column,
+    list_names,
+)
+from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.core.argument_checks import find_flag_faults
+from hyperplane.core.errors import Fault
+from hyperplane.core.public_calls import check_call
+from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns
+from hyperplane.formats.pandas_frames.convert import to_pandas
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Groups, order and number of the rows to keep; column names are escaped."""
+
+    like: pd.DataFrame
+    by: tuple[str, ...]
+    column: str
+    n: int
+    descending: bool
+
+
+#: Upper limit of ``n``: Polars does not accept larger numbers.
+_MAX_ROWS = 2**62
+
+
+@check_call
+def top_n_per_group(
+    df: Frame,
+    by: str | Sequence[str],
+    column: str,
+    n: int,
+    *,
+    ascending: bool = False,
+    split_out: int = 1,
+) -> dd.DataFrame:
+    """Return the rows with the largest values of a column in each group.
+
+    Returns the rows of ``df.sort_values(column, ascending=False, kind="stable").groupby(by)
+    .head(n)`` of pandas: earlier rows come first among equal values, and rows with a missing value
+    last. It replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
+    by : str or list of str
+        Columns to group by. Rows with a missing key are dropped.
+    column : str
+        Column to rank by: numbers, times or text.
+    n : int
+        Number of rows per group, from 1.
+    ascending : bool
+        Whether to return the rows with the smallest values.
+    split_out : int
+        Number of partitions of the result; use more than one if there are too many groups for one
+        partition.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy; each partition is sorted by group and within a group by the column, with a new index.
+
+    Raises
+    ------
+    RequestError
+        With every invalid argument.
+    DataError
+        When it is computed, if values of a column have no common type. It has ``column``.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> delays = pd.DataFrame({"carrier": ["UA", "AA", "UA", "AA"], "delay": [5, 30, 12, 7]})
+    >>> df = dd.from_pandas(delays, npartitions=2)
+    >>> top_n_per_group(df, "carrier", "delay", 1).compute()
+      carrier  delay
+    0      AA     30
+    1      UA     12
+    """
+    df = as_collection(df)
+    like = df._meta
+    keys = list_names(by)
+    with collect_faults() as faults:
+        faults += find_column_faults(like, by=keys, column=[column])
+        faults += find_key_faults(like, "by", keys)
+        faults += find_count_faults("n", n) + find_split_out_faults(split_out)
+        faults += find_flag_faults(ascending=ascending)
+        if not keys:
+            faults.append(Fault("by", repr(by), "at least one column"))
+        if has_column(like, column) and column in [key for key in keys if isinstance(key, str)]:
+            faults.append(Fault("column", repr(column), "a column that is not in by"))
+        if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
+            kind = f"{column!r} of type category"
+            advice = f"replace it by its codes, df[{column!r}].cat.codes"
+            allowed = "a column of numbers, times or text"
+            faults.append(Fault("column", kind, allowed, advice))
+    named = escape_columns(like.iloc[:0])
+    keys = escape_all(keys)
+    ranking = Ranking(named, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
+    source = select_source(df, list(like.columns))
+    token = tokenize(source.token, ranking, split_out)
+    arguments = [
+        [partition, number, source.where, ranking]
+        for number, partition in enumerate(source.partitions)
+    ]
+    tables = task_graph.make_tasks("top-n-partial", token, select_partition_top, arguments)
+    combine = partial(_merge_top_rows, ranking=ranking)
+    split = partial(kernel.split_by_hash, keys=keys, into=split_out)
+    received_tables = task_graph.gather_by_key("top-n", token, tables, split_out, split, combine)
+    finish = partial(_build_partition, ranking=ranking)
+    results = task_graph.make_tasks(
+        "top-n", token, finish, [[received] for received in received_tables]
+    )
+    return build_collection(results, named.reset_index(drop=True), "top-n")
+
+
+@name_partition_in_errors
+def select_partition_top(
+    partition: Any, number: int, where: pl.Expr | None, ranking: Ranking
+) -> pl.DataFrame:
+    """Return the first rows of each group of a partition."""
+    rows = open_partition(partition, ranking.like, where, ordered=[ranking.column])
+    return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+
+
+def _merge_top_rows(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
+    rows = concat_tables(tables).lazy()
+    return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+
+
+def _build_partition(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
+    rows = to_pandas(_merge_top_rows(tables, ranking), ranking.like)
+    rows = rows.sort_values(
+        ranking.column, ascending=not ranking.descending, kind="stable", key=_make_sortable
+    )
+    for key in reversed(
+        ranking.by
+    ):  # one by one: by several columns pandas mishandles 0.0 and -0.0
+        rows = rows.sort_values(key, kind="stable", key=_make_sortable)
+    return rows.reset_index(drop=True)
+
+
+def _make_sortable(values: Any) -> Any:
+    """Cast Arrow's float16 and dictionary types, which Arrow cannot sort, to types that it can."""
+    kind = values.dtype.pyarrow_dtype if isinstance(values.dtype, pd.ArrowDtype) else None
+    if kind is not None and pa.types.is_dictionary(kind):
+        return values.astype(pd.ArrowDtype(kind.value_type))
+    return values.astype(pd.ArrowDtype(pa.float32())) if kind == pa.float16() else values

@@ -1,0 +1,264 @@
+"""Read CSV files: plan partitions from headers and the types of samples."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.core.errors import Fault, ReadError, check
+from hyperplane.formats import schemas, text_errors, text_plan, text_samples, time_formats
+from hyperplane.formats.csv import inference
+from hyperplane.formats.csv import quotes as csv_quotes
+from hyperplane.formats.csv.decoder import (
+    BOM,
+    CsvDecoder,
+    CsvDialect,
+    describe_row_error,
+    parse_csv,
+    to_arrow_type,
+)
+from hyperplane.formats.csv.missing_values import parse_na_values
+from hyperplane.formats.request import ReadPlan, ReadRequest
+from hyperplane.formats.text_plan import Kinds, TextFile, TextOptions
+from hyperplane.formats.text_samples import SHORT_HEAD, TextSample
+from hyperplane.formats.time_formats import TimeFormat
+from hyperplane.objectstore.file_names import suffix_of
+from hyperplane.objectstore.locations import File
+
+#: Occurrences of another separator in the header that overrule the caller's separator.
+MIN_OTHER_SEPARATORS = 2
+
+
+@dataclass(frozen=True)
+class _InspectedFile:
+    """One file: its format, the offset of its rows, and the parsed sample."""
+
+    sample: TextSample
+    dialect: CsvDialect
+    start: int
+    tables: tuple[pa.Table, ...]
+    text: int
+
+
+def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
+    """Read headers and samples of the files and plan the partitions.
+
+    Raises
+    ------
+    RequestError
+        When the columns differ, or the request does not match them.
+    ReadError
+        When a file cannot be read and ``on_error`` is not "skip".
+    """
+    sampled, errors = text_samples.read_samples(
+        files, lambda file, text: _find_last_end(file, text, options)
+    )
+    sampled = [sample for sample in sampled if sample.head.strip(BOM + b"\r\n") or not sample.whole]
+    if not (sampled or errors):
+        named = ", ".join(repr(file.url) for file in files[: schemas.MAX_NAMED_FILES])
+        more = (
+            f" and {len(files) - schemas.MAX_NAMED_FILES} more"
+            if len(files) > schemas.MAX_NAMED_FILES
+            else ""
+        )
+        check([Fault("urls", named + more, "at least one file that is not empty")])
+    inspected: list[_InspectedFile] = []
+    for sample in sampled:
+        try:
+            inspected.append(_inspect(sample, options))
+        except ReadError as error:
+            errors.append(error)
+    request.raise_or_warn(errors, len(inspected))
+    names = list(dict.fromkeys(name for one in inspected for name in one.dialect.names))
+    check(parse_na_values(options.na_values, names)[1])
+    kinds, optional = _merge_types(names, inspected)
+    declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
+    formats, wrong = _find_time_formats(kinds, inspected, options.parse_dates)
+    check([*faults, *wrong])
+    kinds |= declared | {name: time_format.kind for name, time_format in formats.items()}
+    optional = (optional - set(declared)) | set_optional
+    text = sum(one.text for one in inspected)
+    density = sum(table.nbytes for one in inspected for table in one.tables) / max(1, text)
+    text_files = {id(one): _make_text_file(one, density) for one in inspected}
+    text_plan.check_same_columns(list(text_files.values()), kinds, request.schema_mode)
+    decoders = {
+        text_files[id(one)].file: CsvDecoder(
+            one.dialect,
+            tuple(kinds[name] for name in one.dialect.names),
+            tuple(
+                (name, time_format)
+                for name, time_format in formats.items()
+                if name in one.dialect.names
+            ),
+            tuple(declared),
+            text_plan.find_non_nullable(declared, set_optional),
+        )
+        for one in inspected
+    }
+    pandas_dtypes = text_plan.find_pandas_dtypes(options.dtypes, set(declared) - set(formats))
+    return text_plan.make_read_plan(
+        list(text_files.values()),
+        kinds,
+        optional,
+        lambda one: decoders[one.file],
+        request,
+        pandas_dtypes,
+    )
+
+
+def _make_text_file(one: _InspectedFile, density: float) -> TextFile:
+    return TextFile(one.sample.file, one.start, one.dialect.names, density, one.dialect.multiline)
+
+
+def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
+    separator = _choose_separator(sample.file, options)
+    start = len(BOM) if sample.head.startswith(BOM) else 0
+    while sample.head[start : start + 1] in (b"\r", b"\n"):
+        start += 1
+    _check_quotes(sample, start, separator, options.encoding)
+    if options.names is None:
+        end = _find_record_end(sample.head, start)
+        try:
+            header = sample.head[start:end].decode(options.encoding)
+            names = next(csv.reader(io.StringIO(header), delimiter=separator))
+        except (UnicodeError, csv.Error, StopIteration) as error:
+            wrong = f"its first line is not a CSV header in {options.encoding} ({error})"
+            raise ReadError(sample.file.url, wrong) from error
+        _check_separator(sample, start, names, separator, options)
+        start = end
+    else:
+        names = list(options.names)
+    multiline = options.multiline or text_samples.has_multiline_values(sample.head[start:])
+    distinct = inference.deduplicate_names(names)
+    missing = parse_na_values(options.na_values, distinct)[0]
+    dialect = CsvDialect(distinct, separator, options.encoding, multiline, missing)
+    if not sample.is_large:
+        return _InspectedFile(sample, dialect, start, (), 0)
+    try:
+        tables = [_parse_typed(sample.head[start:], dialect)]
+    except pa.ArrowInvalid as error:
+        wrong = describe_row_error(error, dialect, sample.head[start:], sample.file, start)
+        raise ReadError(sample.file.url, wrong) from error
+    length = len(sample.head) - start
+    for _, text in () if multiline else sample.excerpts:
+        # A sample that starts inside quotes may not parse; real errors are raised when reading.
+        try:
+            tables.append(_parse_typed(text, dialect))
+            length += len(text)
+        except pa.ArrowInvalid:
+            continue
+    return _InspectedFile(sample, dialect, start, tuple(tables), length)
+
+
+def _parse_typed(text: bytes, dialect: CsvDialect) -> pa.Table:
+    def as_text(names: Collection[str]) -> pa.Table:
+        return parse_csv(text, dialect, dict.fromkeys(names, pa.string()))
+
+    return inference.match_pandas_types(parse_csv(text, dialect, None), text, as_text)
+
+
+def _choose_separator(file: File, options: TextOptions) -> str:
+    return options.separator or ("\t" if suffix_of(file.path) == ".tsv" else ",")
+
+
+def _find_last_end(file: File, text: bytes, options: TextOptions) -> int:
+    return csv_quotes.find_last_line_end(
+        text, _choose_separator(file, options).encode(options.encoding)
+    )
+
+
+def _check_quotes(sample: TextSample, start: int, separator: str, encoding: str) -> None:
+    data = sample.head[start:]
+    at = csv_quotes.find_unclosed_quote(data, separator.encode(encoding))
+    if at is not None:
+        place = text_errors.locate_line(sample.file, start, data.count(b"\n", 0, at) + 1)
+        raise ReadError(
+            sample.file.url,
+            text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at)),
+        )
+
+
+def _check_separator(
+    sample: TextSample, start: int, names: Sequence[str], separator: str, options: TextOptions
+) -> None:
+    """Reject a one-column header that contains another separator; pandas accepts it."""
+    if len(names) != 1:
+        return
+    start_text = sample.head[start : start + SHORT_HEAD]
+    if len(start_text) == SHORT_HEAD:
+        start_text = start_text[: start_text.rfind(b"\n") + 1]
+    lines = start_text.decode(options.encoding, "replace").splitlines()[: text_errors.COMPARED]
+    other = text_errors.guess_separator(lines[0], lines[1:], separator) if lines else None
+    if other is None or (options.separator and lines[0].count(other) < MIN_OTHER_SEPARATORS):
+        return
+    header = text_errors.excerpt_line(lines[0].encode(), 0)
+    raise ReadError(
+        sample.file.url,
+        f"the columns of its header {header!r} are separated by {other!r}, not by {separator!r}: "
+        f"write separator={other!r}",
+    )
+
+
+def _find_record_end(text: bytes, start: int) -> int:
+    end, quotes = start, 0
+    while True:
+        line = text.find(b"\n", end)
+        if line < 0:
+            return len(text)
+        quotes += text.count(b'"', end, line)
+        end = line + 1
+        if quotes % 2 == 0:
+            return end
+
+
+def _merge_types(
+    names: Sequence[str], inspected: Sequence[_InspectedFile]
+) -> tuple[Kinds, set[str]]:
+    """Return types that fit all samples, and the columns that may have missing values."""
+    complete = all(one.sample.is_large and one.sample.whole for one in inspected)
+    tables = [table for one in inspected for table in one.tables]
+    kinds: Kinds = {}
+    optional: set[str] = set()
+    for name in names:
+        columns = [table.column(name) for table in tables if name in table.column_names]
+        categories = set().union(*map(inference.classify_values, columns))
+        kinds[name] = inference.choose_type(categories, complete)
+        if not complete or any(column.null_count for column in columns):
+            optional.add(name)
+    return kinds, optional
+
+
+def _find_time_formats(
+    kinds: Kinds, inspected: Sequence[_InspectedFile], parse_dates: Any
+) -> tuple[dict[str, TimeFormat], list[Fault]]:
+    requested, faults = time_formats.parse_dates_argument(parse_dates, kinds)
+    formats = {}
+    for name, given_format in requested.items():
+        texts = [
+            _read_as_text(one, name)
+            for one in inspected
+            if one.tables and name in one.dialect.names
+        ]
+        result = (
+            time_formats.find_format(name, pl.concat(texts), given_format)
+            if texts
+            else TimeFormat()
+        )
+        if isinstance(result, Fault):
+            faults.append(result)
+        else:
+            formats[name] = result
+    return formats, faults
+
+
+def _read_as_text(one: _InspectedFile, name: str) -> pl.Series:
+    data = one.sample.head[one.start :]
+    return pl.DataFrame(
+        parse_csv(data, one.dialect, {name: to_arrow_type(pl.String())})
+    ).get_column(name)

@@ -1,0 +1,180 @@
+"""Sample text files, and find line starts at which to divide them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+
+from hyperplane.core.errors import ReadError
+from hyperplane.formats.reader import READER_THREADS, translate_read_errors
+from hyperplane.objectstore.locations import File
+
+#: Bytes read from the head of a sampled file, from its middle and its end, and from the head of
+#: other files.
+HEAD = 500_000
+EXCERPT = 100_000
+SHORT_HEAD = 20_000
+#: Maximum number of files from which types are inferred.
+MAX_SAMPLED_FILES = 16
+#: Maximum bytes of a head, within which a record must end.
+MAX_HEAD = 128_000_000
+#: Bytes per read while searching for a line end.
+STEP = 65_536
+#: Assumed ratio of uncompressed to compressed size.
+COMPRESSION_RATIO = 5
+
+
+@dataclass(frozen=True)
+class TextSample:
+    """Whole lines of one file.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    head : bytes
+        Its first lines.
+    excerpts : tuple of (int, bytes)
+        Offsets and lines from its middle and its end.
+    whole : bool
+        Whether the head is the whole file.
+    is_large : bool
+        Whether the sample is large enough to infer types from it.
+    """
+
+    file: File
+    head: bytes = b""
+    excerpts: tuple[tuple[int, bytes], ...] = ()
+    whole: bool = False
+    is_large: bool = True
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The URL of the file, for messages."""
+        return (self.file.url,)
+
+
+#: Returns the end of the last complete record in the first bytes of a file.
+FindEnd = Callable[[File, bytes], int]
+
+
+def read_samples(
+    files: Sequence[File], find_end: FindEnd
+) -> tuple[list[TextSample], list[ReadError]]:
+    """Return samples of files spread over the list, short heads of others, and errors."""
+    count = min(len(files), MAX_SAMPLED_FILES)
+    chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
+    with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
+        results = list(
+            pool.map(_try_sample, files, [i in chosen for i in range(len(files))], repeat(find_end))
+        )
+    samples = [one for one in results if isinstance(one, TextSample)]
+    return samples, [one for one in results if isinstance(one, ReadError)]
+
+
+def _try_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample | ReadError:
+    try:
+        with translate_read_errors(TextSample(file)):
+            return _read_sample(file, is_large, find_end)
+    except ReadError as error:
+        return error
+
+
+def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
+    length = HEAD if is_large else SHORT_HEAD
+    while True:
+        head, whole = _read_head(file, length, find_end)
+        # A header alone is not enough: at least one row is needed.
+        if whole or head.count(b"\n") > 1:
+            break
+        if length >= MAX_HEAD:
+            wrong = (
+                f"its first {length} bytes have no two complete lines; is a quote not closed there?"
+            )
+            raise ReadError(file.url, wrong)
+        length = min(MAX_HEAD, length * 8)
+    excerpts = []
+    if is_large and not whole and not file.compression:
+        for start in {max(length, file.size // 2), max(length, file.size - EXCERPT)}:
+            text = file.read_range(start, min(file.size, start + EXCERPT))
+            first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
+            last = len(text) if start + EXCERPT >= file.size else last
+            excerpts.append((start + first, text[first:last]))
+    return TextSample(file, head, tuple(excerpts), whole, is_large)
+
+
+def _read_head(file: File, length: int, find_end: FindEnd) -> tuple[bytes, bool]:
+    """Return the complete records within ``length`` bytes, and whether that is the whole file."""
+    if file.compression:
+        with file.open() as opened:
+            head = bytes(opened.read(length + 1))
+        whole = len(head) <= length
+    else:
+        head, whole = file.read_range(0, min(file.size, length)), file.size <= length
+    return (head, True) if whole else (head[: find_end(file, head[:length])], False)
+
+
+def has_multiline_values(text: bytes) -> bool:
+    """Whether a quoted value contains line ends."""
+    odd = False
+    for line in text.split(b"\n")[:-1]:
+        odd ^= line.count(b'"') % 2 == 1
+        if odd:
+            return True
+    return False
+
+
+def find_split_offsets(file: File, start: int, count: int, multiline: bool) -> list[int]:
+    """Return offsets of line starts that divide a file into similar parts, with both ends.
+
+    Parameters
+    ----------
+    file : File
+        An uncompressed file.
+    start : int
+        Offset of its first record.
+    count : int
+        Number of parts.
+    multiline : bool
+        Whether quoted values may contain line ends; then the whole file is read to count quotes.
+    """
+    wanted = [start + round(i * (file.size - start) / count) for i in range(1, count)]
+    ends = (
+        find_record_starts(file, start, wanted)
+        if multiline
+        else (find_next_line(file, w) for w in wanted)
+    )
+    return sorted({start, *(end for end in ends if end < file.size), file.size})
+
+
+def find_next_line(file: File, position: int) -> int:
+    """Return the offset of the next line start after ``position``."""
+    while position < file.size:
+        text = file.read_range(position, min(file.size, position + STEP))
+        line_end = text.find(b"\n")
+        if line_end >= 0:
+            return position + line_end + 1
+        position += STEP
+    return file.size
+
+
+def find_record_starts(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
+    """Yield the next record start after each wanted offset, by counting quotes."""
+    quotes, position, step = 0, start, STEP * 64
+    rest = list(wanted)
+    while rest and position < file.size:
+        text = file.read_range(position, min(file.size, position + step))
+        done = 0
+        while rest and rest[0] < position + len(text):
+            line = text.find(b"\n", max(done, rest[0] - position))
+            if line < 0:
+                break
+            quotes += text.count(b'"', done, line)
+            done = line + 1
+            if quotes % 2 == 0:
+                yield position + done
+                rest.pop(0)
+        quotes += text.count(b'"', done)
+        position += len(text)

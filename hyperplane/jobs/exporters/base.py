@@ -1,0 +1,44 @@
+"""Interface of exporters, which write files that run a job without a supervisor."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple, Protocol
+
+from hyperplane.core.errors import Fault
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.store.job_records import Job
+
+
+class Document(NamedTuple):
+    """One file that a scheduler reads.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, valid in every file system.
+    text : str
+        Its content.
+    kind : str
+        ``"step"`` for a file that runs one step, ``"submit"`` for one that submits all.
+    """
+
+    name: str
+    text: str
+    kind: str
+
+
+class Exporter(Protocol):
+    """Interface to a scheduler that runs a job from files, without a supervisor.
+
+    An exporter is a dataclass whose fields are its options. It submits nothing and writes no file.
+    """
+
+    name: ClassVar[str]
+
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """Return everything in a pipeline or in the options that is not supported."""
+        ...
+
+    def render(self, job: Job) -> list[Document]:
+        """Return the files of a job in which :meth:`find_unsupported` finds no fault."""
+        ...

@@ -1,0 +1,78 @@
+"""Registry of the runners, which run the steps of jobs and are imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.registry import Registry
+from hyperplane.jobs.definition.message_formatting import format_value
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.runners.base import Runner
+
+#: Runners by name; other packages register theirs in the entry-point group.
+RUNNERS: Registry[Runner] = Registry(
+    argument="runner",
+    group="hyperplane.runners",
+    built_in={
+        "local": "hyperplane.jobs.runners.local:LocalRunner",
+        "slurm": "hyperplane.jobs.runners.slurm.runner:SlurmRunner",
+        "kubernetes": "hyperplane.jobs.runners.kubernetes.runner:KubernetesRunner",
+    },
+)
+
+
+def create_runner(name: str, environment: Mapping[str, str], options: Mapping[str, Any]) -> Runner:
+    """Create the runner of a name.
+
+    Parameters
+    ----------
+    name : str
+        One of ``RUNNERS``.
+    environment : mapping of str to str
+        Environment of the submission, in which a scheduler's commands are found.
+    options : mapping
+        Its options, as :func:`resolve_options` returns them.
+
+    Raises
+    ------
+    RequestError
+        If there is no such runner.
+    """
+    return RUNNERS.load(name)(environment, options)
+
+
+def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the runner options of a submission from the configuration.
+
+    Parameters
+    ----------
+    name : str
+        One of ``RUNNERS``.
+    options : mapping
+        Those of the runner. For Kubernetes, settings of the engine of that name, and ``root``; the
+        other built-in runners have none.
+
+    Returns
+    -------
+    dict
+        JSON-serializable options.
+
+    Raises
+    ------
+    RequestError
+        If there is no such runner, or with every fault of the options.
+    """
+    if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
+        allowed = "a mapping of names to values"
+        raise RequestError([Fault("runner_options", format_value(options), allowed)])
+    return RUNNERS.load(name).resolve_options(options)
+
+
+def has_shared_files(name: str) -> bool:
+    """Whether the steps of a runner can access the files and kernels of this machine."""
+    from hyperplane.jobs.runners.base import SharedFilesystemMixin
+
+    return issubclass(RUNNERS.load(name), SharedFilesystemMixin)

@@ -1,0 +1,46 @@
+"""``python slurm_task.py TASKS WRAPPER``: become the task of an array with Slurm's index.
+
+``TASKS`` is a file with the differences of each task: the prefix of its files, its variables,
+program and arguments. ``WRAPPER`` is the program that runs it. Imports as little as possible,
+because every task pays for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+#: Removed: which attempts form an array depends on timing and must not affect the step.
+_ARRAY_PREFIX = b"SLURM_ARRAY_"
+
+
+def read_task(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
+    """Return the file prefix of a task, its variables as ``NAME=value``, and its command."""
+    place = None
+    with open(path, "rb") as tasks:  # noqa: PTH123 - pathlib is slow to import
+        while line := tasks.readline().strip():
+            number, offset, size = map(int, line.split())
+            if number == index:
+                place = (offset, size)
+        if place is None:
+            raise LookupError(f"no task {index} in {path}")
+        tasks.seek(place[0], os.SEEK_CUR)
+        prefix, count, *rest = tasks.read(place[1]).split(b"\0")
+    return prefix, rest[: int(count)], rest[int(count) :]
+
+
+def main(path: str, wrapper: str) -> None:
+    """Replace this process by the wrapper of the step."""
+    prefix, variables, argv = read_task(path, int(os.environ["SLURM_ARRAY_TASK_ID"]))
+    environment = {
+        name: value for name, value in os.environb.items() if not name.startswith(_ARRAY_PREFIX)
+    }
+    for variable in variables:
+        name, _, value = variable.partition(b"=")
+        environment[name] = value
+    words = [os.fsencode(sys.executable), b"-I", b"-S", os.fsencode(wrapper), prefix, *argv]
+    os.execve(words[0], words, environment)  # noqa: S606 - no shell
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,110 @@
+"""drop_duplicates against pandas."""
+
+from __future__ import annotations
+
+import datetime
+
+import dask
+import numpy as np
+import pandas as pd
+import pandas_results as truth
+import pytest
+from frame_strategies import KINDS, QUICK, Files, cut, frames, in_partitions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scale import scaled
+
+from hyperplane.dataframe import drop_duplicates
+from hyperplane.errors import RequestError
+
+INTO = st.sampled_from([None, 1, 2, 5])
+KEEP = st.sampled_from(["first", "last"])
+
+
+@pytest.fixture(scope="module")
+def files():
+    made = Files()
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield made
+    made.close()
+
+
+@settings(QUICK, max_examples=scaled(10, 50))
+@given(data=st.data())
+def test_the_kept_rows_are_those_of_pandas(data, files):
+    subset = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "subset")
+    frame = data.draw(frames(keys=2), "frame")
+    frame["place"] = np.arange(len(frame))
+    df, keep = data.draw(in_partitions(frame, files), "df"), data.draw(KEEP, "keep")
+    held = df.compute()
+    want = held.drop_duplicates(subset, keep=keep)
+    ours = drop_duplicates(df, subset, keep=keep, split_out=data.draw(INTO, "into")).compute()
+    ours = ours.sort_values("place", ignore_index=True)
+    truth.same_frame(ours, want.sort_values("place", ignore_index=True))
+
+
+@settings(QUICK, max_examples=scaled(10, 50))
+@given(data=st.data())
+def test_whole_rows_are_those_of_pandas(data, files):
+    kinds = sorted(set(KINDS) - {"float64"})  # either of 0.0 and -0.0 may be kept
+    frame = data.draw(frames(kinds=kinds, values=2), "frame")
+    df = data.draw(in_partitions(frame, files), "df")
+    want = df.compute().drop_duplicates()
+    ours = drop_duplicates(df, split_out=data.draw(INTO, "into")).compute()
+    assert list(ours.dtypes) == list(want.dtypes)
+    assert truth.rows_of(ours) == truth.rows_of(want)
+
+
+@pytest.mark.parametrize("into", [1, 3])
+def test_missing_values_of_every_kind_equal_each_other(into):
+    frame = pd.DataFrame(
+        {
+            "x": [np.nan, np.nan, 1.0, 1.0],
+            "y": pd.Series([None, np.nan, "a", "a"], dtype=object),
+            "z": pd.to_datetime([None, None, "2024-01-01", "2024-01-01"]),
+        }
+    )
+    made = drop_duplicates(cut(frame, [1, 3]), split_out=into).compute(scheduler="sync")
+    assert truth.rows_of(made) == truth.rows_of(frame.drop_duplicates())
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("into", [1, 3])
+def test_zeros_of_both_signs_are_equal(into):
+    frame = pd.DataFrame({"x": [0.0, -0.0, 1.0, -0.0]})
+    made = drop_duplicates(cut(frame, [1, 3]), split_out=into).compute(scheduler="sync")
+    assert sorted(made.x) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("partitions", [1, 7, 40])
+def test_mostly_distinct_rows(partitions):
+    frame = pd.DataFrame({"x": np.arange(2000) % 1999, "row": np.arange(2000)})
+    df = cut(frame, [2000 * n // partitions for n in range(1, partitions)])
+    for keep, kept in (("first", 0), ("last", 1999)):
+        made = drop_duplicates(df, "x", keep=keep).compute(scheduler="sync")
+        assert sorted(made.x) == list(range(1999))
+        assert made.loc[made.x == 0, "row"].to_list() == [kept]
+
+
+def test_objects_stay_what_they_are():
+    days = [datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)] * 2
+    frame = pd.DataFrame({"day": pd.Series(days, dtype=object)})
+    with dask.config.set({"dataframe.convert-string": True}):
+        made = drop_duplicates(cut(frame, [1])).compute(scheduler="sync")
+    assert sorted(made.day) == sorted(set(days))
+
+
+def test_no_rows_and_one_row():
+    empty = pd.DataFrame({"x": pd.Series(dtype="str")})
+    assert len(drop_duplicates(cut(empty, [0, 0])).compute(scheduler="sync")) == 0
+    one = pd.DataFrame({"x": ["a"]})
+    assert drop_duplicates(cut(one, [0, 1])).compute(scheduler="sync").x.to_list() == ["a"]
+
+
+def test_all_faults_are_named_at_once():
+    df = cut(pd.DataFrame({"user": [1]}), [])
+    with pytest.raises(RequestError) as caught:
+        drop_duplicates(df, ["usr", "page"], keep="none", split_out=0)
+    asked = [fault.where for fault in caught.value.faults]
+    assert asked == ["subset", "subset", "split_out", "keep"]
+    assert "did you mean 'user'" in str(caught.value)

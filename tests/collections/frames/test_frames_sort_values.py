@@ -1,0 +1,105 @@
+"""sort_values against pandas."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pandas_results as truth
+import pytest
+from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scale import scaled
+
+from hyperplane.dataframe import read, sort_values
+from hyperplane.errors import RequestError
+
+SORTABLE = sorted(set(KINDS) - set(CATEGORIES))
+INTO = st.sampled_from([None, 1, 2, 5])
+WAYS = st.sampled_from([True, False, [True, False], [False, True]])
+
+
+@pytest.fixture(scope="module")
+def files():
+    made = Files()
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield made
+    made.close()
+
+
+@settings(QUICK, max_examples=scaled(16, 80))
+@given(data=st.data())
+def test_rows_are_in_the_order_of_pandas(data, files):
+    by = data.draw(st.sampled_from([["v0"], ["v0", "v1"]]), "by")
+    # By several columns pandas sorts infinite numbers like missing values.
+    kinds = SORTABLE if len(by) == 1 else [kind for kind in SORTABLE if kind != "infinite"]
+    frame = data.draw(frames(kinds=kinds, values=2), "frame")
+    frame["place"] = np.arange(len(frame))
+    ways = data.draw(WAYS, "ways")
+    if isinstance(ways, list):
+        ways = ways[: len(by)]
+    at = data.draw(st.sampled_from(["first", "last"]), "na_position")
+    df = data.draw(in_partitions(frame, files), "df")
+    want = df.compute().sort_values(
+        by, ascending=ways, na_position=at, kind="stable", ignore_index=True
+    )
+    made = sort_values(
+        df, by, ascending=ways, na_position=at, split_out=data.draw(INTO, "into")
+    ).compute()
+    truth.same_frame(made.reset_index(drop=True), want)
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("partitions", [2, 40, 150])
+def test_partitions_follow_each_other_and_are_about_as_large(partitions, ascending):
+    numbers = np.random.default_rng(1).permutation(30_000)
+    df = dd.from_pandas(pd.DataFrame({"n": numbers, "m": -numbers}), npartitions=partitions)
+    parts = dask.compute(
+        *sort_values(df, "n", ascending=ascending, split_out=10).to_delayed(), scheduler="sync"
+    )
+    found = np.concatenate([part.n.to_numpy() for part in parts])
+    assert (found == (np.arange(30_000) if ascending else np.arange(30_000)[::-1])).all()
+    assert (np.concatenate([part.m.to_numpy() for part in parts]) == -found).all()
+    assert max(map(len, parts)) < 2 * 3000
+    assert min(map(len, parts)) > 3000 / 2
+
+
+def test_the_call_itself_reads_no_rows(tmp_path):
+    pd.DataFrame({"n": [3, 1, 2]}).to_parquet(tmp_path / "a.parquet")
+    df = read(tmp_path)
+    made = sort_values(df, "n")
+    assert made.compute(scheduler="sync").n.to_list() == [1, 2, 3]
+    (tmp_path / "a.parquet").unlink()
+    again = sort_values(df, "n", ascending=False)  # would fail if the call read rows
+    assert list(again.columns) == ["n"]
+
+
+def test_most_rows_of_one_value():
+    frame = pd.DataFrame({"n": [5] * 900 + list(range(100)), "row": range(1000)})
+    made = sort_values(cut(frame, [300, 600]), "n", split_out=4).compute(scheduler="sync")
+    want = frame.sort_values("n", kind="stable", ignore_index=True)
+    truth.same_frame(made.reset_index(drop=True), want)
+
+
+def test_only_missing_values_and_no_rows():
+    frame = pd.DataFrame({"n": [np.nan] * 3, "row": [0, 1, 2]})
+    made = sort_values(cut(frame, [1]), "n", split_out=3).compute(scheduler="sync")
+    assert made.row.to_list() == [0, 1, 2]
+    empty = sort_values(cut(frame.iloc[:0], []), "n", split_out=2).compute(scheduler="sync")
+    assert empty.empty
+    assert list(empty.columns) == ["n", "row"]
+
+
+def test_all_faults_are_named_at_once():
+    frame = pd.DataFrame({"user": [1], "kind": pd.Categorical(["a"])})
+    with pytest.raises(RequestError) as caught:
+        sort_values(
+            cut(frame, []), ["usr", "kind"], ascending=[True], na_position="mid", split_out=0
+        )
+    asked = [fault.where for fault in caught.value.faults]
+    assert asked == ["by", "split_out", "ascending", "na_position", "by"]
+    assert "did you mean 'user'" in str(caught.value)
+    with pytest.raises(RequestError, match="at least one column"):
+        sort_values(cut(frame, []), [])

@@ -1,0 +1,228 @@
+"""CSV: the same values as pandas reads, however files are divided."""
+
+from __future__ import annotations
+
+import gzip
+import math
+
+import dask
+import numpy as np
+import pandas as pd
+import pandas_3_0
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scale import scaled
+
+from hyperplane.collections.frames.read import read
+from hyperplane.demo.data import _find_archive
+from hyperplane.errors import ReadError, RequestError
+from hyperplane.formats import partition_sizes, text_samples
+
+VALUES = {
+    "whole": st.integers(-(2**62), 2**62),
+    "gaps": st.none() | st.integers(-9, 9),
+    "real": st.none() | st.floats(allow_nan=False),
+    # pandas skips lines of spaces only.
+    "text": st.none() | st.text(alphabet="aé中😀 ,;\"'\t", max_size=5).filter(str.strip),
+    "lines": st.text(alphabet='ab\n"', max_size=4),
+    "truth": st.booleans(),
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
+    assert list(ours.columns) == list(theirs.columns)
+    for name in ours:
+        a = [None if pd.isna(value) else value for value in ours[name].tolist()]
+        b = [None if pd.isna(value) else value for value in theirs[name].tolist()]
+        assert a == b, name
+
+
+@settings(max_examples=scaled(10, 50), suppress_health_check=list(HealthCheck))
+@given(data=st.data(), files=st.integers(1, 4), parts=st.sampled_from([1, 2, 7]))
+def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, parts):
+    folder = tmp_path_factory.mktemp("csv")
+    names = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, unique=True))
+    row = st.fixed_dictionaries({name: VALUES[name] for name in names})
+    frames = []
+    for number in range(files):
+        rows = data.draw(st.lists(row, max_size=12))
+        frames.append(pd.DataFrame(rows, columns=names, dtype=object))
+        frames[-1].to_csv(folder / f"{number}.csv", index=False)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
+    size = max(1, sum(len(frame) for frame in frames) * 8 * len(names) // parts)
+    found = read(folder, partition_size=size)
+    ours = found.compute()
+    assert ours.dtypes.equals(found.dtypes)
+    pieces = [pandas_3_0.read_csv(folder / f"{number}.csv") for number in range(files)]
+    theirs = pd.concat([p.astype(object) for p in pieces], ignore_index=True)
+    same(ours, theirs)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch, newline):
+    frame = pd.DataFrame(
+        {"n": range(20_000), "s": ["ä" * (i % 9) for i in range(20_000)], "x": 0.25}
+    )
+    frame.to_csv(tmp_path / "large.csv", index=False, lineterminator=newline)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
+    found = read(tmp_path / "large.csv", partition_size="20kB")
+    assert found.npartitions > 20
+    same(found.compute(), pd.read_csv(tmp_path / "large.csv"))
+    lengths = [len(part) for part in dask.compute(*found.to_delayed())]
+    assert min(lengths) > 0
+    only = read(tmp_path / "large.csv", ["x"], [("n", ">=", 19_990)], partition_size="20kB")
+    assert only.compute().x.to_list() == [0.25] * 10
+
+
+def broken_lines(path, rows=5_000):
+    frame = pd.DataFrame(
+        {"n": range(rows), "s": ['a\nb,"c"\n' if i % 3 else "d" for i in range(rows)]}
+    )
+    frame.to_csv(path, index=False)
+    return frame
+
+
+def test_quoted_lines_are_found_in_samples(tmp_path, monkeypatch):
+    frame = broken_lines(tmp_path / "a.csv")
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
+    found = read(tmp_path / "a.csv", partition_size="10kB")
+    assert found.npartitions > 5
+    same(found.compute(), frame)
+
+
+def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monkeypatch):
+    head = pd.DataFrame({"n": range(5_000), "s": "plain"})
+    pd.concat([head, broken_lines(tmp_path / "a.csv"), head]).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
+    for name, size in (("HEAD", 2_000), ("EXCERPT", 200)):
+        monkeypatch.setattr(text_samples, name, size)
+    right = wrong = 0
+    for size in range(5_000, 15_000, 500):
+        found = read(tmp_path / "a.csv", partition_size=size)
+        try:
+            assert len(found.compute()) == 15_000
+            right += 1
+        except ReadError as error:
+            wrong += "multiline=True" in str(error) or "columns" in str(error)
+    assert wrong
+    assert right + wrong == 20
+    assert len(read(tmp_path / "a.csv", partition_size=5_000, multiline=True).compute()) == 15_000
+
+
+def test_the_flights(tmp_path):
+    ours = read(str(_find_archive())).compute()
+    theirs = pd.read_csv(_find_archive())
+    pd.testing.assert_frame_equal(ours, theirs, check_dtype=False)
+    theirs.to_csv(tmp_path / "flights.csv", index=False)
+    found = read(tmp_path / "flights.csv", parse_dates=["time_hour"], partition_size="10MB")
+    assert found.npartitions > 3
+    whole = found.compute().reset_index(drop=True)
+    assert whole.time_hour.dtype == theirs.time_hour.astype("datetime64[us, UTC]").dtype
+    pd.testing.assert_frame_equal(
+        whole.drop(columns="time_hour"), theirs.drop(columns="time_hour"), check_dtype=False
+    )
+
+
+def test_types_do_not_depend_on_the_part(tmp_path):
+    (tmp_path / "0.csv").write_text("a,b,c\n1,,x\n")
+    (tmp_path / "1.csv").write_text("a,b,c\n2.5,,\n")
+    found = read(tmp_path, partition_size="1B")
+    assert [str(dtype) for dtype in found.dtypes] == ["float64", "float64", "str"]
+    assert found.compute().dtypes.equals(found.dtypes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n,s\n" + "1,a\n" * 400 + "2.5,a\n", r"'n' holds '2\.5'.*dtypes={'n': 'float64'}"),
+        ("n,s\n" + "1,a\n" * 400 + "x,a\n", r"'n' holds 'x'.*dtypes={'n': 'str'}"),
+        ("n,s\n" + "1,a\n" * 400 + "1,a,3\n", "Expected 2 columns, got 3"),
+        ("n,s\n" + "1,a\n" * 400 + "1\n", "Expected 2 columns, got 1"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named(tmp_path, monkeypatch, text, message):
+    monkeypatch.setattr(text_samples, "HEAD", 400)
+    monkeypatch.setattr(text_samples, "EXCERPT", 0)
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(ReadError, match=message) as caught:
+        read(tmp_path / "a.csv").compute()
+    assert caught.value.url == str(tmp_path / "a.csv")
+    if "holds" in message:
+        fixed = read(tmp_path / "a.csv", dtypes={"n": "str"}).compute()
+        assert fixed.n.to_list() == pd.read_csv(tmp_path / "a.csv", dtype="str").n.to_list()
+
+
+def test_options(tmp_path):
+    (tmp_path / "a.csv").write_bytes("k;when;city\n1;31.12.2023 10:00;Köln\n".encode("latin-1"))
+    found = read(
+        tmp_path / "a.csv",
+        separator=";",
+        encoding="latin-1",
+        parse_dates={"when": "%d.%m.%Y %H:%M"},
+        dtypes={"k": "Int8"},
+    ).compute()
+    assert found.iloc[0].to_list() == [1, pd.Timestamp("2023-12-31 10:00"), "Köln"]
+    assert found.k.dtype == "Int8"
+    (tmp_path / "b.tsv").write_bytes(b"\xef\xbb\xbf1\ta\n2\tb\n")
+    assert read(tmp_path / "b.tsv", names=["n", "s"]).compute().s.to_list() == ["a", "b"]
+    with gzip.open(tmp_path / "c.csv.gz", "wt") as file:
+        file.write("n\n1\n2\n")
+    assert read(tmp_path / "c.csv.gz").compute().n.to_list() == [1, 2]
+
+
+def test_times(tmp_path):
+    rows = ["2024-03-31 01:30:00", "", "2024-03-31 03:30:00.250"]
+    (tmp_path / "a.csv").write_text("t,z\n" + "".join(f"{t},{t}{'Z' if t else ''}\n" for t in rows))
+    found = read(tmp_path / "a.csv", parse_dates=["t", "z"]).compute()
+    assert [str(dtype) for dtype in found.dtypes] == ["datetime64[us]", "datetime64[us, UTC]"]
+    assert found.t[2] == pd.Timestamp(rows[2])
+    assert found.t.isna().to_list() == [False, True, False]
+    late = read(tmp_path / "a.csv", parse_dates=["t"], filters=[("t", ">", "2024-03-31 02:00")])
+    assert len(late) == 1
+    with pytest.raises(RequestError, match="parse_dates = t: "):
+        read(tmp_path / "a.csv", parse_dates={"t": "%d.%m.%Y"})
+
+
+def test_headers(tmp_path):
+    (tmp_path / "a.csv").write_text('\n"a b",a,a,\n1,2,3,4\n')
+    assert list(read(tmp_path / "a.csv").columns) == list(pd.read_csv(tmp_path / "a.csv").columns)
+    (tmp_path / "b.csv").write_text("n\n")
+    assert len(read(tmp_path / "b.csv")) == 0
+    (tmp_path / "c.csv").write_text("")
+    with pytest.raises(RequestError, match="not empty"):
+        read(tmp_path / "c.csv")
+
+
+def test_all_that_is_wrong_is_reported_at_once(tmp_path):
+    (tmp_path / "a.csv").write_text("price,city\n1,Rome\n")
+    with pytest.raises(RequestError, match="did you mean 'price'") as caught:
+        read(
+            tmp_path / "a.csv", dtypes={"prize": "str", "city": "datetime64[ns]"}, parse_dates=["x"]
+        )
+    assert len(caught.value.faults) == 3
+    with pytest.raises(RequestError) as caught:
+        read(tmp_path / "a.csv", separator=";;", encoding="utf-16", names=["a", "a"])
+    assert len(caught.value.faults) == 3
+
+
+def test_special_numbers_as_pandas_reads_them(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\ninf, 1\n-inf,2 \nNA,3\n1e5,\n")
+    ours, theirs = read(tmp_path / "a.csv").compute(), pd.read_csv(tmp_path / "a.csv")
+    np.testing.assert_array_equal(ours.x, theirs.x)
+    assert math.isinf(ours.x[0])
+    assert ours.y.astype("float64").fillna(0).to_list() == theirs.y.fillna(0).to_list()
+
+
+def test_a_row_that_is_longer_than_a_block(tmp_path):
+    frame = pd.DataFrame({"n": range(3), "s": ["x" * 2_000_000, "y", "z" * 3_000_000]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    same(read(tmp_path / "a.csv").compute(), frame)

@@ -1,0 +1,161 @@
+"""Pipelines as state machines: valid, with steps in a correct order."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import dask
+import pytest
+from job_cases import bash
+
+from hyperplane import config
+from hyperplane.asl.checking import check_machine
+from hyperplane.asl.errors import MachineFailed
+from hyperplane.asl.reading import read_machine
+from hyperplane.asl.running import run_machine
+from hyperplane.errors import RequestError
+from hyperplane.jobs import Pipeline, Resources, Step
+from hyperplane.jobs.execution.retries import retry_delay
+from hyperplane.jobs.exporters.asl import BATCH
+
+
+@pytest.fixture
+def diamond(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Pipeline.from_steps(
+        "diamond",
+        [
+            bash("first", "true", env={"KIND": "own"}),
+            bash("left", "true", depends_on=("first",), chunks=4, retries=2, timeout=90),
+            bash("right", "true", depends_on=("first",), resources=Resources(cores=2, ram_gb=4)),
+            bash("wave 2", "true", depends_on=("left", "right")),
+        ],
+    )
+
+
+def test_the_machine_is_valid_and_says_what_the_steps_say(diamond):
+    machine = diamond.to_asl({"year": 1990, "path": "/evil"})
+    assert check_machine(json.loads(json.dumps(machine))) == []
+    assert list(machine["States"]) == ["first", "wave 2 2", "wave 2"]
+    left, right = (
+        branch["States"][branch["StartAt"]] for branch in machine["States"]["wave 2 2"]["Branches"]
+    )
+    assert left["Parameters"]["ArrayProperties"] == {"Size": 4}
+    assert left["TimeoutSeconds"] == 90
+    needs = right["Parameters"]["ContainerOverrides"]["ResourceRequirements"]
+    assert needs == [{"Type": "VCPU", "Value": "2"}, {"Type": "MEMORY", "Value": "3814"}]
+    first = machine["States"]["first"]["Parameters"]["ContainerOverrides"]["Environment"]
+    assert {one["Name"]: one["Value"] for one in first} == {
+        "HYPERPLANE_JOB_PARAMETER_YEAR": "1990",
+        "YEAR": "1990",
+        "HYPERPLANE_JOB_PARAMETER_PATH": "/evil",
+        "KIND": "own",
+    }
+
+
+RETRY_SETTINGS = {
+    "hyperplane.jobs.max_retries": 3,
+    "hyperplane.jobs.retry_wait": "2.5s",
+    "hyperplane.jobs.retry_wait_most": "7s",
+}
+
+
+def _retrier(step, **settings):
+    with dask.config.set({**RETRY_SETTINGS, **settings}):
+        machine = Pipeline.from_steps("p", [step]).to_asl()
+    assert check_machine(json.loads(json.dumps(machine))) == []
+    [retrier] = machine["States"][step.name].get("Retry", [None])
+    return retrier
+
+
+def test_retries_and_delays_are_those_of_a_job(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    retrier = _retrier(bash("one", "true"))
+    assert retrier == {
+        "ErrorEquals": ["States.TaskFailed", "States.Timeout"],
+        "MaxAttempts": 3,
+        "IntervalSeconds": 3,
+        "BackoffRate": 2.0,
+        "MaxDelaySeconds": 7,
+    }
+    assert _retrier(bash("one", "true", retries=1)) == {**retrier, "MaxAttempts": 1}
+    assert _retrier(bash("one", "true", retries=0)) is None
+    assert _retrier(bash("one", "true"), **{"hyperplane.jobs.max_retries": 0}) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "most", "interval", "longest"),
+    [
+        ("0s", "0s", 1, 1),
+        ("100ms", "60s", 1, 60),
+        ("9s", "4s", 4, 4),
+        ("2d", "9000d", 172_800, 31_622_399),
+    ],
+)
+def test_delays_are_positive_and_within_the_limits_of_step_functions(
+    tmp_path, monkeypatch, first, most, interval, longest
+):
+    monkeypatch.chdir(tmp_path)
+    waits = {"hyperplane.jobs.retry_wait": first, "hyperplane.jobs.retry_wait_most": most}
+    retrier = _retrier(bash("one", "true"), **waits)
+    assert (retrier["IntervalSeconds"], retrier["MaxDelaySeconds"]) == (interval, longest)
+
+
+def test_a_failing_step_waits_here_as_long_as_in_a_job(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {**RETRY_SETTINGS, "hyperplane.jobs.retry_wait": "3s"}
+    with dask.config.set(settings):
+        machine = read_machine(Pipeline.from_steps("p", [bash("one", "true")]).to_asl())
+        delays = [retry_delay(retry, config.jobs()) for retry in (1, 2, 3)]
+
+    def fail(asked):
+        raise OSError("no capacity")
+
+    waits = []
+    asked = {"job_queue": "q", "job_definition": "d"}
+    with pytest.raises(MachineFailed):
+        run_machine(machine, asked, {BATCH: fail}, sleep=waits.append)
+    assert waits == delays == [3, 6, 7]
+
+
+def test_it_runs_here_in_the_order_of_the_pipeline(diamond):
+    done, lock = [], threading.Lock()
+
+    def submit(asked):
+        with lock:
+            done.append(asked["JobName"])
+        assert asked["JobQueue"] == "q"
+        assert asked["JobDefinition"] == "d"
+        return {"Status": "SUCCEEDED"}
+
+    asked = {"job_queue": "q", "job_definition": "d"}
+    machine = read_machine(json.loads(json.dumps(diamond.to_asl())))
+    assert run_machine(machine, asked, {BATCH: submit}) == asked
+    assert done[0] == "first"
+    assert sorted(done[1:3]) == ["left", "right"]
+    assert done[3] == "wave-2"
+
+
+def test_what_batch_cannot_run_is_said_all_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ipynb").write_text(
+        '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    )
+    steps = [
+        Step(name="nb", kind="notebook", path="a.ipynb"),
+        bash("each", "true", foreach=("a", "b"), secrets=("KEY",)),
+        bash("one", "true", chunks=1),
+    ]
+    with pytest.raises(RequestError) as caught:
+        Pipeline.from_steps("p", steps).to_asl()
+    wheres = [fault.where for fault in caught.value.faults]
+    assert wheres == ["steps[0].kind", "steps[1].foreach", "steps[1].secrets", "steps[2].chunks"]
+
+
+def test_long_names_stay_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps = [bash("x" * 100 + str(number), "true") for number in range(3)]
+    machine = Pipeline.from_steps("p", steps).to_asl()
+    assert check_machine(machine) == []
+    assert len(machine["States"]) == 3

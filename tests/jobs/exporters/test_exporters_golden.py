@@ -1,0 +1,38 @@
+"""What is rendered for a job with something of everything, against files that one can read.
+
+``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/jobs/exporters/test_exporters_golden.py`` writes them anew.
+"""
+
+import os
+from pathlib import Path
+
+import dask
+import pytest
+from runner_cases import typical
+
+import hyperplane
+from hyperplane.jobs.exporters.registry import render
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs"
+OPTIONS = {
+    "slurm": {"python": "/opt/python/bin/python"},
+    "kubernetes": {"image": "registry.example/flights:1", "root": "/srv/flights"},
+}
+
+
+@pytest.mark.parametrize("runner", OPTIONS)
+def test_what_is_rendered_is_what_the_files_show(runner):
+    settings = {"hyperplane.jobs.retry_wait": "1s", "hyperplane.jobs.retry_wait_most": "60s"}
+    with dask.config.set(settings):
+        documents = render(runner, typical(), **OPTIONS[runner])
+    # The location of this package differs between machines.
+    here = str(Path(hyperplane.__file__).parent)
+    texts = {one.name: one.text.replace(here, "/site-packages/hyperplane") for one in documents}
+    folder = GOLDEN / runner
+    if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in folder.iterdir():
+            file.unlink()
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    assert texts == {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
