@@ -51,7 +51,7 @@ __all__ = [
 _MAX_INTERVAL = 86_400
 
 initialize_dask_cluster = initialize_cluster
-# The second example of the documentation has two underscores.
+# The documentation's second example has two underscores.
 initialize__dask_cluster = initialize_cluster
 
 
@@ -231,13 +231,36 @@ cancel_pipeline_jobs = cancel_pipeline_job
 
 @attribute_to_caller
 async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
-    """Output that a step of a job has set; None if no step has set one."""
+    """Return the output that a step of a job has set; None if no step has set one.
+
+    Parameters
+    ----------
+    jobID : str
+        Id of the job, or the result of its submission.
+
+    Returns
+    -------
+    str or None
+    """
     return await asyncio.to_thread(job_output.get_output, jobID)
 
 
 @attribute_to_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
-    """Set the output of the job that the current process belongs to; ``verbose`` prints it."""
+    """Set the output of the job that the current process belongs to.
+
+    Parameters
+    ----------
+    s : str
+        The output.
+    verbose : bool
+        Whether to print it.
+
+    Raises
+    ------
+    RequestError
+        When ``verbose`` is neither True nor False.
+    """
     if not _is_flag(verbose):
         check([Fault("verbose", repr(verbose)[:80], "True or False")])
     await asyncio.to_thread(job_output.set_output, s)
@@ -247,17 +270,17 @@ async def set_current_job_output(s: str, verbose: bool = False) -> None:
 
 @attribute_to_caller
 async def get_current_job_output() -> str | None:
-    """Output that a step of the current job has set; None if no step has set one."""
+    """Return the output that a step of the current job has set; None if no step has set one."""
     return await asyncio.to_thread(job_output.get_output)
 
 
 @attribute_to_caller
 async def get_previous_job_runs() -> list[dict[str, Any]]:
-    """Earlier runs of the current job's schedule, or else of its name, newest first."""
+    """Return earlier runs of the current job's schedule, or else of its name, newest first."""
     return await asyncio.to_thread(job_output.previous_runs)
 
 
-#: Documented names that are not provided, and their replacements.
+#: Documented names that this package does not provide -> replacements.
 _MISSING = {
     "graphql_operation": "use submit_pipeline_job, checkjobs and cancel_pipeline_job, which need "
     "no server, and hyperplane.jobs.list_jobs",

@@ -1,6 +1,6 @@
 """Write the generated parts of the documentation: ``make pages``.
 
-Tables are between ``<!-- generated: name -->`` and ``<!-- end -->`` in the pages, pictures in
+Tables are between ``<!-- generated: name -->`` and ``<!-- end -->`` in the pages, pictures are in
 ``docs/_static``. A test compares the tables and the text of the terminal with the code.
 """
 
@@ -14,12 +14,15 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import hyperplane
+from hyperplane.clusters import registry as engines
 from hyperplane.core.units import format_number
+from hyperplane.formats import base, registry
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 STATIC = DOCS / "_static"
@@ -39,6 +42,45 @@ def pools_table() -> str:
         cells = [f"`{pool.name}`", f"`{pool.alias}`", *map(format_number, numbers), str(worker)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def engines_table(folder: str) -> str:
+    """Return the engines with what they start and their pages, for a page beside ``folder``."""
+    lines = ["| engine | | |", "|---|---|---|"]
+    for name in engines.ENGINES.built_in:
+        page = f"use-{'gpus' if name == 'cuda' else name}.md"
+        link = f"[how to]({folder}/{page})" if (DOCS / "how-to" / page).exists() else ""
+        lines.append(f"| `{name}` | {_summary(type(engines.load(name)))} | {link} |")
+    return "\n".join(lines)
+
+
+def formats_table() -> str:
+    """Return the file formats with their suffixes and the functions that support them."""
+    functions = [
+        ("`dataframe.read`", base.SupportsRead),
+        ("`shard_rows`", base.SupportsRowShards),
+        ("`size_cluster`", base.SupportsSize),
+        ("`save` of tables", base.SupportsSave),
+        ("`save` of bags", base.SupportsSaveRecords),
+    ]
+    titles = ["format", "", "files that are read", "names for `save`"]
+    titles += [title for title, _ in functions]
+    lines = ["| " + " | ".join(titles) + " |", "|---" * 4 + "|" + ":-:|" * len(functions)]
+    for name in registry.FORMATS.built_in:
+        one = registry.load(name)
+        cells = [f"`{name}`", _summary(type(one))]
+        for suffixes in (one.suffixes, getattr(one, "saved_suffixes", ())):
+            cells.append(", ".join(f"`{suffix}`" for suffix in suffixes))
+        cells += ["yes" if isinstance(one, interface) else "" for _, interface in functions]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _summary(documented: type) -> str:
+    """Return the first line of a docstring without roles of Sphinx and without its final point."""
+    line = (documented.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    line = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", line)
+    return line.replace("``", "`").replace("|", "\\|")
 
 
 def cli_pages() -> str:
@@ -71,7 +113,7 @@ def _command(path: str, command: Any) -> str:
 
 
 def _argument(argument: Any) -> str:
-    name = argument.name.upper()
+    name = argument.metavar or argument.name.upper()
     return f"`{name}`" if argument.required else f"`[{name}]`"
 
 
@@ -89,7 +131,15 @@ def _rows(title: str, rows: list[tuple[str, str]]) -> str:
     return "\n".join([f"| {title} | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
 
 
-GENERATED = {"reference/pools.md": ("pools", pools_table), "reference/cli.md": ("cli", cli_pages)}
+#: Page, in docs -> name of its generated part, and the function that returns it.
+GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
+    "../README.md": ("engines", partial(engines_table, "docs/how-to")),
+    "index.md": ("engines", partial(engines_table, "how-to")),
+    "explanation/architecture.md": ("engines", partial(engines_table, "../how-to")),
+    "reference/pools.md": ("pools", pools_table),
+    "reference/formats.md": ("formats", formats_table),
+    "reference/cli.md": ("cli", cli_pages),
+}
 
 
 def with_generated(page: str) -> str:

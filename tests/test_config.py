@@ -11,6 +11,7 @@ import sys
 
 import dask.config
 import pytest
+from published_pools import PUBLISHED_POOLS
 
 from hyperplane import config
 from hyperplane.clusters.registry import ENGINES
@@ -19,19 +20,6 @@ from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.settings import EngineSettings, GatewaySettings, LocalSettings
-
-# name, alias, nominal cores and GB, allocatable cores and GB: as published.
-POOLS = [
-    ("8_8", "hyperplane-small", 8, 8, 7.0, 5.0),
-    ("8_16", "hyperplane-small-mid-mem", 8, 16, 7.5, 12.0),
-    ("8_64", "hyperplane-small-high-mem", 8, 64, 7.5, 58.0),
-    ("4_32", "hyperplane-xs-high-mem", 4, 32, 3.5, 7.0),
-    ("16_16", "hyperplane-med", 16, 16, 15.0, 12.0),
-    ("16_32", "hyperplane-med-mid-mem", 16, 32, 15.0, 27.0),
-    ("16_128", "hyperplane-med-high-mem", 16, 128, 15.0, 110.0),
-    ("32_32", "hyperplane-large", 32, 32, 28.0, 27.0),
-    ("96_768", "hyperplane-xxl-high-mem", 96, 768, 94.0, 675.0),
-]
 
 SHOW = """
 import json, sys
@@ -83,7 +71,9 @@ def in_new_process(tmp_path):
 
 
 class TestPools:
-    @pytest.mark.parametrize(("name", "alias", *("cores", "ram", "free_cores", "free_ram")), POOLS)
+    @pytest.mark.parametrize(
+        ("name", "alias", *("cores", "ram", "free_cores", "free_ram")), PUBLISHED_POOLS
+    )
     def test_has_the_published_figures(self, name, alias, cores, ram, free_cores, free_ram):
         published = config.pools()[name]
         assert bool(published.note) == (name == "4_32")
@@ -99,20 +89,19 @@ class TestPools:
             note=published.note,
         )
 
-    def test_there_are_nine_least_memory_for_workers_first(self):
-        pools = config.pools()
-        assert sorted(pools) == sorted(name for name, *_ in POOLS)
-        sizes = [(pool.allocatable_ram_gb, pool.allocatable_cores) for pool in pools.values()]
+    def test_the_pool_with_the_least_memory_for_workers_is_first(self):
+        sizes = [
+            (pool.allocatable_ram_gb, pool.allocatable_cores) for pool in config.pools().values()
+        ]
         assert sizes == sorted(sizes)
-        assert next(iter(pools)) == "8_8"
 
-    @pytest.mark.parametrize(("name", "alias"), [row[:2] for row in POOLS])
-    def test_goes_by_every_name_in_any_case(self, name, alias):
-        written = [name, f"POOL_{name}", f"DASK_POOL_{name}", alias]
-        written += [text.replace("_", "-") for text in written]
-        for text in written:
-            for form in (text, text.upper(), text.lower(), text.title(), f"  {text} "):
-                assert config.get_pool(form).name == name, form
+    def test_every_spelling_of_a_name_finds_its_pool(self):
+        for name, pool in config.pools().items():
+            written = [name, f"POOL_{name}", f"DASK_POOL_{name}", *filter(None, [pool.alias])]
+            written += [text.replace("_", "-") for text in written]
+            for text in written:
+                for form in (text, text.upper(), text.lower(), text.title(), f"  {text} "):
+                    assert config.get_pool(form) == pool, form
 
     def test_a_spec_is_given_back_as_it_is(self):
         spec = PoolSpec(name="x", cores=2, ram_gb=4, allocatable_cores=2, allocatable_ram_gb=3)
@@ -128,12 +117,13 @@ class TestPools:
             ("Hyperplane_XXL_Mem", "hyperplane-xxl-high-mem"),
         ],
     )
+    @pytest.mark.usefixtures("published_pools")
     def test_an_unknown_name_gets_the_nearest(self, asked, nearest):
         with pytest.raises(UnknownPool, match="did you mean") as caught:
             config.get_pool(asked)
         error = caught.value
         assert error.name == asked
-        assert set(error.known) == {name for row in POOLS for name in row[:2]}
+        assert set(error.known) == {name for row in PUBLISHED_POOLS for name in row[:2]}
         assert nearest in error.faults[0].advice
 
     @pytest.mark.parametrize("asked", ["zzz", "", None, 1616])
@@ -154,8 +144,9 @@ class TestSetInThePythonProcess:
         "key", ["pool_16_16", "pool-16-16", "POOL_16_16", "Pool-16-16", "DASK_POOL_16_16"]
     )
     def test_a_pool_may_be_spelled_in_any_way(self, key):
+        before = set(config.pools())
         with dask.config.set({f"hyperplane.pools.{key}.allocatable-ram-gb": 11}):
-            assert len(config.pools()) == 9
+            assert set(config.pools()) == before
             assert config.get_pool("16_16").allocatable_ram_gb == 11
             assert config.faults(ENGINES) == []
 
@@ -364,7 +355,7 @@ hyperplane:
       allocatable_ram_gb: 26
     pool-8-8:
       allocatable-ram-gb: 4.5
-    POOL_64_256:
+    POOL_SITE:
       alias: site-big
       cores: 64
       ram_gb: 256
@@ -387,7 +378,7 @@ class TestFiles:
         shown = in_new_process("my_join", "My-Join", "ocr", files={"site.yaml": GOOD_FILE})
         assert shown["faults"] == []
         pools = shown["pools"]
-        assert len(pools) == 10
+        assert set(pools) == {*config.pools(), "site"}
         assert pools["16_16"] == {
             "alias": "hyperplane-med",
             "cores": 16,
@@ -400,8 +391,8 @@ class TestFiles:
         }
         assert pools["32_32"]["allocatable_ram_gb"] == 26
         assert pools["8_8"]["allocatable_ram_gb"] == 4.5
-        assert pools["64_256"]["allocatable_cores"] == 62
-        assert pools["64_256"]["alias"] == "site-big"
+        assert pools["site"]["allocatable_cores"] == 62
+        assert pools["site"]["alias"] == "site-big"
         assert shown["memory"] == {"target": 0.6, "spill": 0.7, "pause": 0.85, "terminate": 0.95}
         assert shown["weights"] == {"my_join": "heavy", "My-Join": "heavy", "ocr": "light"}
         assert shown["checks"]["full_fraction"] == 0.5
@@ -423,13 +414,13 @@ class TestFiles:
             files={"site.yaml": GOOD_FILE},
             DASK_HYPERPLANE__MEMORY__PAUSE="0.9",
             DASK_HYPERPLANE__POOLS__POOL_32_32__ALLOCATABLE_RAM_GB="25",
-            DASK_HYPERPLANE__POOLS__POOL_64_256__PRICE_PER_HOUR="2.5",
+            DASK_HYPERPLANE__POOLS__POOL_SITE__PRICE_PER_HOUR="2.5",
         )
         assert shown["faults"] == []
         assert shown["memory"]["pause"] == 0.9
         assert shown["pools"]["32_32"]["allocatable_ram_gb"] == 25
-        assert shown["pools"]["64_256"]["price_per_hour"] == 2.5
-        assert shown["pools"]["64_256"]["cores"] == 64
+        assert shown["pools"]["site"]["price_per_hour"] == 2.5
+        assert shown["pools"]["site"]["cores"] == 64
 
     @pytest.mark.process
     def test_a_file_with_many_faults_tells_them_all(self, in_new_process):
@@ -438,7 +429,7 @@ class TestFiles:
           pools:
             pool_16_16: {allocatable_cores: 64, coers: 3}
             POOL_32_32: {allocatable_ram_gb: -1}
-            pool_64_256: {cores: 64, allocatable-cores: 62, allocatable_ram_gb: 240}
+            pool_site: {cores: 64, allocatable-cores: 62, allocatable_ram_gb: 240}
             pool_1_1: 11
           memory: {pause: 7, pauze: 0.8}
           sizing:
@@ -456,7 +447,7 @@ class TestFiles:
             "pools.pool_16_16.allocatable_cores": ["64", "at most cores, the nominal 16"],
             "pools.pool_16_16.coers": ["3", "no such key"],
             "pools.POOL_32_32.allocatable_ram_gb": ["-1", "more than 0"],
-            "pools.pool_64_256.ram_gb": ["nothing", "a value; this key is required"],
+            "pools.pool_site.ram_gb": ["nothing", "a value; this key is required"],
             "pools.pool_1_1": ["11", "a mapping of the keys of a pool"],
             "memory.pause": ["7", "a fraction in (0, 1], or False for never"],
             "memory.pauze": ["0.8", "one of target, spill, pause, terminate"],
@@ -516,13 +507,13 @@ class TestVariables:
         shown = in_new_process(
             DASK_HYPERPLANE__MEMORY__PAUSE="7",
             DASK_HYPERPLANE__POOLS__POOL_16_16__ALLOCATABLE_CORES="99",
-            DASK_HYPERPLANE__POOLS__POOL_64_256__CORES="64",
+            DASK_HYPERPLANE__POOLS__POOL_SITE__CORES="64",
             DASK_HYPERPLANE__POOLS__POOL_8_8="{'x': 2}",
             DASK_HYPERPLANE__SIZING__CHECKS__FOO="1",
             DASK_HYPERPLANE__ENGINES__LOCAL__FIT="loose",
         )
         missing = ["nothing", "a value; this key is required"]
-        new, own = "POOLS__POOL_64_256__CORES", "hyperplane.pools.pool_64_256"
+        new, own = "POOLS__POOL_SITE__CORES", "hyperplane.pools.pool_site"
         expected = [
             ("MEMORY__PAUSE", "hyperplane.memory.pause", "7", "a fraction in (0, 1], or False"),
             (

@@ -164,3 +164,9 @@ def test_the_terminal_picture_shows_what_the_command_prints():
 def test_a_plain_pytest_runs_the_examples(pytestconfig):
     covered = {path.rstrip("/") for path in pytestconfig.getini("testpaths")}
     assert {"tests", "docs", "hyperplane", "README.md"} <= covered
+
+
+def test_the_page_on_the_configuration_has_every_file():
+    page = (pages.DOCS / "reference" / "config.md").read_text(encoding="utf-8")
+    files = {file.name for file in (ROOT / "config").glob("*.yaml")}
+    assert files == set(re.findall(r"literalinclude\} \.\./\.\./config/(\S+)", page))

@@ -216,4 +216,4 @@ import hyperplane, dask.config
 dask.config.refresh()
 print(json.dumps([dask.config.get("hyperplane.memory.pause"), len(hyperplane.pools())]))
 """
-    assert _in_new_process(code) == [0.8, 9]
+    assert _in_new_process(code) == [0.8, len(hyperplane.pools())]

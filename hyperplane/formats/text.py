@@ -9,7 +9,7 @@ from hyperplane.formats.base import EncodedFile
 
 
 class TextFormat:
-    """Lines of text; see :class:`~hyperplane.formats.base.SupportsSaveRecords`."""
+    """Lines of text, one for each item of a bag."""
 
     name = "text"
     suffixes: tuple[str, ...] = ()

@@ -287,8 +287,9 @@ def submit(
     parameters : mapping, optional
         Names and values; each step finds them in its environment, notebooks also in a cell.
     runner : str
-        Where the steps run: ``"local"`` for processes on this machine, ``"slurm"`` for batch jobs,
-        ``"kubernetes"`` for pods, or a runner of another package.
+        Name of the runner, which starts the steps: ``"local"`` as processes of this machine,
+        others elsewhere, such as ``"slurm"`` as batch jobs. A wrong name is an error that lists
+        all.
     runner_options : mapping, optional
         For Kubernetes: settings of the engine ``kubernetes``, such as ``image`` and ``namespace``,
         which replace the configured ones; and ``root``, the folder of the image that has the

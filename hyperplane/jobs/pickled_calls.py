@@ -14,6 +14,7 @@ _CALCULATOR = "hyperplane.calculator"
 _DEFINITION = "hyperplane.jobs.definition"
 _FRAMES = "hyperplane.collections.frames"
 _JOBS = "hyperplane.jobs"
+_SHARDS = "hyperplane.shards"
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
 
@@ -52,6 +53,8 @@ RENAMED = {
         "read_pipeline",
     ),
     ("hyperplane.errors.requests", "_rebuild"): ("hyperplane.core.errors.base", "_rebuild"),
+    (f"{_SHARDS}.identity", "Shard"): (f"{_SHARDS}.current_shard", "Shard"),
+    (f"{_SHARDS}.identity", "shard"): (f"{_SHARDS}.current_shard", "shard"),
     (f"{_SIZING}.advise", "Answer"): (f"{_SIZING}.recommend", "SizingAnswer"),
     (f"{_SIZING}.advise", "Comfort"): (f"{_SIZING}.recommend", "ComfortableSize"),
     (f"{_SIZING}.advise", "Option"): (f"{_SIZING}.recommend", "PoolOption"),

@@ -99,6 +99,7 @@ class TestPieces:
         assert fault.allowed == "a whole number of at least 1"
 
 
+@pytest.mark.usefixtures("published_pools")
 class TestPoolThatIsChosen:
     @pytest.mark.parametrize(
         ("arguments", "pool"),
@@ -387,6 +388,7 @@ class TestWhatIsShown:
             "ngpus": 0,
         }
 
+    @pytest.mark.usefixtures("published_pools")
     def test_text_has_the_answer_the_comfort_and_the_reasons(self):
         advice = hyperplane.size_cluster("100GB", "groupby", "heavy")
         text = str(advice)

@@ -20,9 +20,7 @@ def test_a_line_for_each_pool_with_its_numbers_and_layout(run: Run) -> None:
 
 
 def test_the_order_is_that_of_the_memory_of_workers_and_gpus_come_last(run: Run) -> None:
-    names = list(hyperplane.pools())
-    assert names[:4] == ["8_8", "4_32", "8_16", "16_16"]
-    assert [pool["name"] for pool in run("pools", "--json").json] == names
+    assert [pool["name"] for pool in run("pools", "--json").json] == list(hyperplane.pools())
     with dask.config.set({"hyperplane.pools.pool_8_8.gpus": 1}):
         assert list(hyperplane.pools())[-1] == "8_8"
 

@@ -52,10 +52,13 @@ def _rendered(plan: hyperplane.ClusterPlan) -> str:
 
 
 class TestPools:
-    def test_the_nine_stay_nine_until_a_site_switches_them_on(self) -> None:
-        assert len(config.pools()) == 9
+    def test_they_are_added_when_a_site_enables_them(self) -> None:
+        without = set(config.pools())
+        assert not any(pool.gpus for pool in config.pools().values())
         with dask.config.set(ENABLED):
-            assert len(config.pools()) == 14
+            added = set(config.pools()) - without
+            assert len(added) == len(dask.config.get("hyperplane.gpu_pools.pools"))
+            assert all(hyperplane.get_pool(name).gpus for name in added)
             assert hyperplane.get_pool("POOL_gpu_4_16").gpus == 1
             assert config.faults(registry.ENGINES) == []
         with pytest.raises(hyperplane.UnknownPool):

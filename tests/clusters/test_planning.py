@@ -165,6 +165,7 @@ class TestPool:
             ({"nprocs": 28, "cores_per_worker": 28}, "32_32"),
         ],
     )
+    @pytest.mark.usefixtures("published_pools")
     def test_is_the_closest_one_when_none_is_named(self, arguments, pool):
         plan = _plan(**arguments)
         assert plan.pool.name == pool

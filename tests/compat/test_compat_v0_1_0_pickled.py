@@ -1,4 +1,4 @@
-"""Pickles in the job folders of version 0.1.0 are loaded by this version, or refused clearly."""
+"""This version loads pickles in job folders of version 0.1.0, or refuses them with advice."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_pending_call_of_a_function_runs(tmp_path):
     assert unpickle((tmp_path / "result.pickle").read_bytes()) == 42
 
 
-def test_a_lazy_collection_is_refused_with_what_to_do(tmp_path):
+def test_a_lazy_collection_is_refused_with_advice(tmp_path):
     with pytest.raises(OtherVersionError, match=r"another version .* submit the job again"):
         unpickle(pickled("collection"))
     job = job_control.new_job(

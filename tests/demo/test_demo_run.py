@@ -16,6 +16,7 @@ import pandas as pd
 import psutil
 import pytest
 from PIL import Image
+from published_lines import SELECTING
 from typer.testing import CliRunner
 
 import hyperplane
@@ -105,7 +106,7 @@ def test_piped_output_has_one_line_for_each_item(out: Path) -> None:
     for text in (
         f"{out / 'flights'} (already there)",
         "1 node of pool",
-        "👉 Hyperplane: selecting worker node pool",
+        *SELECTING,
         "ready: ",
         "365 days x 16 carriers of departures: counts equal",
         "336,776 flights, 328,521 departures, 8,255 cancelled",

@@ -24,7 +24,7 @@ import sqlalchemy as sql
 from job_cases import bash, holds
 from scale import scaled
 
-from hyperplane.cli.job_foreground import run_here
+from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.errors import JobError, JobStoreError
 from hyperplane.jobs import JobHandle, Pipeline, list_jobs, step_wrapper, supervisor_client
 from hyperplane.jobs.execution import job_folder
@@ -117,7 +117,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
         job = the_job(folder)
         disk.begin(first, times)
         try:
-            ended = asyncio.run(run_here(open_store(), job, {}, quiet=True))
+            ended = asyncio.run(run_in_foreground(open_store(), job, {}, quiet=True))
         except (JobError, JobStoreError) as error:
             # Before anything is stored it is an error at once.
             assert not (folder / "one").exists(), error  # noqa: PT017

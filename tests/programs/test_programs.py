@@ -14,13 +14,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from published_lines import LOGS
 from slack_server import TOKEN, serve
 
 from hyperplane import jobs
 
 pytestmark = pytest.mark.usefixtures("usual_preload")
 HERE = Path(__file__).parent
-LINE = "👉 Hyperplane: to get logs from all workers, do `cluster.get_logs()`"
 
 
 def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +46,7 @@ def slack():
 def test_a_program_with_a_cluster_runs_from_top_to_bottom(program: str, tmp_path: Path) -> None:
     done = run(program, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == LINE
+    assert done.stdout.splitlines()[-1] == LOGS
 
 
 def secrets(folder: Path, name: str, user: str) -> None:

@@ -43,10 +43,10 @@ def read(
     multiline: bool | None = None,
     na_values: Any = None,
 ) -> dd.DataFrame:
-    """Read Parquet, ORC, CSV, JSON lines or Avro files as a lazy Dask dataframe.
+    """Read files of rows, such as Parquet or CSV, as a lazy Dask dataframe.
 
-    The call itself reads only metadata and samples: footers of Parquet and ORC, headers of Avro,
-    the beginning of text. All partitions have the same columns and types.
+    The call itself reads only metadata, such as the footers of Parquet, and samples of text. All
+    partitions have the same columns and types.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def read(
         statistics, and other rows are filtered. As in ``pandas.read_parquet`` null satisfies
         ``not in`` but no comparison, not even ``!=``.
     format : str, optional
-        Format of the files, such as ``"parquet"``, ``"orc"``, ``"csv"``, ``"jsonl"``, ``"avro"``
-        or one of another package; by default inferred from their suffix.
+        Name of the format of the files, such as ``"parquet"``; by default that of their suffix.
+        A wrong name is an error that lists all.
     storage_options : dict, optional
         Options for fsspec: keys, projects, timeouts. They are never shown in messages.
     partition_size : str or int, optional

@@ -71,7 +71,7 @@ class CsvFormat:
 
 
 class TsvFormat:
-    """Tab-separated files for ``save`` and ``load``; :class:`CsvFormat` reads them, too."""
+    """CSV with tabs, for ``save`` and ``load``; ``csv`` reads these files, too."""
 
     name = "tsv"
     suffixes: tuple[str, ...] = ()

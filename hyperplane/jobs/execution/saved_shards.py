@@ -58,7 +58,7 @@ def find_saved_shards(step: Step, job: Job, store: JobStore) -> SavedShards:
 def _read_output_state(url: str) -> tuple[Manifest | None, set[int]]:
     """Return the published manifest, and the shard counts of saves in progress."""
     from hyperplane.objectstore.save_target import resolve_target
-    from hyperplane.storage.commit_selection import commit_protocol_for
+    from hyperplane.storage.commit_protocol import commit_protocol_for
 
     target = resolve_target(url, {})
     commits = commit_protocol_for(target)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from hyperplane.core.errors import Fault, JobError, RequestError
 from hyperplane.jobs.store.job_records import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
 from hyperplane.jobs.store.store_errors import first_line, is_file_error, store_error
-from hyperplane.platforms.local.mounts import is_on_network
+from hyperplane.platforms.local.file_systems import is_on_network
 
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(

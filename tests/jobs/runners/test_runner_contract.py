@@ -83,14 +83,14 @@ class TestAnotherPackage(SharedFilesContract):
         return "no no-such-shell on the PATH"
 
     def test_it_cannot_take_the_place_of_a_built_in_runner(self) -> None:
-        assert RUNNERS.names() == ["local", "slurm", "kubernetes", "shell"]
+        assert RUNNERS.names() == [*RUNNERS.built_in, "shell"]
         assert RUNNERS.load("local") is LocalRunner
 
     def test_its_exporter_renders_and_replaces_none(self, tmp_path: Path) -> None:
         job = made(STEP, root=tmp_path)
         [document] = render("words", job, prefix="- ")
         assert document == ("words.txt", "- true", "step")
-        assert EXPORTERS.names() == ["slurm", "kubernetes", "words"]
+        assert EXPORTERS.names() == [*EXPORTERS.built_in, "words"]
         assert render("slurm", job)[-1].name == "submit.sh"
         with pytest.raises(RequestError, match="prefx: unknown option of words; expected prefix"):
             create_exporter("words", prefx="x")

@@ -1,7 +1,7 @@
 """Kinds of objects that can be saved, and the formats of each kind.
 
-The formats of tables and of items of bags are those of :mod:`hyperplane.formats.registry`. The
-formats of other objects are listed here.
+The formats of tables and of items of bags are in :mod:`hyperplane.formats.registry`, the formats
+of other objects are in this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OBJECT_SUFFIXES = {
     ".skops": "skops",
     ".bin": "bytes",
 }  # fmt: skip
-#: Formats by kind of these objects; bytes may be a file of any format.
+#: Formats of these objects, by kind; bytes may be the content of a file of any format.
 _OBJECT_FORMATS = {
     "numpy": ("npy",),
     "json": ("json",),
@@ -33,7 +33,7 @@ _OBJECT_FORMATS = {
     "model": ("skops", "joblib"),
     "bytes": ("bytes", "json", "npy", "figure", "zarr"),
 }
-#: Kind of object that a file of these formats is loaded as.
+#: Kind of object as which a file is loaded, by format.
 _LOADED_KINDS = {
     "json": "json", "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
 }  # fmt: skip
@@ -47,14 +47,14 @@ _INTERFACES: dict[str, Any] = {
 
 
 def find_format(suffix: str) -> str:
-    """Return the name of the format for a suffix in lower case; empty if there is none."""
+    """Return the name of the format of a lower-case suffix; empty if there is none."""
     if suffix in _OBJECT_SUFFIXES or not suffix:
         return _OBJECT_SUFFIXES.get(suffix, "")
     interface: Any = FileFormat
-    for built_in in (True, False):  # it takes 20 ms to find those of other packages
+    for built_in in (True, False):  # finding the formats of other packages takes 20 ms
         formats, _ = registry.list_formats(interface, built_in=built_in)
-        for name, form in formats.items():
-            if suffix in _saved_suffixes(form):
+        for name, file_format in formats.items():
+            if suffix in _saved_suffixes(file_format):
                 return name
     return ""
 
@@ -84,8 +84,7 @@ def list_formats(kind: str) -> dict[str, list[str]]:
         names = sorted(known, key=lambda name: name != DEFAULT_FORMATS.get(kind))
         formats = {name: list(_saved_suffixes(known[name])) for name in names}
     for name in _OBJECT_FORMATS.get(kind, ()):
-        endings = [end for end, one in _OBJECT_SUFFIXES.items() if one == name]
-        formats[name] = endings
+        formats[name] = [suffix for suffix, owner in _OBJECT_SUFFIXES.items() if owner == name]
     return formats
 
 
@@ -101,9 +100,9 @@ def loaded_kind(name: str) -> str:
     return "table" if is_format_of("table", name) else "bytes"
 
 
-def _saved_suffixes(form: FileFormat) -> tuple[str, ...]:
+def _saved_suffixes(file_format: FileFormat) -> tuple[str, ...]:
     """Return the suffixes for which a format is saved; none if it is only read."""
-    return getattr(form, "saved_suffixes", ())
+    return getattr(file_format, "saved_suffixes", ())
 
 
 def detect_kind(obj: Any) -> str:

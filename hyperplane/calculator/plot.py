@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+#: Colors of the recommended pool, of other pools and of the memory needed.
 CHOSEN, OTHER, NEEDED = "#2a6f97", "#b8c9d6", "#c1121f"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hyperplane.platforms.local.mounts import file_system_type, is_on_network
+from hyperplane.platforms.local.file_systems import file_system_type, is_on_network
 
 MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0

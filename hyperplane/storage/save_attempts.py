@@ -1,8 +1,8 @@
-"""Names of save attempts, by which other processes can tell whether an attempt still runs.
+"""Names of save attempts, from which other processes determine whether an attempt still runs.
 
-For each attempt the saving process holds an anonymous memory file open, whose label Linux shows
-to the user's other processes. So leftovers of a failed save are distinguished from the files of a
-running one even within one process, and nothing remains when the process is killed.
+For each attempt the saving process keeps an anonymous memory file open, whose label Linux shows
+to the user's other processes. This distinguishes leftovers of a failed save from the files of a
+running one even within one process, and the label disappears when the process is killed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def is_running(name: str) -> bool:
 
 
 def process_namespace() -> str:
-    """Return the identity of the space of process ids; two containers may share a host name."""
+    """Return the identity of this process ID namespace; two containers may share a host name."""
     return f"{socket.gethostname()}-{hashlib.sha256(running_system().encode()).hexdigest()[:8]}"
 
 

@@ -18,7 +18,7 @@ def file_system_type(path: Path) -> str:
     """Return the type of the file system of a path, existing or not; empty if unknown."""
     resolved, best = path.resolve(), ("", "")
     for mount in psutil.disk_partitions(all=True):
-        # Of several mounts on one folder the last is the visible one.
+        # The last of several mounts on one folder is visible.
         longer = len(mount.mountpoint) >= len(best[0])
         if longer and resolved.is_relative_to(mount.mountpoint):
             best = mount.mountpoint, mount.fstype
@@ -26,5 +26,5 @@ def file_system_type(path: Path) -> str:
 
 
 def is_on_network(path: Path) -> bool:
-    """Whether a path, existing or not, is on a network file system; False if unknown."""
+    """Return whether a path, existing or not, is on a network file system; False if unknown."""
     return file_system_type(path).removeprefix("fuse.") in _NETWORK_FILE_SYSTEMS

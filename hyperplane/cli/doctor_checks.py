@@ -19,19 +19,22 @@ import hyperplane
 from hyperplane import config
 from hyperplane.clusters import records, registry
 from hyperplane.clusters.engine import Engine
+from hyperplane.clusters.record_folders import record_folders
 from hyperplane.core.errors import ConfigError, HyperplaneError
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import format_bytes, gb_to_bytes, plural
 from hyperplane.platforms.local import machine
-from hyperplane.platforms.local.mounts import file_system_type
-from hyperplane.platforms.local.private_folders import private_folder, record_folders, remove_empty
+from hyperplane.platforms.local.file_systems import file_system_type
+from hyperplane.platforms.local.private_folders import private_folder, remove_empty
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
 
-#: ``off``: optional and not usable here; ``wrong``: prevents clusters from starting.
+#: ``off``: optional and not usable on this machine; ``wrong``: prevents clusters from starting.
 State = Literal["ok", "off", "warning", "wrong"]
 
+#: Packages whose versions are checked.
 PACKAGES = ("dask", "distributed", "pandas", "pyarrow", "numpy", "pydantic")
+#: Types of file systems that store files in memory.
 IN_MEMORY = {"tmpfs", "ramfs"}
 
 
@@ -49,41 +52,41 @@ def check_versions() -> Iterator[CheckResult]:
     """Check Python and the main packages against the requirements of hyperplane."""
     yield CheckResult("python", "ok", platform.python_version())
     yield CheckResult("hyperplane", "ok", hyperplane.__version__)
-    needs = _requirements()
+    requirements = _read_requirements()
     for package in PACKAGES:
-        yield _version(package, needs.get(package))
+        yield _check_version(package, requirements.get(package))
 
 
-def _requirements() -> dict[str, Requirement]:
+def _read_requirements() -> dict[str, Requirement]:
     """Return the requirements without extras, by name; none if hyperplane is not installed."""
     with suppress(metadata.PackageNotFoundError):
         found = [Requirement(line) for line in metadata.requires("hyperplane") or ()]
         return {
-            need.name: need
-            for need in found
-            if need.marker is None or need.marker.evaluate({"extra": ""})
+            requirement.name: requirement
+            for requirement in found
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         }
     return {}
 
 
-def _version(package: str, need: Requirement | None) -> CheckResult:
-    advice = f"pip install --upgrade '{need or package}'"
+def _check_version(package: str, requirement: Requirement | None) -> CheckResult:
+    advice = f"pip install --upgrade '{requirement or package}'"
     try:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
         return CheckResult(package, "wrong", "not installed", advice)
-    if need is None:  # required by dask[dataframe], which sets the version
+    if requirement is None:  # required by dask[dataframe], which sets the version
         return CheckResult(package, "ok", version)
-    text = f"{version} (hyperplane needs {need.specifier})"
-    if need.specifier.contains(version, prereleases=True):
+    text = f"{version} (hyperplane needs {requirement.specifier})"
+    if requirement.specifier.contains(version, prereleases=True):
         return CheckResult(package, "ok", text)
     return CheckResult(package, "wrong", text, advice)
 
 
 def check_machine() -> Iterator[CheckResult]:
     """Report the cores and the memory that this process may use."""
-    cores, of = machine.cores(), os.cpu_count() or 1
-    yield CheckResult("cores", "ok", f"{cores} of {of} may be used")
+    cores, total_cores = machine.cores(), os.cpu_count() or 1
+    yield CheckResult("cores", "ok", f"{cores} of {total_cores} may be used")
     total = psutil.virtual_memory().total
     yield CheckResult(
         "memory", "ok", f"{format_bytes(machine.free_ram())} of {format_bytes(total)} are free"
@@ -156,8 +159,8 @@ def check_configuration() -> Iterator[CheckResult]:
     except HyperplaneError as error:
         yield CheckResult("default cluster", "wrong", str(error))
     else:
-        given = f"{plural(plan.nodes, 'node')}, each {plan.worker}, engine {plan.engine}"
-        yield CheckResult("default cluster", "ok", given)
+        layout = f"{plural(plan.nodes, 'node')}, each {plan.worker}, engine {plan.engine}"
+        yield CheckResult("default cluster", "ok", layout)
 
 
 def check_clusters() -> Iterator[CheckResult]:

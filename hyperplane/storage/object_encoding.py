@@ -1,4 +1,4 @@
-"""Encode objects that are not tables as files, and decode them."""
+"""Encode objects that are not tables as the bytes of a file, and decode them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,8 @@ _ID = re.compile(r'("__id__": )([0-9]+)')
 _FILE = re.compile(r'("file": ")([0-9]+)(\.\w+")')
 
 
-def encode_object(obj: Any, kind: str, form: str, suffix: str) -> bytes:
-    """Return the file of an object.
-
-    Parameters
-    ----------
-    obj : object
-        An object of ``kind``.
-    kind, form, suffix : str
-        As in a :class:`~hyperplane.storage.request.SaveRequest`.
-    """
+def encode_object(obj: Any, kind: str, format_name: str, suffix: str) -> bytes:
+    """Return the bytes of the file of an object."""
     if kind == "bytes":
         return bytes(obj)
     if kind == "text":
@@ -43,11 +35,11 @@ def encode_object(obj: Any, kind: str, form: str, suffix: str) -> bytes:
         file = io.BytesIO()
         np.save(file, obj, allow_pickle=False)
         return file.getvalue()
-    return _encode_figure(obj, suffix) if kind == "figure" else _encode_model(obj, form)
+    return _encode_figure(obj, suffix) if kind == "figure" else _encode_model(obj, format_name)
 
 
-def decode_object(data: bytes, kind: str, form: str) -> Any:
-    """Return the object that a file holds.
+def decode_object(data: bytes, kind: str, format_name: str) -> Any:
+    """Return the object in the bytes of a file.
 
     Raises
     ------
@@ -60,7 +52,7 @@ def decode_object(data: bytes, kind: str, form: str) -> Any:
         return json.loads(data)
     if kind == "numpy":
         return _load_npy(data)
-    if kind == "model" and form == "skops":
+    if kind == "model" and format_name == "skops":
         _check_skops(data)  # fails before the import, which takes seconds for scikit-learn
         return need("skops.io", "ml").loads(data)
     if kind == "model":
@@ -73,16 +65,16 @@ def _encode_figure(figure: Any, suffix: str) -> bytes:
     from matplotlib import rc_context
 
     file = io.BytesIO()
-    # Without creation date and random ids, so that equal figures give equal bytes.
+    # No creation date and no random IDs, so that equal figures give equal bytes.
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
     with rc_context({"svg.hashsalt": "hyperplane"}):
         figure.savefig(file, format=suffix.lstrip("."), metadata=metadata)
     return file.getvalue()
 
 
-def _encode_model(model: Any, format: str) -> bytes:  # noqa: A002
+def _encode_model(model: Any, format_name: str) -> bytes:
     """Return a fitted model as a skops or joblib file."""
-    if format == "skops":
+    if format_name == "skops":
         return _normalize_skops(need("skops.io", "ml").dumps(model))
     file = io.BytesIO()
     need("joblib", "ml").dump(model, file)
@@ -104,13 +96,13 @@ def _normalize_skops(archive: bytes) -> bytes:
         files["schema.json"] = schema.encode()
         for name, data in files.items():
             stem, dot, end = name.partition(".")
-            known = f"{numbers[stem]}{dot}{end}" if stem in numbers else name
-            normalized.writestr(zipfile.ZipInfo(known, _FIXED_TIME), data)
+            new_name = f"{numbers[stem]}{dot}{end}" if stem in numbers else name
+            normalized.writestr(zipfile.ZipInfo(new_name, _FIXED_TIME), data)
     return out.getvalue()
 
 
 def _load_npy(data: bytes) -> Any:
-    """Return the array of an NPY file."""
+    """Return the array in an NPY file."""
     import numpy as np
     from numpy.lib import format as npy
 

@@ -1,4 +1,4 @@
-"""``hyperplane job run machine.asl.json``: run state machines in the foreground."""
+"""``hyperplane job run machine.asl.json``: run a state machine in the foreground."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ def is_machine(file: Path) -> bool:
     return file.name.lower().endswith(SUFFIX)
 
 
-def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_json: bool) -> None:
-    """Run a machine; write its events to standard error and its output to standard output.
+def run_machine_file(
+    file: Path, input_text: str | None, tasks: Sequence[str], *, as_json: bool
+) -> None:
+    """Run a state machine; print its events to standard error, its output to standard output.
 
-    ``given`` is the input, as JSON or the name of a file. Each task is
-    ``"RESOURCE=module:function"`` or ``"RESOURCE=program argument ..."``. With ``as_json`` the
-    output is one document with status and output, and no events are written.
+    ``input_text`` is JSON or the name of a file. Each task is ``"RESOURCE=module:function"`` or
+    ``"RESOURCE=program argument ..."``. With ``as_json`` one document with status and output is
+    printed, and no events.
     """
     from hyperplane.asl.errors import MachineFailed
     from hyperplane.asl.reading import read_machine
@@ -50,14 +52,14 @@ def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_
         machine = read_machine(file)
     except RequestError as error:
         faults += error.faults
-    value = _parse_input(given, faults)
+    value = _parse_input(input_text, faults)
     tasks_by_resource = _parse_tasks(tasks, faults)
     check(faults)
     assert machine is not None  # noqa: S101 - otherwise check has raised
     on_event = None if as_json else _print_event
     document: dict[str, Any] = {"name": machine.name, "status": DONE}
     with StopSignals() as signals:
-        # Programs of tasks run in separate sessions and would outlive the terminal.
+        # Programs of tasks run in separate sessions, so closing the terminal does not end them.
         signal.signal(signal.SIGHUP, lambda *_: signals.stop_requested.set())
         try:
             document["output"] = run_machine(
@@ -78,10 +80,10 @@ def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_
 
 
 def _print_event(event: Event) -> None:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in event.path)
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in event.path)
     parts = [
         event.at.astimezone().strftime("%H:%M:%S"),
-        f"{to_plain_line(where[1:])}: {event.kind}",
+        f"{to_plain_line(path[1:])}: {event.kind}",
     ]
     if event.kind == "retried":
         parts.append(f"(attempt {event.attempt} in {event.wait:g} s)")
@@ -90,31 +92,30 @@ def _print_event(event: Event) -> None:
     typer.echo(" ".join(parts), err=True)
 
 
-def _parse_input(given: str | None, faults: list[Fault]) -> Any:
-    if given is None:
+def _parse_input(text: str | None, faults: list[Fault]) -> Any:
+    """Return the input from JSON or a file; an empty object if there is none."""
+    if text is None:
         return {}
-    text = given
     try:
-        if not given.lstrip().startswith(("{", "[", '"')) and Path(given).is_file():
-            text = Path(given).read_text()
-        return json.loads(text)
+        is_file = not text.lstrip().startswith(("{", "[", '"')) and Path(text).is_file()
+        return json.loads(Path(text).read_text() if is_file else text)
     except (OSError, ValueError, RecursionError) as error:
         advice = f"{type(error).__name__}: {error}"[:200]
         faults.append(
-            Fault("--input", repr(given[:80]), "JSON, or the path of a file with JSON", advice)
+            Fault("--input", repr(text[:80]), "JSON, or the path of a file with JSON", advice)
         )
         return {}
 
 
-def _parse_tasks(given: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
-    """Return the tasks by resource: functions of modules, and programs."""
+def _parse_tasks(texts: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
+    """Return the tasks by resource: functions of modules, or programs."""
     from hyperplane.asl.commands import Command
 
     tasks: dict[str, Any] = {}
     if str(Path.cwd()) not in sys.path:  # as python -m does
         sys.path.insert(0, str(Path.cwd()))
     allowed = "RESOURCE=module:function, or RESOURCE='program arguments'"
-    for text in given:
+    for text in texts:
         resource, equals, target = text.partition("=")
         task_text = repr(text[:80])
         if not equals or not resource or resource in tasks:

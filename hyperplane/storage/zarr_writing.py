@@ -1,6 +1,6 @@
-"""Arrays and data sets as the files of a Zarr store, encoded in memory by the zarr library.
+"""Write arrays and data sets as files of a Zarr store, which the zarr library encodes in memory.
 
-This module imports zarr, so functions import it only after checking that zarr is installed.
+This module imports zarr, so other modules import it in functions, after :func:`need` of zarr.
 """
 
 from __future__ import annotations
@@ -64,22 +64,23 @@ class ChunkWriter:
     Parameters
     ----------
     store : Store
-        Where to write.
+        Store of the output.
     folder : str
         Path of the staging folder.
     documents : mapping of str to bytes
         Metadata by key.
     existing : mapping of str to ManifestEntry
         Published files; equal ones are not written again.
-    refuse : str
-        URL for the error if a file differs from the published one; empty to write it.
+    protected_url : str
+        If not empty, a file that differs from the published one is an error, which names this
+        URL.
     """
 
     store: Store
     folder: str
     documents: Mapping[str, bytes]
     existing: Mapping[str, ManifestEntry]
-    refuse: str = ""
+    protected_url: str = ""
 
     def make_entry(self, name: str, data: bytes) -> ManifestEntry:
         """Return the manifest entry of a file without writing it.
@@ -87,12 +88,12 @@ class ChunkWriter:
         Raises
         ------
         OutputExists
-            If it differs from the published file, which is not to be replaced.
+            If it differs from a protected file.
         """
         part = ManifestEntry(name, len(data), hashlib.sha256(data).hexdigest())
-        if self.refuse and self.existing.get(name) != part:
+        if self.protected_url and self.existing.get(name) != part:
             raise OutputExists(
-                self.refuse,
+                self.protected_url,
                 f"{name} differs from the saved file; pass mode='overwrite' to replace what is "
                 "saved, or mode='skip' to keep it",
             )
@@ -107,8 +108,8 @@ class ChunkWriter:
         try:
             store_files.put_new(path, data)
         except FileExistsError:
-            # A task may run twice with different results. The first file remains, so that no
-            # late writer makes it differ from its checksum.
+            # A task may run twice with different results. The first file remains, so that a late
+            # writer cannot make it differ from its checksum.
             existing = store_files.get(path)
             if existing is None:
                 raise
@@ -127,7 +128,7 @@ def build_template(obj: Any) -> ZarrTemplate:
     files: dict[str, Buffer] = {}
     try:
         with warnings.catch_warnings():
-            # Not needed: every version of zarr reads the data without consolidated metadata.
+            # A warning of zarr 3: consolidated metadata is not part of its specification.
             warnings.filterwarnings("ignore", "Consolidated metadata")
             lazy = (
                 _write_array_metadata(obj, files)
@@ -166,11 +167,10 @@ def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da
     """Write the metadata of a data set and of its variables as xarray encodes them."""
     xarray = need("xarray", "array")
     data = _as_dataset(obj) if isinstance(obj, xarray.DataArray) else obj
-    wrong = [name for name in data.variables if not isinstance(name, str) or not name]
-    if wrong:
-        raise RequestError(
-            [Fault("obj", f"variables named {wrong}", "variable names that are non-empty strings")]
-        )
+    invalid = [name for name in data.variables if not isinstance(name, str) or not name]
+    if invalid:
+        allowed = "variable names that are non-empty strings"
+        raise RequestError([Fault("obj", f"variables named {invalid}", allowed)])
     store = xarray.backends.ZarrStore.open_group(
         MemoryStore(files), mode="w", consolidate_on_close=True
     )
@@ -180,7 +180,7 @@ def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da
 
 
 def _as_dataset(array: Any) -> Any:
-    """Return an xarray array as the data set from which xarray restores it with its name."""
+    """Return an xarray array as a data set from which xarray restores it and its name."""
     if array.name is None:
         return array.to_dataset(name=_UNNAMED)
     if array.name in array.coords or array.name in array.dims:
@@ -202,7 +202,7 @@ class _VariableWriter:
 
 
 def _refusal_error(obj: Any, error: Exception) -> RequestError:
-    """Return a library's error as a fault of the call."""
+    """Return the error of a request from an error of zarr or xarray."""
     text = describe_error(error)
     advice = ""
     if "chunk" in text:
@@ -254,7 +254,7 @@ def write_block(
     prefix = f"{path}/" if path else ""
     documents = writer.documents
     document = documents.get(f"{prefix}zarr.json") or documents[f"{prefix}.zarray"]
-    # Opening it by path takes as long as writing a small chunk.
+    # Not opened by path, which takes as long as writing a small chunk.
     array = zarr.Array.from_dict(StorePath(MemoryStore(chunks), path), json.loads(document))
     array[region] = block
     return [writer.put(key, data.to_bytes()) for key, data in sorted(chunks.items())]

@@ -30,13 +30,13 @@ class Shard(NamedTuple):
 
 @check_call
 def shard(index: int | None = None, count: int | None = None) -> Shard:
-    """Return the shard that this process is: its index and the number of shards.
+    """Return the shard of this process: its index and the number of shards.
 
-    The first of these sources wins: the arguments; the variables ``HYPERPLANE_SHARD_INDEX`` and
-    ``HYPERPLANE_SHARD_COUNT``; the variables of the runner, which are one of:
+    The values are those of the first of these sources that has them: the arguments; the variables
+    ``HYPERPLANE_SHARD_INDEX`` and ``HYPERPLANE_SHARD_COUNT``; the variables of the runner:
 
-    - Slurm: ``SLURM_ARRAY_TASK_ID``, with ``_MIN``, ``_MAX``, ``_STEP`` and ``_COUNT``: arrays may
-      begin at any number and have steps;
+    - Slurm: ``SLURM_ARRAY_TASK_ID``, with ``_MIN``, ``_MAX``, ``_STEP`` and ``_COUNT``, as arrays
+      may begin at any number and have steps;
     - Kubernetes: ``JOB_COMPLETION_INDEX``. Kubernetes does not set the number of shards: set
       ``JOB_COMPLETION_COUNT`` or ``HYPERPLANE_SHARD_COUNT`` in the job, or pass ``count``;
     - AWS Batch: ``AWS_BATCH_JOB_ARRAY_INDEX`` and ``AWS_BATCH_JOB_ARRAY_SIZE``;
@@ -59,8 +59,8 @@ def shard(index: int | None = None, count: int | None = None) -> Shard:
     Raises
     ------
     RequestError
-        With every fault: an index without a count or the reverse, a value that is not an integer
-        or out of range, sources that contradict each other.
+        With every fault: an index without a count or a count without an index, a value that is
+        not an integer or out of range, sources with different values.
 
     Examples
     --------
@@ -103,19 +103,19 @@ def resolve_shard(
 
 
 def _merge_environment(arguments: ArrayTask) -> tuple[ArrayTask, list[Fault]]:
-    """Complete the arguments from the environment; report values that contradict them."""
-    own, faults = runner_environment.read_own_variables(os.environ)
+    """Complete the arguments from the environment; return faults of different counts."""
+    explicit, faults = runner_environment.read_hyperplane_variables(os.environ)
     runner = ArrayTask()
-    if not (arguments.index or own.index):  # an explicit index overrides the runner
-        runner, wrong = runner_environment.read_runner_variables(os.environ)
-        faults += wrong
-    counts = [task.count for task in (arguments, own, runner) if task.count]
+    if not (arguments.index or explicit.index):  # an explicit index overrides the runner
+        runner, runner_faults = runner_environment.read_runner_variables(os.environ)
+        faults += runner_faults
+    counts = [task.count for task in (arguments, explicit, runner) if task.count]
     for other in counts[1:]:
         if other.value != counts[0].value:
             advice = "pass both the index and the count, or make the values equal"
             allowed = f"{counts[0].value}, the value of {counts[0].source}"
             faults.append(Fault(*other.fault_fields, allowed, advice))
-    index = arguments.index or own.index or runner.index
+    index = arguments.index or explicit.index or runner.index
     return ArrayTask(index, counts[0] if counts else None), faults
 
 
@@ -134,7 +134,7 @@ def _incomplete_fault(task: ArrayTask, names: tuple[str, str]) -> Fault:
 
 
 def _parse_argument(
-    value: Any, name: str, least: int, faults: list[Fault]
+    value: Any, name: str, minimum: int, faults: list[Fault]
 ) -> EnvironmentValue | None:
     """Return an argument with its name as the source; add a fault if it is not an integer."""
     if value is None:
@@ -142,8 +142,8 @@ def _parse_argument(
     try:
         number = operator.index(value)
     except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        faults.append(Fault(name, repr(value)[:80], f"a whole number, at least {least}"))
+        number = minimum - 1
+    if isinstance(value, bool) or number < minimum:
+        faults.append(Fault(name, repr(value)[:80], f"a whole number, at least {minimum}"))
         return None
     return EnvironmentValue(number, name)

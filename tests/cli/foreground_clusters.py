@@ -1,4 +1,4 @@
-"""Helpers for clusters that ``hyperplane cluster start`` keeps running."""
+"""Helpers of tests of ``hyperplane cluster start``."""
 
 from __future__ import annotations
 

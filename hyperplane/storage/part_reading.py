@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PartFile:
-    """A part, its location, and the values of the columns that are encoded in its folder names."""
+    """A part, its location, and the values of the columns in its folder names."""
 
     store: Store
     path: str
@@ -52,7 +52,7 @@ class PartFile:
         """
         store_files = StoreFiles(self.store)
         data = store_files.get(self.path)
-        if data is None and self.path != self.published:  # copied to the output meanwhile
+        if data is None and self.path != self.published:  # copied from the staging folder meanwhile
             data = store_files.get(self.published)
         if data is None:
             raise ReadError(self.url, REPLACED)
@@ -68,7 +68,7 @@ class PartFile:
         def once() -> T:
             path = self.path
             if path != self.published and not self.store.system.exists(path):
-                path = self.published  # copied to the output meanwhile
+                path = self.published  # copied from the staging folder meanwhile
             with self.store.system.open(path, "rb") as opened:
                 return read(opened)
 
@@ -84,11 +84,13 @@ class PartFile:
                 self.url, f"is damaged ({describe_error(cause, self.store.options)})"
             ) from error
 
-    def read_table(self, form: SupportsColumnLoad, columns: Sequence[str] | None) -> pa.Table:
-        """Read verified columns, and the columns of folder names."""
+    def read_table(
+        self, file_format: SupportsColumnLoad, columns: Sequence[str] | None
+    ) -> pa.Table:
+        """Read columns of the file, verified by its format, and columns of folder names."""
         keys = {name: value for name, value in self.keys if columns is None or name in columns}
         names = None if columns is None else [name for name in columns if name not in keys]
-        table = self._read_retrying(lambda opened: form.load_columns(opened, names))
+        table = self._read_retrying(lambda opened: file_format.load_columns(opened, names))
         for name, value in keys.items():
             table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
         return table
@@ -97,18 +99,16 @@ class PartFile:
         """Return the recorded schema, or the one in the file."""
         if self.part.schema:
             return deserialize_schema(self.part.schema)
-        form: Any = load_format(self.format)
-        return self._read_retrying(form.load_schema)
+        file_format: Any = load_format(self.format)
+        return self._read_retrying(file_format.load_schema)
 
 
 @dataclass(frozen=True, repr=False)
 class FrameReader:
-    """Read a part as a dataframe; Dask passes the columns it needs.
+    """Read parts as dataframes; Dask passes the columns that it needs.
 
-    Parameters
-    ----------
-    like : pandas.DataFrame
-        Empty; its columns and types hold the values of all parts.
+    ``like`` is an empty dataframe, the result of
+    :func:`~hyperplane.storage.part_schemas.unify_schemas`.
     """
 
     like: Any
@@ -116,13 +116,13 @@ class FrameReader:
     def __call__(self, file: PartFile, columns: Sequence[str] | None = None) -> Any:
         """Read a part."""
         like = self.like if columns is None else self.like[list(columns)]
-        form: Any = load_format(file.format)
-        if isinstance(form, SupportsColumnLoad):
-            table = file.read_table(form, columns)
+        file_format: Any = load_format(file.format)
+        if isinstance(file_format, SupportsColumnLoad):
+            table = file.read_table(file_format, columns)
         else:
             data = file.read_bytes()
             try:
-                table = form.decode_table(data, file.read_schema())
+                table = file_format.decode_table(data, file.read_schema())
             except (ValueError, OverflowError, pa.ArrowException) as error:
                 raise ReadError(
                     file.url, f"does not match its saved schema ({describe_error(error)})"
@@ -135,8 +135,8 @@ class FrameReader:
 
 def read_records(file: PartFile) -> list[Any]:
     """Read the items of a part of a bag."""
-    form: Any = load_format(file.format)
-    if isinstance(form, SupportsColumnLoad):
-        return list(file.read_table(form, None).to_pylist())
-    items: list[Any] = form.decode_records(file.read_bytes())
+    file_format: Any = load_format(file.format)
+    if isinstance(file_format, SupportsColumnLoad):
+        return list(file.read_table(file_format, None).to_pylist())
+    items: list[Any] = file_format.decode_records(file.read_bytes())
     return items
