@@ -7,7 +7,7 @@ import os
 import shutil
 
 import pytest
-from job_cases import LIMIT, bash, holds, is_alive, submitted, wait_until
+from job_cases import LIMIT, bash, holds, is_alive, kill_supervisor, submitted, wait_until
 
 from hyperplane.jobs import supervisor, supervisor_client
 from hyperplane.jobs.store.job_records import DONE
@@ -22,7 +22,16 @@ def install(folder, version):
     metadata.write_text(f"Metadata-Version: 2.1\nName: hyperplane\nVersion: {version}\n")
 
 
+@pytest.fixture
+def _no_supervisor():
+    """End the supervisors of other tests, which find another installation, and that of this one."""
+    kill_supervisor()
+    yield
+    kill_supervisor()
+
+
 @pytest.mark.process
+@pytest.mark.usefixtures("_no_supervisor")
 def test_a_supervisor_of_the_new_version_continues_the_jobs(tmp_path, monkeypatch):
     site, begun, go, known = (tmp_path / name for name in ("site", "begun", "go", "known"))
     monkeypatch.chdir(tmp_path)
