@@ -287,7 +287,7 @@ def test_every_parameter_reaches_the_request(monkeypatch, function):
         received.append(arguments)
         raise NotStarted
 
-    monkeypatch.setattr("hyperplane.cluster.read_request", keep)
+    monkeypatch.setattr("hyperplane.clusters.planning.read_request", keep)
     names = [*ClusterRequest.model_fields, "ram_gb_proc"]
     passed = {name: object() for name in names}
     with pytest.raises(NotStarted):
