@@ -220,6 +220,11 @@ async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa
     -------
     dict
         The ``id`` of the job and its ``status``. A job that had already ended keeps its status.
+
+    Raises
+    ------
+    JobError
+        When there is no such job.
     """
     job = await asyncio.to_thread(job_control.cancel, jobID)
     return {"id": job.id, "status": job.status if job.processed else "cancelled"}
@@ -241,6 +246,11 @@ async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
     Returns
     -------
     str or None
+
+    Raises
+    ------
+    JobError
+        When there is no such job.
     """
     return await asyncio.to_thread(job_output.get_output, jobID)
 
@@ -259,7 +269,9 @@ async def set_current_job_output(s: str, verbose: bool = False) -> None:
     Raises
     ------
     RequestError
-        When ``verbose`` is neither True nor False.
+        When ``s`` is not text, or ``verbose`` is neither True nor False.
+    JobError
+        When this process is not a step of a job.
     """
     if not _is_flag(verbose):
         check([Fault("verbose", repr(verbose)[:80], "True or False")])
@@ -270,13 +282,34 @@ async def set_current_job_output(s: str, verbose: bool = False) -> None:
 
 @attribute_to_caller
 async def get_current_job_output() -> str | None:
-    """Return the output that a step of the current job has set; None if no step has set one."""
+    """Return the output that a step of the current job has set; None if no step has set one.
+
+    Returns
+    -------
+    str or None
+
+    Raises
+    ------
+    JobError
+        When this process is not a step of a job.
+    """
     return await asyncio.to_thread(job_output.get_output)
 
 
 @attribute_to_caller
 async def get_previous_job_runs() -> list[dict[str, Any]]:
-    """Return earlier runs of the current job's schedule, or else of its name, newest first."""
+    """Return earlier runs of the current job's schedule, or else of its name, newest first.
+
+    Returns
+    -------
+    list of dict
+        At most 100 runs, each as a dictionary of its ``id``, ``status`` and other fields.
+
+    Raises
+    ------
+    JobError
+        When this process is not a step of a job.
+    """
     return await asyncio.to_thread(job_output.previous_runs)
 
 

@@ -57,6 +57,13 @@ class ClusterPlan:
         The note on how the layout differs from the request; empty if it does not.
     alerts : tuple of str
         The notes that a start prints to standard error, one line each.
+
+    Examples
+    --------
+    >>> import hyperplane
+    >>> plan = hyperplane.plan_cluster(num_workers=2, pool="8_8", nprocs=2, engine="local")
+    >>> plan.asked.nprocs, plan.pool.name
+    (2, '8_8')
     """
 
     name: str

@@ -47,6 +47,11 @@ class PoolSpec(CheckedModel):
     note : str
         A sentence that ``hyperplane pools`` prints below its table; may be empty.
 
+    Raises
+    ------
+    RequestError
+        With every field that is unknown or has an invalid value.
+
     Examples
     --------
     >>> import hyperplane

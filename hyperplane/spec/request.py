@@ -186,8 +186,20 @@ _ARGUMENT_NAMES = tuple(one.name for one in fields(ClusterArguments) if one.name
 class ClusterRequest(CheckedModel):
     """The checked arguments of ``initialize_cluster``, with the documented defaults.
 
-    Sizes are per node: ``nprocs`` worker processes of ``nthreads`` threads and ``ram_gb_per_proc``
-    GB on each of ``num_workers`` nodes.
+    :func:`hyperplane.initialize_cluster` describes the fields. Sizes are per node: ``nprocs``
+    worker processes of ``nthreads`` threads and ``ram_gb_per_proc`` GB on each of
+    ``num_workers`` nodes.
+
+    Raises
+    ------
+    RequestError
+        With every field that is unknown or has an invalid value.
+
+    Examples
+    --------
+    >>> request = ClusterRequest(num_workers=1, nprocs=5, nthreads=3, ram_gb_per_proc="2.4GB")
+    >>> print(request.worker)
+    5 processes x 3 threads x 2.4 GB
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
