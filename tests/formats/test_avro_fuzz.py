@@ -19,7 +19,7 @@ from scale import scaled
 import hyperplane
 from hyperplane.errors import HyperplaneError
 from hyperplane.formats import partition_sizes
-from hyperplane.formats.avro import decoder
+from hyperplane.formats.avro import read as avro_read
 
 QUICK = settings(
     deadline=None,
@@ -165,7 +165,7 @@ def test_avro(tmp_path_factory, case, codec, size):
         names += [name for name in kinds if name not in names]
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
         patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-        patch.setattr(decoder, "STEP", 64)
+        patch.setattr(avro_read, "STEP", 64)
         try:
             found = hyperplane.dataframe.read(folder, schema="union", partition_size=size)
             made = found.compute()

@@ -17,7 +17,7 @@ from scale import scaled
 from hyperplane.collections.frames.read import read
 from hyperplane.errors import ReadError
 from hyperplane.formats import partition_sizes
-from hyperplane.formats.avro import decoder
+from hyperplane.formats.avro import read as avro_read
 
 UTC = dt.UTC
 TIMES = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
@@ -184,7 +184,7 @@ def test_polars_decodes_what_it_can(tmp_path, monkeypatch):
         {"name": "t", "type": logical("long", "timestamp-nanos")},
     ]
     write(tmp_path / "a.avro", fields, [{"word": "b", "t": 1}, {"word": None, "t": 2}])
-    monkeypatch.setattr(decoder.AvroDecoder, "_by_fastavro", None)
+    monkeypatch.setattr(avro_read.AvroDecoder, "_by_fastavro", None)
     found = read(tmp_path / "a.avro").compute()
     assert found.word.fillna("-").to_list() == ["b", "-"]
     assert found.t.to_list() == [pd.Timestamp(1, tz="UTC"), pd.Timestamp(2, tz="UTC")]
