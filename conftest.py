@@ -1,7 +1,7 @@
-"""Examples in pages and docstrings run as tests; ``scripts/examples.py`` says how.
+"""Run examples of pages and docstrings as tests, and isolate the processes that run tests.
 
-Each process that runs tests has a temporary directory, a home and a folder of jobs that no other
-process sees: neither what the user has set up, nor what tests beside it start.
+``scripts/examples.py`` defines the examples. Each test process has a separate temporary directory,
+home and folder of jobs, so that tests find neither the user's files nor those of parallel tests.
 """
 
 import gc
@@ -24,8 +24,8 @@ from scripts.examples import docstrings, pages
 
 pytest_collect_file = (pages + docstrings).pytest()
 
-# jsonschema, and nbformat with it, builds a grammar of addresses as it is imported, where this is
-# installed: a second and a half in each process, and no test needs it.
+# If this package is installed, the import of jsonschema, and so of nbformat, builds a grammar that
+# takes a second and a half in each process and that no test needs.
 sys.modules.setdefault("rfc3987_syntax", None)
 
 _JOBS = "DASK_HYPERPLANE__JOBS__HOME"
@@ -39,41 +39,42 @@ def pytest_configure(config):
 
 
 def pytest_sessionstart(session):
-    # Not a fixture: examples have none.
+    # Not a fixture, as examples have no fixtures.
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    # Short, because the path of a socket may have a hundred characters and no more: not within
-    # the folder of the process that starts this one.
+    # Not in the folder of the process that starts this one: the path must be short, because paths
+    # of sockets have at most about a hundred characters.
     top = os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix=f"hp-{worker}-", dir=top)
     session.config.stash[_FOLDER] = folder
     Path(folder).chmod(0o755)  # some tests run programs as another user
-    # What tests build or download once stays where the user has it.
+    # Files that tests build or download once are kept in the user's cache.
     home = Path.home()
     for variable, name in {
         "XDG_CACHE_HOME": home / ".cache",
         "HYPERPLANE_ENGINES": home / ".cache" / "hyperplane" / "engines",
-        # Where pytest keeps the folders of the last three runs, to look at after a failure.
+        # In this folder pytest keeps the folders of the last three runs, for a look at failures.
         "PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir(),
     }.items():
         if variable not in os.environ:
             _private.setenv(variable, str(name))
-    # Multiprocessing removes its own when the interpreter ends, after this folder is gone.
+    # Created before TMPDIR is set: multiprocessing removes its folder when the interpreter ends,
+    # which is after the folder of this session is removed.
     multiprocessing.util.get_temp_dir()
     for variable, name in {"HOME": "home", "TMPDIR": "tmp", _JOBS: "jobs"}.items():
         path = Path(folder, name)
         path.mkdir()
         _private.setenv(variable, str(path))
     _private.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
-    # A shell starts programs in the background with Ctrl-C ignored, and these their own.
+    # A shell starts background programs with SIGINT ignored, which their child processes inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _private.setenv("DASK_HYPERPLANE__JOBS__LINGER", "5s")
     _private.setenv("DASK_HYPERPLANE__JOBS__RETRY_WAIT", "0.1s")
-    # More processes than cores run tests: threads in each would cost a tenth of the time. The full
-    # scale has them, as users do.
+    # More processes than cores run tests, so threads in each would cost a tenth of the time. The
+    # full scale uses threads, as users do.
     if worker and not FULL:
         _compute_in_one_thread()
-    # Most programs that tests start use no dataframe: two seconds of processor time for each.
+    # Most programs that tests start need no dataframes, whose import takes two seconds of CPU time.
     _private.setenv(PRELOAD, "[]")
     dask.config.refresh()
 
@@ -82,21 +83,22 @@ def _compute_in_one_thread():
     import pyarrow
 
     pyarrow.set_cpu_count(1)
-    # Not for the programs that tests start: each worker of a cluster sets its own number.
+    # Not inherited by programs that tests start: each worker of a cluster sets its own number.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POLARS_MAX_THREADS", "1")
         import polars
 
-        polars.thread_pool_size()  # this reads it
+        polars.thread_pool_size()  # reads the variable
 
 
 def pytest_itemcollected(item):
-    # Reading the source of all tests again takes a second that the small scale need not spend.
+    # Only at the full scale, as reading the source of all tests takes a second.
     if FULL and has_scale(item):
         item.add_marker("scaled")
 
 
-#: Files that have such tests begin first: at the end, all other processes would wait for them.
+#: Marks of long tests. Their files start first, so that no process runs one of them alone at the
+#: end.
 _LONG = ("slow", "cluster", "process")
 
 
@@ -111,8 +113,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    # Half a million objects that stay: not to be searched for garbage again and again meanwhile,
-    # nor in each test.
+    # Collection creates half a million objects that remain. They are frozen, so that the garbage
+    # collector searches them neither now nor in each test.
     gc.disable()
     try:
         return (yield)
@@ -125,7 +127,7 @@ def pytest_sessionfinish(session):
     from hyperplane.jobs import supervisor_client
 
     if pid := supervisor_client.supervisor_pid():
-        with suppress(ProcessLookupError):  # it lingers for some seconds only
+        with suppress(ProcessLookupError):  # an idle supervisor ends after some seconds
             os.kill(pid, signal.SIGTERM)
     _private.undo()
     shutil.rmtree(session.config.stash[_FOLDER], ignore_errors=True)
@@ -133,13 +135,13 @@ def pytest_sessionfinish(session):
 
 @pytest.fixture
 def jobs_apart():
-    """The folder of jobs."""
+    """The folder of jobs of this test process."""
     return Path(os.environ[_JOBS])
 
 
 @pytest.fixture
 def usual_preload():
-    """The programs that a test starts have the workers that users have."""
+    """Let workers in programs of a test preload the same modules as workers of users."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(PRELOAD)
         dask.config.refresh()

@@ -80,8 +80,8 @@ def _papermill(notebook: Path) -> float:
 
 def _many(count: int, at_most: int = 100) -> dict[str, float]:
     from hyperplane.jobs import Pipeline, Step, submit
-    from hyperplane.jobs.home import open_store
-    from hyperplane.jobs.states import OPEN
+    from hyperplane.jobs.store.job_records import OPEN
+    from hyperplane.jobs.store.jobs_home import open_store
 
     made = Pipeline.from_steps("m", [Step(name="s", kind="command", argv=("sleep", "0.1"))])
     store, began, submitting = open_store(), time.perf_counter(), 0.0

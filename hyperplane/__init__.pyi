@@ -34,9 +34,9 @@ from .errors import StartFailed as StartFailed
 from .errors import StartTimeout as StartTimeout
 from .errors import UnknownPool as UnknownPool
 from .jobs.decorator import job as job
+from .shards.current_shard import Shard as Shard
+from .shards.current_shard import shard as shard
 from .shards.files import shard_files as shard_files
-from .shards.identity import Shard as Shard
-from .shards.identity import shard as shard
 from .shards.output import output_path as output_path
 from .shards.rows import shard_rows as shard_rows
 from .spec.memory import MemoryPolicy as MemoryPolicy

@@ -1,7 +1,7 @@
-"""Typed views of the current Dask configuration under ``hyperplane``.
+"""Checked settings of Dask's current configuration, section ``hyperplane``.
 
 Each call reads the configuration again, so a change takes effect with the next call. All invalid
-values are reported together, each with its file or variable, key, value and what is allowed.
+values are reported together, each with its file or variable, key, value and the allowed values.
 """
 
 from __future__ import annotations
@@ -59,33 +59,33 @@ _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the numbe
 
 @check_call
 def pools() -> dict[str, PoolSpec]:
-    """All pools by name, least memory first.
+    """Return all pools by name, least memory first.
 
-    Pools with GPUs are included if ``hyperplane.gpu_pools.enabled`` is true.
+    Pools with GPUs are included, and last, if ``hyperplane.gpu_pools.enabled`` is true.
 
     Raises
     ------
     ConfigError
         With every fault of every pool.
     """
-    entries, faults_found = _pool_entries(_POOLS, "pools.yaml")
-    if _gpu_pools_enabled():
-        of_gpus, faulty = _pool_entries(f"{_GPU_POOLS}.pools", "gpu_pools.yaml")
-        entries, faults_found = {**of_gpus, **entries}, [*faulty, *faults_found]
+    entries, found = _read_pool_entries(_POOLS, "pools.yaml")
+    if _are_gpu_pools_enabled():
+        of_gpus, faulty = _read_pool_entries(f"{_GPU_POOLS}.pools", "gpu_pools.yaml")
+        entries, found = {**of_gpus, **entries}, [*faulty, *found]
     specs = {}
     for name, entry in entries.items():
         try:
             specs[name] = PoolSpec(name=name, **entry.values)
         except RequestError as error:
-            for fault in map(_fault_of_key, error.faults):
+            for fault in map(_to_key_fault, error.faults):
                 path = entry.paths.get(fault.where, f"{entry.path}.{fault.where}")
-                faults_found += _with_sources([replace(fault, where=path)])
-    if faults_found:
-        raise ConfigError(faults_found)
+                found += _add_sources([replace(fault, where=path)])
+    if found:
+        raise ConfigError(found)
     return dict(sorted(specs.items(), key=lambda item: listing_order(item[1])))
 
 
-def _fault_of_key(fault: Fault) -> Fault:
+def _to_key_fault(fault: Fault) -> Fault:
     """Convert an unknown argument of PoolSpec into the fault of an unknown key."""
     if isinstance(fault, UnknownName):
         return Fault(fault.where, fault.asked, "no such key")
@@ -100,7 +100,7 @@ class _PoolEntry(NamedTuple):
     paths: dict[str, str]
 
 
-def _gpu_pools_enabled() -> bool:
+def _are_gpu_pools_enabled() -> bool:
     path = f"{_GPU_POOLS}.enabled"
     enabled = dask.config.get(path, default=False)
     if not isinstance(enabled, bool):
@@ -108,46 +108,48 @@ def _gpu_pools_enabled() -> bool:
     return enabled
 
 
-def _pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], list[Fault]]:
-    """Entries of a section of pools by name, and the faults of invalid entries."""
+def _read_pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], list[Fault]]:
+    """Return the entries of a section of pools by name, and the faults of invalid ones."""
     section = dask.config.get(root)
     if not isinstance(section, Mapping) or not section:
         raise ConfigError([_make_fault(root, section, "a mapping of pools")])
     entries: dict[str, _PoolEntry] = {}
-    faults_found: list[Fault] = []
+    found: list[Fault] = []
     for key, content in section.items():
         path = f"{root}.{key}"
         if not isinstance(key, str):
-            faults_found.append(_make_fault(path, key, "text", _QUOTE_IT))
+            found.append(_make_fault(path, key, "text", _QUOTE_IT))
             continue
         if not isinstance(content, Mapping):
-            faults_found.append(_make_fault(path, content, "a mapping of the keys of a pool"))
+            found.append(_make_fault(path, content, "a mapping of the keys of a pool"))
             continue
         entry = entries.setdefault(canonical_pool_name(key), _PoolEntry(path, {}, {}))
         shipped = get_nested(config_defaults.load_file(file), path.split("."))
         for field, value in with_underscores(content).items():
             if field == "name":
-                faults_found.append(_make_fault(f"{path}.{field}", value, "no such key"))
-            elif field not in entry.values or _takes_precedence(path, shipped, field, value, entry):
+                found.append(_make_fault(f"{path}.{field}", value, "no such key"))
+            elif field not in entry.values or _takes_precedence(
+                path, shipped, field, value, entry
+            ):
                 entry.values[field] = value
                 entry.paths[field] = f"{path}.{field}"
-    return entries, faults_found
+    return entries, found
 
 
 def _takes_precedence(
     path: str, shipped: Any, field: str, value: object, entry: _PoolEntry
 ) -> bool:
-    """Whether a value overrides that of the same pool under another spelling.
+    """Return whether a value overrides that of the same pool under another spelling.
 
-    Dask keeps a site's ``POOL_16_16``, the shipped ``pool_16_16`` and a lower-case key from an
-    environment variable side by side, in an order that does not follow their precedence.
+    Dask keeps ``POOL_16_16`` of a site, ``pool_16_16`` of this package and a lower-case key of an
+    environment variable as separate keys, in an order that does not follow their precedence.
     """
     if isinstance(shipped, Mapping) and value == shipped.get(field):
         return False
-    return _precedence(f"{path}.{field}") >= _precedence(entry.paths[field])
+    return _find_precedence(f"{path}.{field}") >= _find_precedence(entry.paths[field])
 
 
-def _precedence(path: str) -> int:
+def _find_precedence(path: str) -> int:
     source = source_of(path)
     return 2 if source == SET_FROM_PYTHON else int(source.startswith(SET_BY_VARIABLE))
 
@@ -185,22 +187,22 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
 
 
 def sizing_rules() -> SizingRules:
-    """The rules of the sizing calculator."""
+    """Return the rules of the sizing calculator."""
     return _read_section("hyperplane.sizing", SizingRules)
 
 
 def tuning() -> TuningSection:
-    """The profiles of Dask settings and the name of the default profile."""
+    """Return the profiles of Dask settings and the name of the default profile."""
     return _read_section("hyperplane.tuning", TuningSection)
 
 
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
-    """The settings of an engine, checked against its model."""
+    """Return the settings of an engine, checked by its model."""
     return _read_section(f"{_ENGINES}.{engine_section(engine)}", model)
 
 
 def engine_section(engine: str) -> str:
-    """Name of the section of an engine, which an environment variable can contain.
+    """Return the name of an engine's section, which the name of a variable can contain.
 
     Examples
     --------
@@ -211,12 +213,12 @@ def engine_section(engine: str) -> str:
 
 
 def jobs() -> JobSettings:
-    """The settings of pipeline jobs."""
+    """Return the settings of pipeline jobs."""
     return _read_section(f"{_ROOT}.jobs", JobSettings)
 
 
 def auto_engines() -> tuple[str, ...]:
-    """Names of the engines that ``engine="auto"`` tries, in order."""
+    """Return the names of the engines that ``engine="auto"`` tries, in order."""
     path = f"{_ENGINES}.auto"
     names = dask.config.get(path)
     if (
@@ -229,29 +231,29 @@ def auto_engines() -> tuple[str, ...]:
 
 
 def faults(engines: Registry[Any]) -> list[Fault]:
-    """All invalid values of the configuration; empty if there are none.
+    """Return the faults of all invalid values of the configuration.
 
     Parameters
     ----------
     engines : Registry
-        The engines, whose classes have the models of their sections. Engines that cannot be
-        imported are left out; ``hyperplane doctor`` reports them separately.
+        The engines, whose classes have the models of their sections. Those that cannot be imported
+        are omitted; ``hyperplane doctor`` reports them separately.
     """
-    faults_found = _unknown_sections(engines)
+    found = _find_unknown_sections(engines)
     models: dict[str, type[EngineSettings]] = {}
     for name in engines.names():
-        with suppress(Exception):  # of another package, or of an optional one
+        with suppress(Exception):  # raised by the import of another package
             models[name] = engines.load(name).settings
-    views: list[Callable[[], object]] = [
+    readers: list[Callable[[], object]] = [
         *(pools, sizing_rules, memory_policy, auto_engines, jobs, tuning),
         *(partial(engine_settings, name, model) for name, model in models.items()),
     ]
-    for view in views:
+    for read in readers:
         try:
-            view()
+            read()
         except ConfigError as error:
-            faults_found += error.faults
-    return faults_found
+            found += error.faults
+    return found
 
 
 def check_sections(engines: Registry[Any]) -> None:
@@ -260,13 +262,13 @@ def check_sections(engines: Registry[Any]) -> None:
     Parameters
     ----------
     engines : Registry
-        The engines that may have a section; none of them is imported.
+        The engines that may have a section. None of them is imported.
     """
-    if faults_found := _unknown_sections(engines):
-        raise ConfigError(faults_found)
+    if found := _find_unknown_sections(engines):
+        raise ConfigError(found)
 
 
-def _unknown_sections(engines: Registry[Any]) -> list[Fault]:
+def _find_unknown_sections(engines: Registry[Any]) -> list[Fault]:
     known = {
         section
         for name in config_defaults.FILES
@@ -279,16 +281,16 @@ def _unknown_sections(engines: Registry[Any]) -> list[Fault]:
         )
         for key in section
         if key not in known
-    ] + _unknown_engines(engines)
+    ] + _find_unknown_engines(engines)
 
 
-def _unknown_engines(engines: Registry[Any]) -> list[Fault]:
-    """Faults of sections whose engine does not exist."""
+def _find_unknown_engines(engines: Registry[Any]) -> list[Fault]:
+    """Return the faults of sections whose engine does not exist."""
     section = dask.config.get(_ENGINES)
     if not isinstance(section, Mapping):
         return []
     if all(key == "auto" or key in engines.built_in for key in section):
-        return []  # without a search for other packages, which takes longer
+        return []  # without a search for entry points, which takes longer
     sections = map(engine_section, ["auto", *engines.names()])
     known = {name.replace("-", "_"): name for name in sections}
     return [
@@ -310,16 +312,16 @@ def _read_section(path: str, model: type[Model]) -> Model:
         # Deeper keys of an engine's section, such as gateway options, belong to other software.
         return model(**with_underscores(section, deep=not issubclass(model, EngineSettings)))
     except ValidationError as error:
-        faults_found = [
+        found = [
             with_known_names(fault, model.model_fields, path)
             for fault in faults_from_validation(error, path)
         ]
-        raise ConfigError(_with_sources(faults_found)) from error
+        raise ConfigError(_add_sources(found)) from error
 
 
 def _make_fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:
     return Fault(path, repr(value), allowed, advice, source_of(path))
 
 
-def _with_sources(faults_found: list[Fault]) -> list[Fault]:
-    return [replace(fault, source=source_of(fault.where)) for fault in faults_found]
+def _add_sources(found: list[Fault]) -> list[Fault]:
+    return [replace(fault, source=source_of(fault.where)) for fault in found]

@@ -15,7 +15,7 @@ import dask.config
 from hyperplane.core import config_defaults
 from hyperplane.core.config_sources import MISSING, get_nested, source_of
 from hyperplane.core.errors import ConfigError, Fault
-from hyperplane.spec.memory import MemoryPolicy, policy_faults
+from hyperplane.spec.memory import MemoryPolicy, find_policy_faults
 
 HYPERPLANE_SECTION, DASK_SECTION = "hyperplane.memory", "distributed.worker.memory"
 
@@ -29,26 +29,26 @@ class _Threshold(NamedTuple):
 
 
 def memory_policy() -> MemoryPolicy:
-    """The configured memory policy.
+    """Return the configured memory policy.
 
     Raises
     ------
     ConfigError
         With each invalid threshold, its key, and the file or variable that sets it.
     """
-    found = _thresholds()
+    found = _read_thresholds()
     keys = {f"{HYPERPLANE_SECTION}.{name}": threshold.key for name, threshold in found.items()}
-    faults = policy_faults(
+    faults = find_policy_faults(
         {name: each.value for name, each in found.items()}, f"{HYPERPLANE_SECTION}."
     )
     if faults:
-        raise ConfigError([_with_key_names(fault, keys) for fault in faults])
+        raise ConfigError([_replace_keys(fault, keys) for fault in faults])
     return MemoryPolicy(**{name: each.value for name, each in found.items()})
 
 
 def note_dask_thresholds() -> str:
-    """Note on the thresholds that come from Dask's keys; empty if there are none."""
-    found = [each for each in _thresholds().values() if each.key.startswith(DASK_SECTION)]
+    """Return a note on thresholds that come from Dask's keys; empty if there are none."""
+    found = [each for each in _read_thresholds().values() if each.key.startswith(DASK_SECTION)]
     if not found:
         return ""
     keys = ", ".join(f"{each.key} = {each.value}" for each in found)
@@ -56,9 +56,9 @@ def note_dask_thresholds() -> str:
 
 
 def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
-    """Note on thresholds set in Dask's keys that another value overrides."""
-    words = []
-    for name, each in _thresholds().items():
+    """Return a note on thresholds set in Dask's keys that another value overrides."""
+    notes = []
+    for name, each in _read_thresholds().items():
         if by_argument is not None:
             value, winner = getattr(by_argument, name), "the argument memory"
             key = each.overridden or each.key
@@ -68,34 +68,34 @@ def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
             continue
         lost = dask.config.get(key)
         if lost != value:
-            words.append(f"{key} = {lost} is not used: {winner} is {value}")
-    return "; ".join(words)
+            notes.append(f"{key} = {lost} is not used: {winner} is {value}")
+    return "; ".join(notes)
 
 
-def _thresholds() -> dict[str, _Threshold]:
+def _read_thresholds() -> dict[str, _Threshold]:
     section = dask.config.get(HYPERPLANE_SECTION)
     if not isinstance(section, Mapping):
         source = source_of(HYPERPLANE_SECTION)
         raise ConfigError(
             [Fault(HYPERPLANE_SECTION, repr(section), "a mapping of thresholds", source=source)]
         )
-    return {str(name): _threshold(str(name), value) for name, value in section.items()}
+    return {str(name): _read_threshold(str(name), value) for name, value in section.items()}
 
 
-def _threshold(name: str, value: object) -> _Threshold:
+def _read_threshold(name: str, value: object) -> _Threshold:
     ours, theirs = f"{HYPERPLANE_SECTION}.{name}", f"{DASK_SECTION}.{name}"
     of_dask = dask.config.get(theirs, default=MISSING)
     if name not in MemoryPolicy.__dataclass_fields__ or of_dask is MISSING:
         return _Threshold(value, ours)
-    if of_dask == _shipped_by_dask(theirs):
+    if of_dask == _find_dask_default(theirs):
         return _Threshold(value, ours)
     if source_of(ours).startswith(str(config_defaults.folder())):
         return _Threshold(of_dask, theirs)
     return _Threshold(value, ours, overridden=theirs)
 
 
-def _shipped_by_dask(key: str) -> object:
-    """Default of distributed for a key; MISSING before distributed has added its defaults."""
+def _find_dask_default(key: str) -> object:
+    """Return distributed's default for a key; MISSING if its defaults are not loaded."""
     for shipped in reversed(dask.config.defaults):
         value = get_nested(shipped, key.split("."))
         if value is not MISSING:
@@ -103,8 +103,8 @@ def _shipped_by_dask(key: str) -> object:
     return MISSING
 
 
-def _with_key_names(fault: Fault, keys: Mapping[str, str]) -> Fault:
-    """A fault with each key replaced by the one that sets the value."""
+def _replace_keys(fault: Fault, keys: Mapping[str, str]) -> Fault:
+    """Return a fault with each key replaced by the one that sets the value."""
     where = keys.get(fault.where, fault.where)
     allowed = fault.allowed
     for ours, key in keys.items():

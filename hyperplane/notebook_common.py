@@ -14,9 +14,9 @@ from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call, stating_outcome
 from hyperplane.core.units import is_boolean
-from hyperplane.jobs import job_summary, outputs, submitting
+from hyperplane.jobs import job_control, job_output, job_summary
 from hyperplane.jobs.call_site import attribute_to_caller
-from hyperplane.jobs.submitting import Submitted
+from hyperplane.jobs.job_control import Submitted
 from hyperplane.utils import SlackHelper, is_jhub
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ __all__ = [
 _MAX_INTERVAL = 86_400
 
 initialize_dask_cluster = initialize_cluster
-# The second example of the documentation has two underscores.
+# The documentation's second example has two underscores.
 initialize__dask_cluster = initialize_cluster
 
 
@@ -144,7 +144,7 @@ async def submit_pipeline_job(
     with stating_outcome("nothing was submitted"):
         try:
             submission = await asyncio.to_thread(
-                submitting.new_job,
+                job_control.new_job,
                 pipelineYamlPath,
                 name=jobName,
                 job_type=jobType,
@@ -160,7 +160,7 @@ async def submit_pipeline_job(
             raise RequestError(
                 [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
             ) from None
-    return await asyncio.to_thread(submitting.submit_job, submission)
+    return await asyncio.to_thread(job_control.submit_job, submission)
 
 
 def _is_flag(value: Any) -> bool:
@@ -221,7 +221,7 @@ async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa
     dict
         The ``id`` of the job and its ``status``. A job that had already ended keeps its status.
     """
-    job = await asyncio.to_thread(submitting.cancel, jobID)
+    job = await asyncio.to_thread(job_control.cancel, jobID)
     return {"id": job.id, "status": job.status if job.processed else "cancelled"}
 
 
@@ -231,33 +231,56 @@ cancel_pipeline_jobs = cancel_pipeline_job
 
 @attribute_to_caller
 async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
-    """Output that a step of a job has set; None if no step has set one."""
-    return await asyncio.to_thread(outputs.get_output, jobID)
+    """Return the output that a step of a job has set; None if no step has set one.
+
+    Parameters
+    ----------
+    jobID : str
+        Id of the job, or the result of its submission.
+
+    Returns
+    -------
+    str or None
+    """
+    return await asyncio.to_thread(job_output.get_output, jobID)
 
 
 @attribute_to_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
-    """Set the output of the job that the current process belongs to; ``verbose`` prints it."""
+    """Set the output of the job that the current process belongs to.
+
+    Parameters
+    ----------
+    s : str
+        The output.
+    verbose : bool
+        Whether to print it.
+
+    Raises
+    ------
+    RequestError
+        When ``verbose`` is neither True nor False.
+    """
     if not _is_flag(verbose):
         check([Fault("verbose", repr(verbose)[:80], "True or False")])
-    await asyncio.to_thread(outputs.set_output, s)
+    await asyncio.to_thread(job_output.set_output, s)
     if verbose:
-        sys.stdout.write(f"output of job {outputs.current_job_id()}: {s}\n")
+        sys.stdout.write(f"output of job {job_output.current_job_id()}: {s}\n")
 
 
 @attribute_to_caller
 async def get_current_job_output() -> str | None:
-    """Output that a step of the current job has set; None if no step has set one."""
-    return await asyncio.to_thread(outputs.get_output)
+    """Return the output that a step of the current job has set; None if no step has set one."""
+    return await asyncio.to_thread(job_output.get_output)
 
 
 @attribute_to_caller
 async def get_previous_job_runs() -> list[dict[str, Any]]:
-    """Earlier runs of the current job's schedule, or else of its name, newest first."""
-    return await asyncio.to_thread(outputs.previous_runs)
+    """Return earlier runs of the current job's schedule, or else of its name, newest first."""
+    return await asyncio.to_thread(job_output.previous_runs)
 
 
-#: Documented names that are not provided, and their replacements.
+#: Documented names that this package does not provide -> replacements.
 _MISSING = {
     "graphql_operation": "use submit_pipeline_job, checkjobs and cancel_pipeline_job, which need "
     "no server, and hyperplane.jobs.list_jobs",

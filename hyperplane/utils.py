@@ -20,7 +20,7 @@ _TEMPLATE = "http://{name}.hyperplane-pipelines.svc.cluster.local:8787"
 
 @check_call
 def is_jhub() -> bool:
-    """Whether the current process runs in a session, not in a pipeline job.
+    """Return whether the current process runs in a session, not in a pipeline job.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def is_jhub() -> bool:
 
 @check_call
 def get_service_url(name: str) -> str:
-    """Address of a service that runs beside sessions and jobs.
+    """Return the address of a service that sessions and jobs use.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def get_service_url(name: str) -> str:
     -------
     str
         The entry of ``hyperplane.services.addresses`` for the name, or else
-        ``hyperplane.services.url`` with the name inserted. Does not check that the service runs.
+        ``hyperplane.services.url`` with the name inserted. The service may not be running.
 
     Raises
     ------

@@ -35,7 +35,7 @@ TIMEOUT = 120
 
 
 def run_console(example: Example) -> str | None:
-    """Run the commands of a block; return a text about the first difference, if any."""
+    """Run the commands of a block; return the first difference as a text, if there is one."""
     for block in ("\n" + str(example.parsed)).split("\n$ ")[1:]:
         command, _, want = block.partition("\n")
         words = shlex.split(command, comments=True)
@@ -92,7 +92,7 @@ def apply_yaml(example: Example) -> str | None:
 
 
 def enter(namespace: dict[str, Any]) -> None:
-    """Begin a page in a new folder, with a new Dask configuration folder."""
+    """Start a page: change to a new folder, with a new Dask configuration folder."""
     folder = tempfile.TemporaryDirectory(prefix="hyperplane-page-")
     namespace["__page__"] = (folder, Path.cwd(), os.environ.get("DASK_CONFIG"))
     dask_folder = Path(folder.name) / ".dask"
@@ -102,7 +102,7 @@ def enter(namespace: dict[str, Any]) -> None:
 
 
 def leave(namespace: dict[str, Any]) -> None:
-    """End a page: restore folder and configuration; an open cluster is an error."""
+    """End a page: restore folder and configuration; raise an error for an open cluster."""
     from distributed.core import Status
     from distributed.deploy.cluster import Cluster
 

@@ -1,6 +1,6 @@
 """Write the generated parts of the documentation: ``make pages``.
 
-Tables are between ``<!-- generated: name -->`` and ``<!-- end -->`` in the pages, pictures in
+Tables are between ``<!-- generated: name -->`` and ``<!-- end -->`` in the pages, pictures are in
 ``docs/_static``. A test compares the tables and the text of the terminal with the code.
 """
 
@@ -113,7 +113,7 @@ def _command(path: str, command: Any) -> str:
 
 
 def _argument(argument: Any) -> str:
-    name = argument.name.upper()
+    name = argument.metavar or argument.name.upper()
     return f"`{name}`" if argument.required else f"`[{name}]`"
 
 

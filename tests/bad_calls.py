@@ -24,7 +24,7 @@ from hyperplane.asl.checking import check_machine
 from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs.store.jobs_home import open_store
 
 REQUEST = tuple(hyperplane.ClusterRequest.model_fields)
 TABLE = Made(table)
@@ -42,16 +42,16 @@ def advice() -> hyperplane.SizingAdvice:
 
 
 def plotted(**options: Any) -> None:
-    """Draw advice, and close the figure."""
+    """Plot advice, and close the figure."""
     pyplot.close(advice().plot(**options).figure)
 
 
 def steps() -> None:
-    """The body of a job."""
+    """Function of a job without steps."""
 
 
 def one_job() -> str:
-    """The id of a job that has failed; it is submitted on first use."""
+    """Return the ID of a failed job, which is submitted on first use."""
     store = open_store()
     found = [job.id for job in store.find() if job.name == "fails"]
     job_id = found[0] if found else hyperplane.jobs.submit("x.yaml", name="fails").id
@@ -60,13 +60,13 @@ def one_job() -> str:
 
 
 def decorated(**options: Any) -> Any:
-    """A job of a function that is among the options, or else of an empty one."""
+    """Return a job of the function in the options, or of an empty function."""
     made = hyperplane.job(**options)
     return made if options.get("function") is not None else made(steps)
 
 
 def in_job(function: Any) -> Any:
-    """A function as a step of a job calls it."""
+    """Return a function that behaves as if a step of a job called it."""
 
     async def called(**arguments: Any) -> Any:
         with mock.patch.dict(os.environ, HYPERPLANE_JOB_ID=one_job()):
@@ -76,7 +76,7 @@ def in_job(function: Any) -> Any:
 
 
 def one_of_two() -> str:
-    """Where one of two shards is saved."""
+    """Save one of two shards; return its URL."""
     if not Path(".y.parquet.hyperplane").exists():
         hyperplane.save(table(), "y.parquet", shard=(0, 2), mode="skip")
     return "y.parquet"

@@ -1,4 +1,4 @@
-"""Bad values for public functions, and what must hold of each call with some of them."""
+"""Bad values for public functions, and the check of calls with some of them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from hyperplane.clusters import planning
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs import slack, supervisor_client
 
-#: Seconds that an answer may take; more than the five of a machine that does nothing else.
+#: Maximum seconds of a call; an idle machine needs at most five.
 LIMIT = 30.0
-#: Partitions up to which a lazy answer is computed.
+#: Maximum number of partitions of a lazy result that is computed.
 FEW = 50
 
 
 class Odd:
-    """An object that nothing expects."""
+    """An object of a type that no function accepts."""
 
     def __repr__(self) -> str:
         return "<odd>"
@@ -98,11 +98,11 @@ class Call:
 
     @property
     def public(self) -> Callable[..., Any]:
-        """The function of the package that is tried."""
+        """The public function that is tested."""
         return self.of or self.function
 
     def names(self) -> list[str]:
-        """Arguments that may be replaced."""
+        """Return the names of arguments that may be replaced."""
         own = [
             one.name
             for one in inspect.signature(self.public).parameters.values()
@@ -111,26 +111,26 @@ class Call:
         return [name for name in dict.fromkeys([*own, *self.more]) if name not in self.skipped]
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments of a good call."""
+        """Return the arguments of a good call."""
         made = {
             name: one.make() if isinstance(one, Made) else one for name, one in self.good.items()
         }
         return copy.copy(made)
 
     def drawn(self, draw: random.Random) -> dict[str, Any]:
-        """Arguments of which some are bad."""
+        """Return arguments of which some are bad."""
         arguments, names = self.arguments(), self.names()
         for name in draw.sample(names, min(len(names), draw.choice((1, 1, 1, 2, 3)))):
             arguments[name] = draw.choice(draw.choice((NUMBERS, TEXTS, OBJECTS)))
         return arguments
 
     def answer(self, arguments: Mapping[str, Any]) -> Any:
-        """What the call gives; awaited or computed where it is lazy and small."""
+        """Return the result of the call, awaited, and computed if it is lazy and small."""
         found = self.function(**arguments)
         if inspect.iscoroutine(found):
             return asyncio.run(found)
         if any(map(callable, arguments.values())):
-            return found  # what functions of the caller raise is the caller's matter
+            return found  # computing it could raise errors of these functions
         if isinstance(found, Delayed) or (
             is_dask_collection(found) and getattr(found, "npartitions", FEW + 1) <= FEW
         ):
@@ -140,7 +140,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Made:
-    """A good argument that is made for each call."""
+    """A good argument that is created for each call."""
 
     make: Callable[[], Any]
 
@@ -150,7 +150,7 @@ def shown(arguments: Mapping[str, Any]) -> str:
 
 
 def check(name: str, call: Call, times: int) -> None:
-    """Fail unless each call with bad values is refused in our words, or answered."""
+    """Fail unless each call with bad values raises a hyperplane error or returns a result."""
     draw = random.Random(f"{name} {os.environ.get('HYPERPLANE_TEST_SEED', '')}")
     wrong = []
     for _ in range(times):
@@ -162,7 +162,7 @@ def check(name: str, call: Call, times: int) -> None:
 
 
 def fault_of(call: Call, arguments: Mapping[str, Any]) -> str:
-    """What is wrong with how a call with bad values ends; empty when nothing is."""
+    """Return the fault of a call with bad values; empty if there is none."""
     before = files()
     began = time.monotonic()
     faulthandler.dump_traceback_later(5 * LIMIT, exit=False)
@@ -174,8 +174,8 @@ def fault_of(call: Call, arguments: Mapping[str, Any]) -> str:
     except HyperplaneError as error:
         str(error)
         refused = True
-    except Exception as error:  # noqa: BLE001 - any of these is what is looked for
-        # A name that a function does not have is Python's own matter.
+    except Exception as error:  # noqa: BLE001 - any of these is a fault
+        # Python itself refuses unknown names of arguments.
         if "unexpected keyword" not in str(error):
             said = f"-> {type(error).__name__}: {str(error)[:150]}"
     finally:
@@ -188,7 +188,7 @@ def fault_of(call: Call, arguments: Mapping[str, Any]) -> str:
 
 
 def files() -> dict[str, int]:
-    """Names and sizes of all files of the current folder, but for those that belong to jobs."""
+    """Return names and sizes of all files in the current folder, except those of jobs."""
     found = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [one for one in folders if (folder, one) != (".", "jobs")]
@@ -198,7 +198,7 @@ def files() -> dict[str, int]:
 
 
 def state() -> dict[str, Any]:
-    """What is global in this process."""
+    """Return the global state of this process."""
     mask = os.umask(0o022)
     os.umask(mask)
     return {
@@ -228,8 +228,8 @@ def good_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nothing_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, good_files: Path
 ) -> Iterator[None]:
-    """No cluster and no supervisor; what is saved goes into a folder of this test."""
-    # Deep, since a bad value may name a folder above.
+    """Start no cluster and no supervisor, and change to a folder of this test."""
+    # Several levels deep, as a bad value may name a parent folder.
     folder = tmp_path / "a" / "b" / "c"
     shutil.copytree(good_files, folder)
     monkeypatch.chdir(folder)
@@ -261,7 +261,7 @@ def nothing_starts(
 
 @contextmanager
 def nothing_changed() -> Iterator[None]:
-    """Fail when something global of this process is not as it was."""
+    """Fail if the global state of this process has changed."""
     import distributed  # noqa: F401 - it adds its defaults to the configuration
 
     before = state()

@@ -1,4 +1,4 @@
-"""A test that leaves something running fails, and one that starts processes without a mark."""
+"""Fail tests that leave clients or clusters running, or start processes without a mark."""
 
 from __future__ import annotations
 
@@ -15,31 +15,34 @@ from published_pools import only_published_pools
 #: Marks of tests that may start processes.
 _OF_PROCESSES = ("process", "cluster", "service", "slow", "engine")
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
-#: Sockets of processes that start others: of the supervisor of jobs, and of a forkserver.
-_ASKS = ("supervisor-", "listener-")
-#: What ctypes looks for libraries with, and platform for the processor, each in the first test.
-_LOOKS = ("ldconfig", "gcc", "cc", "ld", "objdump", "uname")
+#: Names of sockets of processes that start others: the supervisor of jobs, and a forkserver.
+_SOCKETS = ("supervisor-", "listener-")
+#: Programs by which ctypes finds libraries and platform the processor, once in a process.
+_LOOKUP_PROGRAMS = ("ldconfig", "gcc", "cc", "ld", "objdump", "uname")
 _started: list[str] = []
 
 
-def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    # These may run since an earlier test: whether a test starts one itself is chance.
-    asks = event == "socket.connect" and any(name in str(arguments[1]) for name in _ASKS)
-    looks = event == "subprocess.Popen" and Path(os.fsdecode(arguments[0])).name in _LOOKS
-    if (event in _STARTS or asks) and not looks:
-        _started.append(f"{event} {arguments[asks : asks + 1]}")
+def _record_start(event: str, arguments: tuple[Any, ...]) -> None:
+    # A supervisor or forkserver of an earlier test may still run, so a connection counts as a
+    # start, too.
+    connects = event == "socket.connect" and any(name in str(arguments[1]) for name in _SOCKETS)
+    is_lookup = (
+        event == "subprocess.Popen" and Path(os.fsdecode(arguments[0])).name in _LOOKUP_PROGRAMS
+    )
+    if (event in _STARTS or connects) and not is_lookup:
+        _started.append(f"{event} {arguments[connects : connects + 1]}")
 
 
-sys.addaudithook(_note)
+sys.addaudithook(_record_start)
 
 
 @pytest.fixture(autouse=True)
-def marks_are_true(request: pytest.FixtureRequest) -> Iterator[None]:
-    # So that -m "not process and not cluster and ..." selects what is quick on any machine.
+def require_process_mark(request: pytest.FixtureRequest) -> Iterator[None]:
+    # So that -m "not process and not cluster and ..." selects tests that are quick everywhere.
     _started.clear()
     yield
     if _started and not any(map(request.node.get_closest_marker, _OF_PROCESSES)):
-        pytest.fail(f"not marked process, and starts {_started[0]}")
+        pytest.fail(f"the test starts a process and has no mark for that: {_started[0]}")
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def published_pools() -> Iterator[None]:
 
 
 def _running() -> list[Any]:
-    """Clients first, so that none is left to reconnect."""
+    """Return running clients and clusters, clients first, so that they do not reconnect."""
     if "distributed" not in sys.modules:
         return []
     from distributed import Client, SpecCluster
@@ -62,13 +65,13 @@ def _running() -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    # Without it the first test that fails midway takes dozens with it: work goes to its workers.
+def fail_on_running_clusters() -> Iterator[None]:
+    # Otherwise later tests would compute on a cluster that a failed test has left, and fail, too.
     before = {id(each) for each in _running()}
     yield
     left = [each for each in _running() if id(each) not in before]
     for each in left:
         with suppress(Exception):
-            each.close(timeout=60)  # one that hangs would hold all that come after it
+            each.close(timeout=60)  # a cluster that hangs must not block later tests
     if left:
         pytest.fail("left running: " + ", ".join(repr(each) for each in left))

@@ -22,7 +22,7 @@ def _has_namespaces():
 
 
 class Container:
-    """A container whose first process, number 1, runs a Python program.
+    """A container whose first process, with ID 1, runs a Python program.
 
     It shares the file systems of this machine.
 

@@ -26,7 +26,7 @@ _CHAINED = re.compile(
 
 
 def without_notices(written: str) -> str:
-    """Return standard error without these records and their tracebacks."""
+    """Return the text of standard error without these messages and their tracebacks."""
     kept, position = [], 0
     for record in re.finditer(f"^(?:{_RECORD.pattern})", written, re.MULTILINE):
         kept.append(written[position : record.start()])

@@ -1,4 +1,4 @@
-"""Notebooks executed by tests."""
+"""Execute notebooks in tests."""
 
 from __future__ import annotations
 

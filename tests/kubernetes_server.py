@@ -1,7 +1,7 @@
 """A small API server of Kubernetes without nodes, for requests through kr8s.
 
-It stores objects, deletes those whose owner is deleted, and refuses what a test sets. A test
-decides how the pods of new Jobs run.
+It stores objects and deletes those whose owner is deleted. A test sets which requests are refused
+and how the pods of new Jobs run.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """Return a value or argument as the kubelet makes it of ``$(NAME)`` and ``$$``."""
+    """Return a value or argument with ``$(NAME)`` and ``$$`` expanded."""
 
     def one(match: re.Match[str]) -> str:
         name = match[1]

@@ -1,4 +1,4 @@
-"""What pandas 3.0 does otherwise than 3.1, which the answers of this package follow."""
+"""Differences of pandas 3.0 from 3.1 that change results of hyperplane."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ REFUSED_AS_TEXT = _ZONED if IS_PANDAS_3_0 else set()
 
 
 def read_csv(path):
-    """Read a CSV file; the usual parser of pandas 3.0 is off by some of the last digits."""
+    """Read a CSV file; the default parser of pandas 3.0 rounds some last digits wrongly."""
     return pd.read_csv(path, float_precision="round_trip" if IS_PANDAS_3_0 else None)

@@ -1,4 +1,4 @@
-"""Which tests the scale changes: those that lead, name by name, to ``scale`` or to Hypothesis."""
+"""Find tests that the scale changes: those that use ``scale`` or Hypothesis, also indirectly."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SCALES = {"scale", "hypothesis"}
 
 @cache
 def _definitions(path: Path) -> dict[str, set[str | tuple[Path, str]] | None]:
-    """Return the names that each name of a file uses; None where it is one of the scale's.
+    """Return the names that each name of a file uses; None for names of ``scale`` or Hypothesis.
 
-    A name that comes from another file of the tests is a pair of that file and the name in it.
+    A name that is imported from another file of the tests is a pair of that file and the name.
     """
     found: dict[str, set[str | tuple[Path, str]] | None] = {}
     for node in ast.parse(path.read_bytes()).body:
@@ -47,7 +47,7 @@ def _leads_to_scale(path: Path, name: str) -> bool:
             continue
         seen.add(place)
         definitions = _definitions(place[0])
-        # A module that is used as a whole: any of its names.
+        # For a module that is imported as a whole, all of its names.
         for used in definitions if place[1] == "*" else [place[1]]:
             uses = definitions.get(used, set())
             if uses is None:

@@ -2,8 +2,8 @@
 
 Normally the forkserver ends with the last cluster of a program, and the next cluster starts a new
 one, which costs two seconds of CPU time for imports. Tests run one cluster after the other, so each
-would need those seconds. For a test marked ``own_forkserver`` none is running, and the one that it
-starts ends as it does for users.
+would need those seconds. A test marked ``own_forkserver`` starts without a forkserver, and the one
+that it starts ends as usual.
 
 Programs that tests start do not use it: ``conftest.py`` sets that their workers preload no modules,
 unless the test uses :func:`conftest.usual_preload`.

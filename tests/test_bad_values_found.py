@@ -27,7 +27,7 @@ import hyperplane.storage
 import hyperplane.utils
 from hyperplane.asl.items import object_reader
 from hyperplane.errors import HyperplaneError, ReadError, RequestError
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs.store.jobs_home import open_store
 
 HUGE = 10**400
 FRAME = pd.DataFrame({"a": [1, 2], "b": [1, 2], "t": pd.to_datetime(["2020", "2021"])})
@@ -337,7 +337,7 @@ def test_a_bad_model_is_refused_without_the_import_of_its_libraries(
 def test_a_job_is_not_waited_for_by_what_is_no_time(value: Any, tmp_path: Path) -> None:
     pipeline = hyperplane.jobs.Pipeline.from_steps("p", [step()])
     with dask.config.set({"hyperplane.jobs.home": str(tmp_path / "jobs")}):
-        job = hyperplane.jobs.submitting.new_job(pipeline)
+        job = hyperplane.jobs.job_control.new_job(pipeline)
         open_store().add(job)
         handle = hyperplane.jobs.JobHandle(job.id)
         for waiting in (handle.wait, handle.result):

@@ -1,4 +1,4 @@
-"""Run code as another user of this machine, if the tests have the permission to."""
+"""Run code as another user of this machine; skip the test without permission."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-#: Numbers of two other users.
+#: IDs of two other users.
 OTHER, ONE_MORE = 65534, 65533
 
 
 def as_other_user(work: Callable[[], object]) -> str:
-    """Return the result of a function that runs in a process of another user."""
+    """Run a function in a process of another user; return its result or its traceback."""
     if os.getuid() != 0:
         pytest.skip("needs the right to become another user")
     outer, inner = os.pipe()
@@ -43,7 +43,7 @@ def as_other_user(work: Callable[[], object]) -> str:
 
 @contextmanager
 def shared_folder() -> Iterator[Path]:
-    """A folder like ``/tmp`` that all users can use; other users cannot enter pytest's folders."""
+    """Yield a folder that all users can use, unlike pytest's folders."""
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
@@ -62,7 +62,7 @@ def program_of(user: int, *words: str, **options: object) -> subprocess.Popen[st
 
 
 def _become(user: int) -> list[str]:
-    # Through env, because setpriv resolves its program with the permissions that it had before.
+    # With env, because setpriv itself finds its program with the permissions of this process.
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env"]
 
 

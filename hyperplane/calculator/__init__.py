@@ -1,1 +1,4 @@
-"""The sizing calculator: how much data, which pool, how many nodes."""
+"""Public functions of the sizing calculator: measure data, recommend a cluster, plot it.
+
+The rules and their arithmetic are in :mod:`hyperplane.sizing`.
+"""

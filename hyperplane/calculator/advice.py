@@ -1,4 +1,4 @@
-"""Result of the sizing calculator: prints, plots, converts to JSON and starts a cluster."""
+"""Result of the sizing calculator, which can be printed, plotted, converted and started."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SizingAdvice:
 
     @property
     def data_gb(self) -> float:
-        """Size of the uncompressed data of all pieces, in GB."""
+        """Size of the uncompressed data of all pieces, in GB (10**9 bytes)."""
         return bytes_to_gb(self.measured.size)
 
     @property
@@ -82,12 +82,12 @@ class SizingAdvice:
 
     @property
     def comfortable(self) -> int:
-        """Number of nodes that also satisfies the published rules of thumb on spare memory."""
+        """Number of nodes with the spare memory that the published rules of thumb advise."""
         return self.found.comfortable.nodes
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings, one line each, that start with the name of the rule."""
+        """Warnings, one line each, which begin with the name of the rule."""
         return self.found.warnings
 
     @property
@@ -142,7 +142,7 @@ class SizingAdvice:
         MissingPackage
             When matplotlib is not installed (extra ``plot``).
         """
-        from hyperplane.calculator.picture import draw
+        from hyperplane.calculator.plot import draw
 
         return draw([self.found.option, *self.alternatives], self.memory_gb, ax)
 

@@ -1,4 +1,4 @@
-"""Size of data given as a quantity, as files or as a collection."""
+"""Measure data that is given as a quantity, as files or as a collection."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, cast
 
-from hyperplane.calculator import data_files
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import format_bytes, gb_to_bytes, parse_bytes
-from hyperplane.formats import registry
-from hyperplane.formats.base import SupportsSize
+from hyperplane.formats import registry, zarr
+from hyperplane.formats.base import SizeEstimate, SupportsSize
 from hyperplane.formats.parquet.pandas_index import check_index
+from hyperplane.objectstore import listing
+from hyperplane.objectstore.file_names import DAMAGE_ERRORS
+from hyperplane.objectstore.locations import File
+from hyperplane.objectstore.redaction import describe_error, redact_url
 
 #: Number of partitions of a Dask dataframe that are computed to estimate its size.
 SAMPLED_PARTITIONS = 3
 #: Limit of sizes in GB: an exabyte.
 LARGEST_GB = 10**9
+#: Errors of unreadable files. RecursionError: JSON may be nested too deeply for Python's decoder.
+_UNREADABLE: tuple[type[Exception], ...] = (*DAMAGE_ERRORS, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -45,33 +50,33 @@ def measure(data: Any) -> DataSize:
     (100000000000, 500000000, 2000000000)
     """
     if isinstance(data, bool) or data is None:
-        raise _refuse(data)
+        raise _data_error(data)
     if isinstance(data, str):
         given, is_plain = data, data.isascii() and "_" not in data
         with suppress(ValueError):
             data = float(data)  # a number of GB as text
         if isinstance(data, float) and not is_plain:  # such as "16_16", the name of a pool
-            raise _refuse(given)
+            raise _data_error(given)
     if isinstance(data, str):
         try:
             size = parse_bytes(data)
         except ValueError:
-            return _measure_files(data)
-        return _as_size(size, repr(data))
+            return _measure_paths(data)
+        return _to_size(size, repr(data))
     if isinstance(data, os.PathLike):
-        return _measure_files(os.fspath(data))
+        return _measure_paths(os.fspath(data))
     if isinstance(data, Real):
         if not -LARGEST_GB < cast(float, data) < LARGEST_GB:
-            raise _refuse(data)
-        return _as_size(gb_to_bytes(float(data)), f"{float(data):g} GB")
+            raise _data_error(data)
+        return _to_size(gb_to_bytes(float(data)), f"{float(data):g} GB")
     if isinstance(data, tuple) and not (_are_paths(data) and not _is_quantity(data)):
         return _measure_pair(data)
     if isinstance(data, (list, tuple)) and _are_paths(data):
-        return _measure_files([os.fspath(one) for one in data])
+        return _measure_paths([os.fspath(one) for one in data])
     return _measure_collection(data)
 
 
-def _refuse(data: object) -> RequestError:
+def _data_error(data: object) -> RequestError:
     *names, last = registry.list_formats(SupportsSize)[0]
     allowed = (
         "a size such as '100GB', a number of GB, (bytes, 'B'), a path, glob or URL of "
@@ -81,7 +86,7 @@ def _refuse(data: object) -> RequestError:
     return RequestError([Fault("data", repr(data)[:80], allowed)])
 
 
-def _as_size(size: int, text: str) -> DataSize:
+def _to_size(size: int, text: str) -> DataSize:
     if size <= 0:
         raise RequestError([Fault("data", text, "a size above 0")])
     return DataSize(size, "as given")
@@ -91,33 +96,67 @@ def _measure_pair(data: Sequence[Any]) -> DataSize:
     try:
         number, unit = data
         if not isinstance(unit, str):
-            raise _refuse(data)
-        return _as_size(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
+            raise _data_error(data)
+        return _to_size(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
     except ValueError as error:
         if isinstance(error, RequestError):
             raise
-        raise _refuse(data) from None
+        raise _data_error(data) from None
 
 
 def _are_paths(data: Sequence[Any]) -> bool:
-    """Whether a sequence has items and all are text or paths."""
+    """Return whether a sequence has items and all are text or paths."""
     return bool(data) and all(isinstance(one, (str, os.PathLike)) for one in data)
 
 
 def _is_quantity(data: Sequence[Any]) -> bool:
-    """Whether a tuple is a number and a unit, both as text."""
+    """Return whether a tuple is a number and a unit, both as text."""
     with suppress(ValueError, TypeError):
         number, unit = data
         return parse_bytes(f"{number}{unit}") is not None
     return False
 
 
-def _measure_files(urls: str | Sequence[str]) -> DataSize:
+def _measure_paths(urls: str | Sequence[str]) -> DataSize:
     # fsspec resolves blank text to the current directory.
     if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
-        raise _refuse(urls)
-    found = data_files.measure_files(urls)
+        raise _data_error(urls)
+    found = measure_files(urls)
     return DataSize(max(1, found[0]), found[1])
+
+
+def measure_files(urls: str | Sequence[str]) -> SizeEstimate:
+    """Return the uncompressed bytes of files, and how they were measured.
+
+    Raises
+    ------
+    RequestError
+        If there are no files, or none of a supported format.
+    """
+    try:
+        stores, files = _find_files([urls] if isinstance(urls, str) else urls)
+        file_format = registry.detect_format(files, SupportsSize, urls) if files else None
+    except RequestError as error:
+        sizes = "a size such as '100GB', or "
+        faults = [replace(f, where="data", allowed=sizes + f.allowed) for f in error.faults]
+        raise RequestError(faults) from None
+    try:
+        return file_format.estimate_size(files) if file_format else zarr.measure_stores(stores)
+    except _UNREADABLE as error:
+        allowed = f"readable files ({describe_error(error)})"
+        asked = redact_url(urls) if isinstance(urls, str) else list(map(redact_url, urls))
+        raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
+
+
+def _find_files(urls: Sequence[str]) -> tuple[list[str], list[File]]:
+    """Return the URLs of Zarr stores, or else the files, that URLs name."""
+    stores = {url: zarr.find_stores(url) for url in urls}
+    others = [url for url in urls if not stores[url]]
+    found = list(dict.fromkeys(store for each in stores.values() for store in each))
+    if found and others:
+        asked = f"{redact_url(found[0])!r}, which is Zarr, and {redact_url(others[0])!r}"
+        raise RequestError([Fault("urls", asked, "data of one format")])
+    return found, listing.find_files(others) if others else []
 
 
 def _measure_collection(data: Any) -> DataSize:
@@ -128,39 +167,39 @@ def _measure_collection(data: Any) -> DataSize:
         if module is not None and isinstance(data, getattr(module, kind)):
             found = size(data)
             return DataSize(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
-    raise _refuse(data)
+    raise _data_error(data)
 
 
-def _pandas_frame(data: Any) -> int:
+def _measure_pandas_frame(data: Any) -> int:
     return int(data.memory_usage(deep=True, index=True).sum())
 
 
-def _pandas_series(data: Any) -> int:
+def _measure_pandas_series(data: Any) -> int:
     return int(data.memory_usage(deep=True))
 
 
-def _nbytes(data: Any) -> int:
+def _read_nbytes(data: Any) -> int:
     if math.isnan(data.nbytes):
         advice = "call compute_chunk_sizes() first"
         raise RequestError([Fault("data", "an array of unknown shape", "known chunks", advice)])
     return int(data.nbytes)
 
 
-def _dask_frame(data: Any) -> int:
+def _measure_dask_frame(data: Any) -> int:
     """Estimate the size from a few computed partitions, spread over the collection."""
     count = data.npartitions
     steps = min(count, SAMPLED_PARTITIONS)
     chosen = {round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)}
-    sizes = [_partition(data.partitions[index].compute()) for index in chosen]
+    sizes = [_measure_partition(data.partitions[index].compute()) for index in chosen]
     return int(sum(sizes) * count // len(sizes))
 
 
-def _partition(part: Any) -> int:
+def _measure_partition(part: Any) -> int:
     usage = part.memory_usage(deep=True)
     return int(usage if isinstance(usage, int) else usage.sum())
 
 
-def _dask_bag(data: Any) -> int:
+def _measure_dask_bag(data: Any) -> int:
     from dask.sizeof import sizeof
 
     count = data.npartitions
@@ -169,14 +208,14 @@ def _dask_bag(data: Any) -> int:
 
 
 _COLLECTIONS: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
-    ("pandas", "DataFrame", _pandas_frame),
-    ("pandas", "Series", _pandas_series),
-    ("pandas", "Index", _pandas_series),
-    ("numpy", "ndarray", _nbytes),
-    ("xarray", "Dataset", _nbytes),
-    ("xarray", "DataArray", _nbytes),
-    ("dask.array", "Array", _nbytes),
-    ("dask.dataframe", "DataFrame", _dask_frame),
-    ("dask.dataframe", "Series", _dask_frame),
-    ("dask.bag", "Bag", _dask_bag),
+    ("pandas", "DataFrame", _measure_pandas_frame),
+    ("pandas", "Series", _measure_pandas_series),
+    ("pandas", "Index", _measure_pandas_series),
+    ("numpy", "ndarray", _read_nbytes),
+    ("xarray", "Dataset", _read_nbytes),
+    ("xarray", "DataArray", _read_nbytes),
+    ("dask.array", "Array", _read_nbytes),
+    ("dask.dataframe", "DataFrame", _measure_dask_frame),
+    ("dask.dataframe", "Series", _measure_dask_frame),
+    ("dask.bag", "Bag", _measure_dask_bag),
 )

@@ -93,7 +93,9 @@ def size_cluster(
     count = whole_number(pieces)
     if pieces is not None and (count is None or not 1 <= count <= _MAXIMUM):
         found.append(
-            Fault("pieces", repr(pieces)[:80], f"a whole number of at least 1{_at_most(count)}")
+            Fault(
+                "pieces", repr(pieces)[:80], f"a whole number of at least 1{_describe_limit(count)}"
+            )
         )
     config.check_sections(ENGINES)
     rules = config.sizing_rules()
@@ -131,7 +133,7 @@ def fit_workers(
     pool : str or PoolSpec
         The pool, by any of its names.
     nprocs, nthreads : int, optional
-        Fixed number of processes, or of threads of each; the rest is proposed.
+        Fixed number of processes, or of threads of each; other values are proposed.
     ram_gb_per_proc : float, optional
         Fixed memory of a process in GB, with as many processes as fit.
 
@@ -192,15 +194,15 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     ('16_16', '16_128', '8_8')
     """
     check(
-        Fault(name, repr(value)[:80], f"a number of at least 0{_at_most(value)}")
+        Fault(name, repr(value)[:80], f"a number of at least 0{_describe_limit(value)}")
         for name, value in (("cores", cores), ("ram_gb", ram_gb), ("ngpus", ngpus))
         if not _is_amount(value)
     )
     return fit.smallest_pool(config.pools().values(), cores, gb_to_bytes(ram_gb), ngpus)
 
 
-def _at_most(value: object) -> str:
-    """Text of the upper limit, for a number that exceeds it."""
+def _describe_limit(value: object) -> str:
+    """Return the text of the upper limit for a number that exceeds it, otherwise an empty one."""
     return f" and at most {_MAXIMUM:g}" if isinstance(value, Real) and value > _MAXIMUM else ""  # type: ignore[operator]
 
 

@@ -49,7 +49,7 @@ def _hyperplane(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Size, plan and run Dask clusters.
+    """Size, plan and start clusters; run pipeline jobs.
 
     Exit code: 0 success, 1 failure, 2 invalid request or configuration.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import hyperplane
-from hyperplane.cli.options import takes_request
+from hyperplane.cli.options import with_request_options
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.cli.stop_signals import StopSignals
 from hyperplane.clusters import records, registry
@@ -26,15 +26,18 @@ app = typer.Typer(no_args_is_help=True, help="Start, list and stop clusters.")
 
 
 @app.command()
-@takes_request
+@with_request_options
 def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
-    """Start a cluster and keep it running until Ctrl-C, SIGTERM, its idle timeout or a stop."""
+    """Start a cluster and keep it running in the foreground.
+
+    It is closed by Ctrl-C, SIGTERM, its idle timeout or hyperplane cluster stop.
+    """
     plan = hyperplane.plan_cluster(**request)
     with StopSignals() as signals:
         try:
             _run_until_stopped(plan, signals, as_json)
         except EngineError:
-            # A SIGTERM to the process group also ends the workers, which makes the start fail.
+            # A SIGTERM to the process group also ends the workers, so that the start fails.
             if not signals.stop_requested.is_set():
                 raise
     if not as_json:
@@ -68,7 +71,7 @@ def _announce(plan: ClusterPlan, addresses: ClusterAddresses, as_json: bool) -> 
         write_json({**running, "notes": list(plan.notes)})
         return
     write_rows([*_rows(running), *(("note", note) for note in plan.notes)])
-    typer.echo("\nThe cluster runs until Ctrl-C, or until you run in another terminal:")
+    typer.echo("\nThe cluster runs until you press Ctrl-C, or run in another terminal:")
     typer.echo(f"hyperplane cluster stop {plan.name}")
 
 
@@ -115,14 +118,16 @@ def stop(
     running = _read_records()
     with stating_outcome("nothing was stopped"):
         if (name is None) != all_clusters:
-            asked = "nothing" if name is None else f"{name!r} and --all"
-            raise RequestError([Fault("name", asked, "either the name of a cluster or --all")])
+            given = "nothing" if name is None else f"{name!r} and --all"
+            raise RequestError([Fault("name", given, "either the name of a cluster or --all")])
         chosen = running if name is None else [_find_record(name, running)]
     still_running = []
     for record in chosen:
-        why = _stop(record)
-        if why:
-            still_running.append(f"{record.name} is still running, in process {record.pid}: {why}")
+        reason = _stop(record)
+        if reason:
+            still_running.append(
+                f"{record.name} is still running, in process {record.pid}: {reason}"
+            )
         elif not as_json:
             typer.echo(f"{record.name} is closed")
     if still_running:
@@ -144,21 +149,22 @@ def _find_record(name: str, running: list[records.ClusterRecord]) -> records.Clu
     names = [record.name for record in running]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=2)
-        running_ones = ", ".join(names) or "no cluster is running on this machine"
-        allowed = f"the name of a running cluster: {running_ones}"
+        allowed = f"the name of a running cluster: {', '.join(names)}".removesuffix(": ")
         advice = f"did you mean {' or '.join(near)}?" if near else ""
+        if not names:
+            advice = "no cluster is running on this machine"
         raise RequestError([Fault("name", repr(name), allowed, advice)])
     return running[names.index(name)]
 
 
 def _stop(record: records.ClusterRecord) -> str:
-    """Close a cluster; return why it is still running, or an empty text."""
-    why = "it did not end in time"
+    """Close a cluster; return the reason if it is still running, otherwise an empty text."""
+    reason = "it did not end in time"
     try:
         client, cluster = hyperplane.get_cluster(record.name, record.engine)
         client.close()
         cluster.close()
     except (TimeoutError, OSError, EngineError) as error:
-        why = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
     # Checked after an error, too: the cluster may have ended by itself in the meantime.
-    return why if record in _read_records() else ""
+    return reason if record in _read_records() else ""

@@ -20,13 +20,13 @@ def demo(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Other flights: a path, glob or URL of CSV or Parquet files with the columns "
-            "of nycflights13.",
+            help="Other data: a path, glob or URL of CSV or Parquet files with the columns of "
+            "nycflights13.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Size a cluster for real data, start it, compute, check with pandas, save and close.
+    """Size a cluster for real data, start it, compute, compare with pandas, save and close.
 
     The data are the 336,776 flights from New York in 2013, written once as Parquet.
     """

@@ -15,7 +15,7 @@ from hyperplane.clusters.registry import ENGINES
 from hyperplane.core.units import plural
 
 if TYPE_CHECKING:
-    from hyperplane.cli.checks import CheckResult
+    from hyperplane.cli.doctor_checks import CheckResult
 
 _STYLES = {"ok": "green", "off": "dim", "warning": "yellow", "wrong": "bold red"}
 
@@ -25,17 +25,17 @@ def doctor(as_json: JsonOption = False) -> None:
 
     Exit code: 1 if a problem prevents clusters from starting, 2 for an invalid configuration.
     """
-    # Imported here: `packaging` would take a tenth of the start of every command.
-    from hyperplane.cli import checks
+    # Imported here, as importing `packaging` takes a tenth of the start of every command.
+    from hyperplane.cli import doctor_checks
 
     all_checks = (
-        checks.check_versions,
-        checks.check_machine,
-        checks.check_spill_folder,
-        checks.check_engines,
+        doctor_checks.check_versions,
+        doctor_checks.check_machine,
+        doctor_checks.check_spill_folder,
+        doctor_checks.check_engines,
         # Before the configuration, whose plan also reads and cleans the list of clusters.
-        checks.check_clusters,
-        checks.check_configuration,
+        doctor_checks.check_clusters,
+        doctor_checks.check_configuration,
     )
     findings = [finding for check in all_checks for finding in check()]
     faults = config.faults(ENGINES)
@@ -53,6 +53,8 @@ def doctor(as_json: JsonOption = False) -> None:
     else:
         _show(findings)
         typer.echo(f"\n{count['wrong']} wrong, {plural(count['warning'], 'warning')}")
+        if any(finding.state == "off" for finding in findings):
+            typer.echo("An engine that is off is optional; the text beside it says what it needs.")
     if faults:
         raise typer.Exit(2)
     if count["wrong"]:

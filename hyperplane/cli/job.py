@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hyperplane.cli import job_inspect, job_machine, job_render, job_schedule
+from hyperplane.cli import job_inspect, job_render, job_schedule, job_state_machine
 from hyperplane.cli.job_options import (
     ActiveOption,
     FileArgument,
@@ -29,12 +29,12 @@ from hyperplane.cli.options import parse_settings
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import stating_outcome
-from hyperplane.jobs import submitting
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import OPEN, Job
+from hyperplane.jobs import job_control
+from hyperplane.jobs.store.job_records import OPEN, Job
+from hyperplane.jobs.store.jobs_home import open_store
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,7 +42,9 @@ app = typer.Typer(
     "Exit code of run, watch and --wait: 0 done, 1 failed, 124 timed out, 130 cancelled.",
 )
 
-WaitOption = Annotated[bool, typer.Option("--wait", help="Show the job until it has ended.")]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Show the progress of the job until it has ended.")
+]
 
 
 @app.command()
@@ -56,9 +58,11 @@ def run(
     schedule: ScheduleOption = "",
     runner: RunnerOption = "local",
     runner_option: RunnerOptionsOption = None,
-    given: Annotated[
+    machine_input: Annotated[
         str | None,
-        typer.Option("--input", metavar="FILE|JSON", help="For *.asl.json: input of the machine."),
+        typer.Option(
+            "--input", metavar="FILE|JSON", help="For *.asl.json: input of the state machine."
+        ),
     ] = None,
     task: Annotated[
         list[str] | None,
@@ -78,15 +82,15 @@ def run(
         "--parameter": parameter, "--name": name, "--timeout": timeout, "--schedule": schedule,
         "--active-timeout": active_timeout, "--max-retries": max_retries,
     }  # fmt: skip
-    machine_options = {"--input": given, "--task": task}
-    machine = job_machine.is_machine(file)
+    machine_options = {"--input": machine_input, "--task": task}
+    is_machine = job_state_machine.is_machine(file)
     check(
-        Fault(option, "", f"only for {'a pipeline' if machine else 'a state machine'}")
-        for option, value in (pipeline_options if machine else machine_options).items()
+        Fault(option, "", f"only for {'a pipeline' if is_machine else 'a state machine'}")
+        for option, value in (pipeline_options if is_machine else machine_options).items()
         if value not in (None, "")
     )
-    if machine:
-        job_machine.run_machine_file(file, given, task or (), as_json=as_json)
+    if is_machine:
+        job_state_machine.run_machine_file(file, machine_input, task or (), as_json=as_json)
         return
     options = parse_settings(runner_option or (), "--runner-option")
     with stating_outcome("nothing was started"):
@@ -95,9 +99,10 @@ def run(
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
         )  # fmt: skip
     store = open_store()
-    from hyperplane.cli.job_foreground import run_here  # needs the extra jobs
+    from hyperplane.cli.job_foreground import run_in_foreground  # needs the extra jobs
 
-    _finish([asyncio.run(run_here(store, job, options, quiet=as_json))], store, as_json)
+    ended = asyncio.run(run_in_foreground(store, job, options, quiet=as_json))
+    _finish([ended], store, as_json)
 
 
 @app.command()
@@ -138,7 +143,7 @@ def submit(
         return
     store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):
-        submitting.ensure_supervisor(store)
+        job_control.ensure_supervisor(store)
         if as_json:
             write_json({"id": None, "run_id": None, "going_on": earlier[0].id})
         else:
@@ -146,7 +151,7 @@ def submit(
                 f"nothing submitted: job {earlier[0].id} of schedule {schedule} is unfinished"
             )
         return
-    sent = submitting.submit_job(job, warn=False, runner_options=options)  # warned already
+    sent = job_control.submit_job(job, warn=False, runner_options=options)  # warned already
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:
@@ -160,12 +165,12 @@ app.command("list")(job_inspect.list_jobs)
 
 @app.command()
 def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
-    """Show jobs until they have ended; Ctrl-C ends only the watching.
+    """Show the progress of jobs until they have ended; Ctrl-C does not stop the jobs.
 
     Exit code: that of the first job that is not done.
     """
     store = open_store()
-    found = list(dict.fromkeys(store.get(one).id for one in ids))
+    found = list(dict.fromkeys(store.get(id_).id for id_ in ids))
     _watch(store, found, as_json)
 
 
@@ -177,7 +182,7 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     """Cancel jobs: end all processes of their steps."""
     store = open_store()
     found = list({job.id: job for job in map(store.get, ids)}.values())
-    cancelled = [submitting.cancel(job.id, by="with hyperplane job cancel") for job in found]
+    cancelled = [job_control.cancel(job.id, by="with hyperplane job cancel") for job in found]
     if as_json:
         write_json([
             {"id": job.id, "status": job.status if job.processed else "cancelled"}
@@ -192,7 +197,7 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = False) -> None:
     """Continue a job that has ended; finished steps do not run again."""
-    sent = submitting.resume(id_)
+    sent = job_control.resume(id_)
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:
@@ -213,7 +218,7 @@ def _watch(store: JobStore, ids: list[str], as_json: bool) -> None:
 
 
 def _finish(jobs: list[Job], store: JobStore, as_json: bool) -> None:
-    """Print how jobs have ended, and exit with the matching code."""
+    """Print the results of ended jobs, and exit with the matching code."""
     sys.stdout.flush()
     if as_json:
         shown = [job_document(job, store) for job in jobs]

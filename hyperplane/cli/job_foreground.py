@@ -1,4 +1,4 @@
-"""Jobs in the foreground: run in this process, or watched while a supervisor runs them."""
+"""Run a job in this process, or show jobs that a supervisor runs until they have ended."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ import typer
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
 from hyperplane.core.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancel_marker
-from hyperplane.jobs.processes import AttemptCommand, LocalProcess
-from hyperplane.jobs.runners.registry import resolve_options
-from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, WorkUnit
-from hyperplane.jobs.step_command import attempt_prefix
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submission_snapshot import folder_error, save_snapshot
-from hyperplane.jobs.submitting import (
+from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
+from hyperplane.jobs.execution.job_folder import claim_job, mark_cancelled
+from hyperplane.jobs.execution.step_command import attempt_prefix
+from hyperplane.jobs.job_control import (
     cancellation_reason,
-    capture_environment,
     ensure_supervisor,
     unread_parameter_warnings,
 )
-from hyperplane.jobs.supervisor import Supervisor, claim_job
+from hyperplane.jobs.runners.registry import resolve_options
+from hyperplane.jobs.store.job_records import CANCELLED, IN_PROGRESS, Job, WorkUnit
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission.submission_environment import capture_environment
+from hyperplane.jobs.submission.submission_snapshot import folder_error, save_snapshot
+from hyperplane.jobs.supervisor import Supervisor
 
 #: Seconds between checks whether jobs have lost their supervisor.
 _SUPERVISOR_CHECK_INTERVAL = 5.0
 #: Seconds between attempts to read an unavailable store.
 _STORE_RETRY_INTERVAL = 1.0
+#: Who or what cancelled a job, by signal; part of the job's reason.
 _BY_SIGNAL: dict[int, str] = {
     signal.SIGINT: "with Ctrl-C (SIGINT) where it ran",
     signal.SIGTERM: "with SIGTERM where it ran",
@@ -41,7 +42,7 @@ _BY_SIGNAL: dict[int, str] = {
 }
 
 
-async def run_here(
+async def run_in_foreground(
     store: JobStore, job: Job, runner_options: Mapping[str, Any], *, quiet: bool
 ) -> Job:
     """Run a job in this process to its end.
@@ -49,33 +50,33 @@ async def run_here(
     The first Ctrl-C, SIGTERM or SIGHUP, or a closed terminal or pipe, cancels the job; the second
     signal kills its processes.
     """
-    handed = capture_environment()
+    submission = capture_environment()
     try:
         claim = claim_job(job.folder_path)
     except OSError as error:
         raise folder_error(job, error) from error
     try:
-        # For the supervisor that continues the job if this process is killed.
+        # A supervisor reads it to continue the job if this process is killed.
         save_snapshot(
             job,
-            handed.environment,
+            submission.environment,
             resolve_options(job.runner, runner_options),
             unread_parameter_warnings(job),
         )
         store.add(job)
-    except HyperplaneError:  # not stored, so remove its folder
+    except HyperplaneError:  # the job is not in the store, so nothing needs its folder
         claim.close()
         shutil.rmtree(job.folder_path, ignore_errors=True)
         raise
-    supervisor = Supervisor(store, handed, only=job.id, claim=claim)
-    supervisor.receive({job.id: handed})
+    supervisor = Supervisor(store, submission, only=job.id, claim=claim)
+    supervisor.receive({job.id: submission})
     canceller = _JobCanceller(store, job, supervisor)
     loop = asyncio.get_running_loop()
     for number in _BY_SIGNAL:
         loop.add_signal_handler(number, canceller.handle_signal, number)
     try:
-        work = asyncio.ensure_future(supervisor.run())
-        await asyncio.sleep(0)  # the supervisor takes the job
+        supervision = asyncio.ensure_future(supervisor.run())
+        await asyncio.sleep(0)  # lets the supervisor take the job
         canceller.enable()
         with Screen(store, [job.id], quiet=quiet) as screen:
             while True:
@@ -89,11 +90,11 @@ async def run_here(
                     if not error.passing:
                         raise
                     now, pause = job, _STORE_RETRY_INTERVAL
-                if work.done() and now.processed:
+                if supervision.done() and now.processed:
                     break
-                await asyncio.wait({work}, timeout=pause)
-                if work.done():
-                    work.result()
+                await asyncio.wait({supervision}, timeout=pause)
+                if supervision.done():
+                    supervision.result()
                     if supervisor.write_error is not None:
                         now = _report_unwritten(now, supervisor.write_error)
                         break
@@ -107,7 +108,7 @@ def _report_unwritten(job: Job, error: BaseException) -> Job:
     """Report a cancelled job whose status could not be stored."""
     typer.echo(f"job {job.id} is cancelled, but its status could not be stored: {error}", err=True)
     try:
-        cancel_marker.set_marker(job)
+        mark_cancelled(job)
     except OSError:
         typer.echo(
             f"when the store is available, run: hyperplane job cancel {job.id[:8]}", err=True
@@ -116,7 +117,7 @@ def _report_unwritten(job: Job, error: BaseException) -> Job:
 
 
 class _JobCanceller:
-    """Cancels a job at the first signal and kills its processes at the second."""
+    """Cancel a job at the first signal and kill its processes at the second."""
 
     def __init__(self, store: JobStore, job: Job, supervisor: Supervisor) -> None:
         self.store, self.job, self.supervisor = store, job, supervisor
@@ -124,6 +125,7 @@ class _JobCanceller:
         self._killing: asyncio.Task[object] | None = None
 
     def handle_signal(self, number: int) -> None:
+        """Cancel the job, or kill its processes if it was already cancelled by a signal."""
         self._signal_count += 1
         if self._signal_count == 1:
             self.cancel(_BY_SIGNAL[number])
@@ -137,24 +139,24 @@ class _JobCanceller:
             self.supervisor.cancel_all(self._reason)
 
     def cancel(self, by: str) -> None:
+        """Cancel the job, as soon as this is allowed; ``by`` is part of the reason."""
         self._reason = self._reason or cancellation_reason(by)
         if self._enabled:
             self.supervisor.cancel_all(self._reason)
 
     async def _kill(self) -> None:
-        chunks = {step.name: step.chunk_count for step in
-                  self.job.pipeline.steps}  # fmt: skip
-        running = [
-            LocalProcess(AttemptCommand((), {}, "", attempt_prefix(self.job, unit, one.number)))
-            for one in self.store.attempts(self.job.id)
-            if one.status == IN_PROGRESS
-            for unit in (WorkUnit(one.step, one.chunk, chunks.get(one.step, 0)),)
-        ]
+        chunks = {step.name: step.chunk_count for step in self.job.pipeline.steps}
+        running = []
+        for attempt in self.store.attempts(self.job.id):
+            if attempt.status == IN_PROGRESS:
+                unit = WorkUnit(attempt.step, attempt.chunk, chunks.get(attempt.step, 0))
+                prefix = attempt_prefix(self.job, unit, attempt.number)
+                running.append(LocalProcess(AttemptCommand((), {}, "", prefix)))
         await asyncio.gather(*(process.end(0.0) for process in running))
 
 
 def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list[Job]:
-    """Show jobs until all have ended; Ctrl-C ends only the watching."""
+    """Show jobs until all have ended, and return them; Ctrl-C does not stop the jobs."""
     checked, jobs = 0.0, list[Job]()
     with Screen(store, ids, quiet=quiet) as screen:
         try:
@@ -169,7 +171,7 @@ def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list
             raise typer.Exit(INTERRUPTED) from None
         except KeyboardInterrupt:
             found = store.get_many(ids).values()
-            going = " ".join(job.id[:8] for job in found if not job.processed)
-            typer.echo(f"\nno longer watching; still running: {going}", err=True)
+            running = " ".join(job.id[:8] for job in found if not job.processed)
+            typer.echo(f"\nno longer watching; still running: {running}", err=True)
             raise typer.Exit(INTERRUPTED) from None
     return jobs

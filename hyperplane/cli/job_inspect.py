@@ -15,14 +15,14 @@ from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, JobError, check
-from hyperplane.jobs import listing
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs import job_list
+from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_progress import format_duration, to_plain_line
-from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job
-from hyperplane.jobs.submitting import ensure_supervisor
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
+from hyperplane.jobs.store.jobs_home import open_store
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 #: Characters of the fixed columns of ``list`` and of the space between columns.
 _FIXED_WIDTH = 8 + 11 + 16 + 8 + 8
@@ -33,24 +33,26 @@ _BLOCK = 1 << 16
 def list_jobs(
     status: Annotated[
         list[str] | None,
-        typer.Option(help="Only jobs with this status, as 'in progress'; may be repeated."),
+        typer.Option(
+            help="Only jobs with this status, such as 'in progress' or failed; may be repeated."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(help="Maximum number of jobs, the newest first.")] = 20,
+    limit: Annotated[int, typer.Option(help="Maximum number of jobs.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Show jobs, the newest first."""
-    found = listing.list_jobs(status, limit=limit)
+    found = job_list.list_jobs(status, limit=limit)
     if as_json:
         write_json([job.as_dict() for job in found])
     elif found:
         _show(found)
     else:
-        typer.echo("no such job" if status else "no job has been submitted")
+        typer.echo("no job has this status" if status else "no job has been submitted")
 
 
 def _show(jobs: Sequence[Job]) -> None:
-    # IDs, statuses and times are never shortened; names and reasons are, and narrow terminals
-    # do not show the pipeline.
+    # Names and reasons are shortened to the width of the terminal; IDs, statuses and times are
+    # not. Narrow terminals do not show the pipeline.
     left = max(0, Console().width - _FIXED_WIDTH)
     texts = {
         "name": [job.name for job in jobs],
@@ -77,18 +79,23 @@ def _show(jobs: Sequence[Job]) -> None:
 
 def logs(
     id_: IdArgument,
-    step: Annotated[str | None, typer.Option(help="Only of this step.")] = None,
-    chunk: Annotated[int | None, typer.Option(help="Only of this chunk, from 0.")] = None,
-    attempt: Annotated[int | None, typer.Option(help="Only of this attempt, from 1.")] = None,
-    lines: Annotated[int | None, typer.Option(help="Only this number of lines at the end.")] = None,
+    step: Annotated[str | None, typer.Option(help="Only logs of this step.")] = None,
+    chunk: Annotated[
+        int | None, typer.Option(help="Only logs of the chunk with this number, from 0.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(help="Only logs of the attempt with this number, from 1.")
+    ] = None,
+    lines: Annotated[
+        int | None, typer.Option(help="Maximum number of lines; the last ones are shown.")
+    ] = None,
     follow: Annotated[
-        bool,
-        typer.Option("-f", "--follow", help="Continue while more is written, until the job ends."),
+        bool, typer.Option("-f", "--follow", help="Show new lines, too, until the job has ended.")
     ] = False,
 ) -> None:
-    """Show the log of the last failed attempt, or else of the last one.
+    """Show the log of the last failed attempt, or of the last attempt if none has failed.
 
-    With --follow it shows all attempts of all steps.
+    With --follow the logs of all attempts of all steps are shown.
     """
     if lines is not None and lines < 1:
         check([Fault("--lines", str(lines), "at least 1")])
@@ -104,12 +111,12 @@ def logs(
         return
     found = selection.select(store.attempts(job.id))
     if not found:
-        raise JobError(job.id, f"{selection} has written nothing")
+        raise JobError(job.id, f"there is no log of {selection}")
     # Only the latest attempt counts: a failed chunk may have succeeded since.
-    latest = {(one.step, one.chunk): one for one in found}
-    bad = [one for one in latest.values() if one.status not in (DONE, IN_PROGRESS)]
-    last = (bad or found)[-1]
-    _write_end(job.folder_path / last.log, lines)
+    latest = {(entry.step, entry.chunk): entry for entry in found}
+    failed = [entry for entry in latest.values() if entry.status not in (DONE, IN_PROGRESS)]
+    shown = (failed or found)[-1]
+    _write_end(job.folder_path / shown.log, lines)
 
 
 class _AttemptFilter:
@@ -119,7 +126,7 @@ class _AttemptFilter:
         self.step, self.chunk, self.attempt = step, chunk, attempt
 
     def check(self, job: Job) -> None:
-        """Raise an error for a step that the job does not have."""
+        """Raise RequestError for a step that the job does not have."""
         names = [step.name for step in job.pipeline.steps]
         if self.step is not None and self.step not in names:
             allowed = f"one of {', '.join(map(repr, names))}"
@@ -139,7 +146,7 @@ class _AttemptFilter:
     def __str__(self) -> str:
         criteria = {"step": self.step, "chunk": self.chunk, "attempt": self.attempt}
         named = [f"{name} {value!r}" for name, value in criteria.items() if value is not None]
-        return ", ".join(named) or "no step"
+        return ", ".join(named) or "any step"
 
 
 def _follow(store: JobStore, job: Job, selection: _AttemptFilter, lines: int | None) -> None:
@@ -170,10 +177,10 @@ def _follow(store: JobStore, job: Job, selection: _AttemptFilter, lines: int | N
         time.sleep(POLL_INTERVAL)
 
 
-def _read_block(file: Path, place: int) -> bytes:
+def _read_block(file: Path, offset: int) -> bytes:
     try:
         with file.open("rb") as opened:
-            opened.seek(place)
+            opened.seek(offset)
             return opened.read(_BLOCK)
     except FileNotFoundError:
         return b""
@@ -183,19 +190,19 @@ def _find_last_lines(file: Path, lines: int) -> int:
     """Return the offset of the last ``lines`` lines of a file."""
     try:
         with file.open("rb") as opened:
-            place = opened.seek(0, 2)
+            offset = opened.seek(0, 2)
             line_breaks = 0
-            while place:
-                size = min(_BLOCK, place)
-                place -= size
-                opened.seek(place)
+            while offset:
+                size = min(_BLOCK, offset)
+                offset -= size
+                opened.seek(offset)
                 block = opened.read(size)
                 # A line break at the end of the file does not begin another line.
-                end = size - 1 if not line_breaks and place + size == opened.seek(0, 2) else size
+                end = size - 1 if not line_breaks and offset + size == opened.seek(0, 2) else size
                 while (at := block.rfind(b"\n", 0, end)) >= 0:
                     line_breaks += 1
                     if line_breaks == lines:
-                        return place + at + 1
+                        return offset + at + 1
                     end = at
     except FileNotFoundError:
         pass
@@ -203,10 +210,10 @@ def _find_last_lines(file: Path, lines: int) -> int:
 
 
 def _write_end(file: Path, lines: int | None) -> None:
-    """Write a log, or its last lines, in blocks: it may be larger than the memory."""
-    place = 0 if lines is None else _find_last_lines(file, lines)
-    while block := _read_block(file, place):
-        place += len(block)
+    """Write a log, or its last lines, in blocks, as it may be larger than the memory."""
+    offset = 0 if lines is None else _find_last_lines(file, lines)
+    while block := _read_block(file, offset):
+        offset += len(block)
         _write(block)
 
 

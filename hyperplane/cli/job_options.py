@@ -10,12 +10,12 @@ import typer
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import parse_seconds
+from hyperplane.jobs.job_control import job_warnings, new_job
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.runners.registry import RUNNERS
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
-from hyperplane.jobs.submitting import job_warnings, new_job
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT, Job
 
-#: 124 as of ``timeout``, 130 as of a shell whose program was interrupted.
+#: 124 is that of the program ``timeout``, 130 that of a shell whose program was interrupted.
 EXIT_CODES = {DONE: 0, FAILED: 1, TIMED_OUT: 124, CANCELLED: 130}
 INTERRUPTED = EXIT_CODES[CANCELLED]
 
@@ -35,18 +35,20 @@ NameOption = Annotated[str | None, typer.Option(help="Name of the job; unique by
 TimeoutOption = Annotated[
     str | None,
     typer.Option(
-        metavar="SECONDS", help="Time limit from the submission, as 600 or 10m; -1: no limit."
+        metavar="SECONDS",
+        help="Time limit from the submission, such as 600 or 10m; -1 for no limit.",
     ),
 ]
 ActiveOption = Annotated[
-    str | None, typer.Option(metavar="SECONDS", help="Time limit from the start of its first step.")
+    str | None,
+    typer.Option(metavar="SECONDS", help="Time limit from the start of the first step."),
 ]
 RetriesOption = Annotated[int | None, typer.Option(help="Maximum number of retries, 0 to 10.")]
 RunnerOption = Annotated[
     str,
     typer.Option(
         metavar="|".join(RUNNERS.built_in),
-        help="Where its steps run; local is this machine. Other packages may add runners.",
+        help="Runner of the steps; local is this machine. Other packages may add runners.",
     ),
 ]
 RunnerOptionsOption = Annotated[
@@ -54,7 +56,7 @@ RunnerOptionsOption = Annotated[
     typer.Option(
         "--runner-option",
         metavar="NAME=VALUE",
-        help="For kubernetes: root, and settings of the engine, as image; may be repeated.",
+        help="For kubernetes: root, or a setting of the engine such as image; may be repeated.",
     ),
 ]
 ScheduleOption = Annotated[
@@ -79,14 +81,14 @@ def build_job(
     runner_options: Mapping[str, Any] | None = None,
     here: bool = True,
 ) -> Job:
-    """Create the job that the options describe; write its warnings to standard error.
+    """Return the job of the given options; print its warnings to standard error.
 
     ``here`` is whether its steps run on this machine.
 
     Raises
     ------
     RequestError
-        With all errors of the options and the pipeline.
+        With all faults of the options and the pipeline.
     """
     faults: list[Fault] = []
     parameters = _parse_parameters(parameter or (), faults)
@@ -105,7 +107,7 @@ def build_job(
             schedule=schedule,
             runner=runner,
             runner_options=runner_options,
-            here=here,
+            check_machine=here,
         )
     except RequestError as error:
         check([*faults, *error.faults])
@@ -116,10 +118,10 @@ def build_job(
     return job
 
 
-def _parse_parameters(given: Sequence[str], faults: list[Fault]) -> dict[str, str]:
-    """Return parameters by name; errors show no values, which may be private."""
+def _parse_parameters(texts: Sequence[str], faults: list[Fault]) -> dict[str, str]:
+    """Return parameters by name; faults show no values, which may be private."""
     parameters: dict[str, str] = {}
-    for number, text in enumerate(given, 1):
+    for number, text in enumerate(texts, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             faults.append(Fault("-p", "", f"number {number} is not KEY=VALUE"))

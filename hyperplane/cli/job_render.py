@@ -1,4 +1,4 @@
-"""``hyperplane job render``: print or write what would be run."""
+"""``hyperplane job render``: print the steps of a job, or write a runner's files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,21 @@ from hyperplane.cli.job_options import (
 )
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.jobs import requirements
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.environment import cluster_variable, secret_variables, step_variables
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.step_command import (
+    build_arguments,
+    notebook_output_path,
+    working_folder,
+)
+from hyperplane.jobs.execution.step_environment import (
+    cluster_variable,
+    secret_variables,
+    step_variables,
+)
 from hyperplane.jobs.exporters import registry
 from hyperplane.jobs.exporters.base import Document
-from hyperplane.jobs.states import Job, WorkUnit
-from hyperplane.jobs.step_command import build_arguments, notebook_output_path, working_folder
+from hyperplane.jobs.store.job_records import Job, WorkUnit
 
 
 def render(
@@ -68,29 +76,30 @@ def render(
     documents = registry.render(runner, job, **options)
     result = RenderResult() if out is None else write_documents(documents, out)
     for path in result.removed:
-        typer.echo(f"removed {path}: written by an earlier render", err=True)
+        typer.echo(f"removed {path}, which an earlier render had written", err=True)
     for path in result.left:
-        typer.echo(f"kept {path}: written by an earlier render, but changed since", err=True)
+        message = f"kept {path}, which an earlier render had written and which has changed since"
+        typer.echo(message, err=True)
     if as_json:
-        shown = [one._asdict() for one in documents]
-        write_json({"runner": runner, "documents": shown, **result._asdict()})
+        fields = [document._asdict() for document in documents]
+        write_json({"runner": runner, "documents": fields, **result._asdict()})
     elif result.written:
         typer.echo("\n".join(result.written))
     else:
         _show_documents(documents)
 
 
-def _parse_options(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
+def _parse_options(runner: str, texts: Sequence[str], out: Path | None) -> dict[str, str]:
     """Validate the runner; return its options by name."""
     faults = []
     exporters = registry.EXPORTERS.names()
     if runner not in ("local", *exporters):
         allowed = f"one of local, {', '.join(exporters)}"
         faults.append(Fault("--runner", repr(runner), allowed))
-    elif runner == "local" and (given or out is not None):
+    elif runner == "local" and (texts or out is not None):
         faults.append(Fault("--option, --out", "", f"only with --runner {' or '.join(exporters)}"))
     options: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key or key in options:
             faults.append(Fault("--option", repr(text), "KEY=VALUE, each key once"))
@@ -100,23 +109,25 @@ def _parse_options(runner: str, given: Sequence[str], out: Path | None) -> dict[
 
 
 def _show_documents(documents: Sequence[Document]) -> None:
-    manifests = all(one.name.endswith((".yaml", ".yml")) for one in documents)
-    for number, one in enumerate(documents):
+    are_manifests = all(document.name.endswith((".yaml", ".yml")) for document in documents)
+    for number, document in enumerate(documents):
         if number:
-            typer.echo("---" if manifests else "")
+            typer.echo("---" if are_manifests else "")
         if len(documents) > 1:
-            typer.echo(f"# {one.name}")
-        typer.echo(one.text.rstrip("\n"))
+            typer.echo(f"# {document.name}")
+        typer.echo(document.text.rstrip("\n"))
 
 
 def show_local(job: Job, as_json: bool) -> None:
-    """Print the steps of a job as this machine would run them, without values of variables."""
+    """Print the commands of a job's steps on this machine, and the names of their variables."""
     steps = requirements.add_install_step(job.pipeline, sys.executable)
     documents = [_step_document(job, step) for step in steps]
     if as_json:
-        own = {"name": job.name, "root": job.pipeline.root, "max_retries": job.max_retries}
-        limits = {"timeout": job.timeout, "active_timeout": job.active_timeout}
-        write_json({"runner": "local", **own, **limits, "steps": documents})
+        write_json({
+            "runner": "local", "name": job.name, "root": job.pipeline.root,
+            "max_retries": job.max_retries, "timeout": job.timeout,
+            "active_timeout": job.active_timeout, "steps": documents,
+        })  # fmt: skip
         return
     times = f"{job.timeout:g} s from submission, {job.active_timeout:g} s from the start"
     write_rows([
@@ -125,9 +136,9 @@ def show_local(job: Job, as_json: bool) -> None:
         ("limits", times.replace("-1 s", "no limit")),
         ("retries", str(job.max_retries)),
     ])  # fmt: skip
-    for shown in documents:
+    for document in documents:
         typer.echo()
-        write_rows(_rows(shown))
+        write_rows(_rows(document))
 
 
 def _step_document(job: Job, step: Step) -> dict[str, Any]:
@@ -155,35 +166,36 @@ def _step_document(job: Job, step: Step) -> dict[str, Any]:
     return document
 
 
-def _rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
+def _rows(step: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return labels and texts of the document of a step."""
     rows = [
-        ("step", shown["name"]),
-        ("after", ", ".join(shown["after"]) or "nothing"),
-        ("runs", shlex.join(shown["argv"])),
-        ("in", str(Path(shown["folder"]))),
+        ("step", step["name"]),
+        ("after", ", ".join(step["after"]) or "nothing"),
+        ("runs", shlex.join(step["argv"])),
+        ("in", str(Path(step["folder"]))),
     ]
-    if shown["chunks"]:
-        most = shown["max_parallel"]
-        rows.append(("chunks", f"{shown['chunks']}" + (f", {most} at once" if most else "")))
-    if shown["retries"] is not None:
-        rows.append(("retries", str(shown["retries"])))
-    if shown["timeout"] is not None:
-        rows.append(("timeout", f"{shown['timeout']:g} s"))
-    if shown["resources"]:
-        needs = (f"{name} {value}" for name, value in shown["resources"].items())
+    if step["chunks"]:
+        most = step["max_parallel"]
+        rows.append(("chunks", f"{step['chunks']}" + (f", {most} at once" if most else "")))
+    if step["retries"] is not None:
+        rows.append(("retries", str(step["retries"])))
+    if step["timeout"] is not None:
+        rows.append(("timeout", f"{step['timeout']:g} s"))
+    if step["resources"]:
+        needs = (f"{name} {value}" for name, value in step["resources"].items())
         rows.append(("needs", ", ".join(needs)))
-    rows.append(("variables", ", ".join(shown["variables"])))
-    if shown["secrets"]:
-        rows.append(("secrets", ", ".join(shown["secret_variables"])))
+    rows.append(("variables", ", ".join(step["variables"])))
+    if step["secrets"]:
+        rows.append(("secrets", ", ".join(step["secret_variables"])))
     return rows
 
 
-#: Names and checksums of the files, in the format of sha256sum; kubectl ignores the name.
+#: File with names and checksums in the format of sha256sum; kubectl ignores a file of this name.
 LIST_NAME = ".hyperplane-rendered"
 
 
 class RenderResult(NamedTuple):
-    """Paths that a render wrote, removed, and left because the user has changed them."""
+    """Paths of files that a render wrote, removed, and left because their content was changed."""
 
     written: list[str] = []  # noqa: RUF012 - never modified
     removed: list[str] = []  # noqa: RUF012
@@ -196,7 +208,7 @@ def write_documents(documents: Sequence[Document], out: Path) -> RenderResult:
     Raises
     ------
     RequestError
-        If the folder cannot be written to, or if a file that no render wrote has one of the names.
+        If the folder is not writable, or a file with one of the names was not written by a render.
     """
     texts = {document.name: document.text.encode() for document in documents}
     try:
@@ -226,7 +238,7 @@ def write_documents(documents: Sequence[Document], out: Path) -> RenderResult:
 def _conflicts(
     out: Path, previous: Mapping[str, str], texts: Mapping[str, bytes]
 ) -> Iterator[Fault]:
-    """Return a fault for each file that would be overwritten but is not a render's own."""
+    """Return a fault for each file of another origin that would be overwritten."""
     for name, text in texts.items():
         file = out / name
         if not file.exists() and not file.is_symlink():

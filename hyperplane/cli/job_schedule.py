@@ -1,4 +1,4 @@
-"""``hyperplane job schedule``: let cron or Kubernetes submit a job regularly."""
+"""``hyperplane job schedule``: crontab lines and manifests that submit a job regularly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs import schedules
 from hyperplane.jobs.cron import parse_cron
-from hyperplane.jobs.environment import find_secrets
+from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.exporters import cron_job
-from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.schedules import Schedule
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
 _RUNNERS = ("cron", "kubernetes")
 
@@ -31,34 +31,36 @@ def schedule(
     ] = None,
     cron: Annotated[
         str | None,
-        typer.Option(metavar="'*/30 * * * *'", help="Times of the runs, in five fields."),
+        typer.Option(
+            metavar="'*/30 * * * *'", help="Times of the runs, in the five fields of crontab."
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the schedule; by default that of the pipeline.")
+        str | None, typer.Option(help="Name of the schedule; default: name of the pipeline.")
     ] = None,
     parameter: ParametersOption = None,
     no_overlap: Annotated[
-        bool, typer.Option("--no-overlap", help="No run while an earlier one is unfinished.")
+        bool, typer.Option("--no-overlap", help="Start no run while an earlier one is unfinished.")
     ] = False,
     runner: Annotated[
         str, typer.Option(metavar="cron|kubernetes", help="Scheduler that submits the runs.")
     ] = "cron",
     image: Annotated[str, typer.Option(help="For kubernetes: image of the container.")] = "",
     folder: Annotated[
-        str, typer.Option(help="For kubernetes: folder of the pipeline's root in the container.")
+        str, typer.Option(help="For kubernetes: path of the pipeline's root in the container.")
     ] = "",
     install: Annotated[
-        bool, typer.Option("--install", help="Add the line to this user's crontab.")
+        bool, typer.Option("--install", help="Add the schedule to this user's crontab.")
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove the schedule --name from the crontab.")
+        bool, typer.Option("--remove", help="Remove the schedule of this --name from the crontab.")
     ] = False,
     listed: Annotated[
         bool, typer.Option("--list", help="Show the schedules in the crontab.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the crontab line or manifest that submits a job regularly, or install it."""
+    """Print a crontab line or a manifest that submits a job regularly, or install the line."""
     check(_faults(file, cron, name, runner, install, remove, listed))
     if listed:
         _list(as_json)
@@ -70,12 +72,12 @@ def schedule(
         if when.warning:
             typer.echo(f"warning: {when.warning}", err=True)
         job = build_job(file, parameter=parameter, here=runner == "cron")
-        named = job.pipeline.name if name is None else name
-        check(schedules.name_faults(named))
+        schedule_name = job.pipeline.name if name is None else name
+        check(schedules.name_faults(schedule_name))
         if runner == "kubernetes":
-            _print_manifest(job, file, named, when.text, no_overlap, image, folder, as_json)
+            _print_manifest(job, file, schedule_name, when.text, no_overlap, image, folder, as_json)
         else:
-            _print_or_install(job, file, named, when.text, no_overlap, install, as_json)
+            _print_or_install(job, file, schedule_name, when.text, no_overlap, install, as_json)
 
 
 def _faults(
@@ -89,7 +91,7 @@ def _faults(
 ) -> list[Fault]:
     faults = []
     if install + remove + listed > 1:
-        faults.append(Fault("schedule", "several actions", "one of --install, --remove, --list"))
+        faults.append(Fault("--install, --remove, --list", "", "only one of them may be given"))
     if runner not in _RUNNERS:
         faults.append(Fault("--runner", repr(runner), f"one of {', '.join(_RUNNERS)}"))
     elif runner != "cron" and (install or remove or listed):
@@ -101,7 +103,7 @@ def _faults(
         if file is None:
             faults.append(Fault("file", "nothing", "a pipeline file, or a script or notebook"))
         if cron is None:
-            faults.append(Fault("--cron", "nothing", "five fields, as '*/30 * * * *'"))
+            faults.append(Fault("--cron", "nothing", "five fields, such as '*/30 * * * *'"))
     return faults
 
 
@@ -128,7 +130,7 @@ def _print_or_install(
 
 
 def _cron_environment() -> tuple[tuple[str, str], ...]:
-    """Return variables that cron does not set and jobs need for their programs and state."""
+    """Return variables that jobs need and cron does not set: the path, and the folder of jobs."""
     folder = str(Path(sys.executable).parent)
     return (("PATH", f"{folder}:/usr/local/bin:/usr/bin:/bin"),
             ("DASK_HYPERPLANE__JOBS__HOME", str(jobs_folder())))  # fmt: skip
@@ -137,15 +139,15 @@ def _cron_environment() -> tuple[tuple[str, str], ...]:
 def _warn_about_environment(job: Job) -> None:
     """Warn about secrets and a store that are set here but not in the environment of cron."""
     settings = config.jobs()
-    wanted = sorted({name for step in job.pipeline.steps for name in step.secrets})
-    _, missing = find_secrets(wanted, {}, settings.secrets)
+    names = sorted({name for step in job.pipeline.steps for name in step.secrets})
+    _, missing = find_secrets(names, {}, settings.secrets)
     for name in missing:
-        where = f"write it to a file {settings.secrets}/{name}"
-        typer.echo(f"warning: the secret {name} is not set under cron; {where}", err=True)
+        advice = f"write it to the file {settings.secrets}/{name}"
+        typer.echo(f"warning: the secret {name} is not set under cron; {advice}", err=True)
     from_variables = dask.config.collect_env().get("hyperplane", {}).get("jobs", {})
     if settings.store and "store" in from_variables:
-        where = "write hyperplane.jobs.store to a file of Dask's configuration"
-        typer.echo(f"warning: the store of this terminal is not set under cron; {where}", err=True)
+        advice = "write hyperplane.jobs.store to a file of Dask's configuration"
+        typer.echo(f"warning: the store of this terminal is not set under cron; {advice}", err=True)
 
 
 def _print_manifest(
@@ -160,11 +162,11 @@ def _print_manifest(
 ) -> None:
     root = Path(job.pipeline.root)
     path = file.absolute()
-    inside = str(path.relative_to(root)) if path.is_relative_to(root) else str(file)
+    relative_file = str(path.relative_to(root)) if path.is_relative_to(root) else str(file)
     argv = ["hyperplane", "job", "run", "--schedule", name, "--name", name]
     argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
     text = cron_job.render_cron_job(
-        name, cron, [*argv, inside], image=image, folder=folder, overlap=not no_overlap
+        name, cron, [*argv, relative_file], image=image, folder=folder, overlap=not no_overlap
     )
     if as_json:
         write_json({"name": name, "cron": cron, "manifest": text})

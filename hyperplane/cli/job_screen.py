@@ -1,4 +1,4 @@
-"""Progress of jobs: live trees on a terminal, otherwise a line for each change."""
+"""Show the progress of jobs: live trees on a terminal, otherwise a line for each change."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import typer
 
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.job_progress import ProgressLines, render_tree, step_progress
-from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
+from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 #: Seconds between reads of the store; more if a read takes long.
 POLL_INTERVAL = 0.2
-#: Lines of the log of a failed step to show.
-_TAIL = 20
+#: Number of lines that are shown of the log of a failed step.
+_TAIL_LINES = 20
 
 
 class Screen:
-    """Context manager that shows jobs; with ``quiet`` it only reads them."""
+    """Context manager that shows the progress of jobs; with ``quiet`` it only reads them."""
 
     def __init__(self, store: JobStore, ids: Sequence[str], *, quiet: bool) -> None:
         self.store, self.ids, self.quiet = store, ids, quiet
@@ -60,7 +60,7 @@ class Screen:
         """
         began = time.monotonic()
         found = self.store.get_many(self.ids)
-        jobs = [found[one] for one in self.ids]
+        jobs = [found[id_] for id_ in self.ids]
         if not self.quiet:
             self._show(jobs)
         return jobs, max(POLL_INTERVAL, 5 * (time.monotonic() - began))
@@ -68,10 +68,10 @@ class Screen:
     def detach(self) -> None:
         """Stop all output, because the terminal was closed."""
         self.quiet, self._live = True, None
-        # Flushing the buffer at the exit of Python would fail again.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        # Python flushes the buffer at its exit, which would fail again.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
     def _show(self, jobs: Sequence[Job]) -> None:
         now = time.time()
@@ -87,16 +87,16 @@ class Screen:
         if self._live is not None:
             from rich.console import Group
 
-            if not sys.stdout.isatty():  # rich would write nothing, without an error
+            if not sys.stdout.isatty():  # rich would write nothing and raise no error
                 raise OSError("the terminal is gone")
             self._live.update(Group(*trees), refresh=True)
 
 
 def show_end(job: Job) -> None:
-    """Write the end of the log of a failed job to standard error."""
+    """Print the end of the log of a failed job to standard error."""
     if job.status not in (FAILED, TIMED_OUT):
         return
-    text = JobHandle(job.id).logs(lines=_TAIL)
+    text = JobHandle(job.id).logs(lines=_TAIL_LINES)
     if text:
         typer.echo(f"\nThe end of the log (hyperplane job logs {job.id[:8]} shows all):", err=True)
         typer.echo(text, err=True)
@@ -113,11 +113,11 @@ def job_document(job: Job, store: JobStore) -> dict[str, Any]:
             "attempts": state.attempts,
             "chunks": state.chunks,
             "chunks_done": state.counts.get(DONE, 0) if state.chunks else 0,
-            "reasons": [one.reason for one in state.failed],
+            "reasons": [attempt.reason for attempt in state.failed],
             "logs": [
-                str(job.folder_path / one.log)
-                for one in attempts
-                if one.step == state.name and one.log and one.status != IN_PROGRESS
+                str(job.folder_path / attempt.log)
+                for attempt in attempts
+                if attempt.step == state.name and attempt.log and attempt.status != IN_PROGRESS
             ],
         }
         for state in step_progress(job, attempts, time.time())

@@ -22,22 +22,22 @@ _LAYOUT, _CLUSTER, _POLICY = "Size", "Cluster", "Memory policy of each worker"
 def _option(
     name: str, kind: type, panel: str, text: str, metavar: str | None = None
 ) -> inspect.Parameter:
-    """Return an option that defaults to None: the plan applies the defaults."""
+    """Return an option that defaults to None, as the plan applies the defaults."""
     field = ClusterRequest.model_fields.get(name)
     default = None if field is None else field.default
-    shown = text if default is None else f"{text} Default: {default}."
+    help_text = text if default is None else f"{text} Default: {default}."
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=typer.Option(
-            None, help=shown, metavar=metavar, rich_help_panel=panel, show_default=False
+            None, help=help_text, metavar=metavar, rich_help_panel=panel, show_default=False
         ),
         annotation=kind | None,
     )
 
 
-def _threshold_option(name: str, does: str) -> inspect.Parameter:
-    text = f"Fraction of its memory above which a worker {does}, or never."
+def _threshold_option(name: str, action: str) -> inspect.Parameter:
+    text = f"Fraction of its memory above which a worker {action}; or never."
     return _option(_MEMORY + name, str, _POLICY, text, "FRACTION")
 
 
@@ -45,21 +45,26 @@ def _threshold_option(name: str, does: str) -> inspect.Parameter:
 OPTIONS = {
     option.name: option
     for option in (
-        _option("num_workers", int, _LAYOUT, "Nodes."),
-        _option("nprocs", int, _LAYOUT, "Worker processes on each node."),
-        _option("nthreads", int, _LAYOUT, "Threads of each worker process."),
-        _option("ram_gb_per_proc", str, _LAYOUT, "Memory of each process in GB.", "GB"),
+        _option("num_workers", int, _LAYOUT, "Number of nodes."),
+        _option("nprocs", int, _LAYOUT, "Number of worker processes on each node."),
+        _option("nthreads", int, _LAYOUT, "Number of threads of each worker process."),
+        _option("ram_gb_per_proc", str, _LAYOUT, "Memory of each worker process in GB.", "GB"),
         _option("cores_per_worker", float, _LAYOUT, "Cores of a node for its worker processes."),
-        _option("ngpus", int, _LAYOUT, "GPUs of each node."),
+        _option("ngpus", int, _LAYOUT, "Number of GPUs of each node."),
         _option(
-            "pool", str, _LAYOUT, "Kind of node; without other sizes it determines the layout."
+            "pool",
+            str,
+            _LAYOUT,
+            "Kind of node, by its name in hyperplane pools; it determines the layout if no other "
+            "sizes are given.",
         ),
         _option("engine", str, _CLUSTER, "Engine that starts the cluster."),
         _option(
             "engine_options",
             list[str],
             _CLUSTER,
-            "A setting of the engine for this cluster, such as hosts=[a,b]; may be repeated.",
+            "A setting of the engine for this cluster, such as partition=short, with a value in "
+            "YAML; may be repeated.",
             "NAME=VALUE",
         ),
         _option("name", str, _CLUSTER, "Name of the cluster; unique by default."),
@@ -68,23 +73,33 @@ OPTIONS = {
             "idle_timeout",
             str,
             _CLUSTER,
-            "Close the cluster when it was idle for this time.",
+            "Close the cluster when it has been idle for this time.",
             "'30 minutes'",
         ),
         _option("dashboard_port", str, _CLUSTER, "Port of the dashboard.", "PORT"),
         _option(
-            "local_fit", str, _CLUSTER, "Reduce the request to this machine, or not.", "fit|exact"
+            "local_fit",
+            str,
+            _CLUSTER,
+            "For the local engine: fit reduces the request to this machine, exact does not.",
+            "fit|exact",
         ),
-        _option("tuning", str, _CLUSTER, "Profile of Dask settings; dask: change none.", "PROFILE"),
-        _threshold_option("target", "moves data to disk"),
-        _threshold_option("spill", "moves data to disk, measured for the whole process"),
+        _option(
+            "tuning",
+            str,
+            _CLUSTER,
+            "Profile of Dask settings; dask keeps Dask's defaults.",
+            "PROFILE",
+        ),
+        _threshold_option("target", "moves data to disk, by the size of its data"),
+        _threshold_option("spill", "moves data to disk, by the memory of its process"),
         _threshold_option("pause", "starts no new task"),
         _threshold_option("terminate", "is restarted"),
     )
 }
 
 
-def takes_request(command: Callable[..., None]) -> Callable[..., None]:
+def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameter ``request`` of a command by an option for each argument."""
 
     @functools.wraps(command)
@@ -92,10 +107,14 @@ def takes_request(command: Callable[..., None]) -> Callable[..., None]:
         options = {name: values.pop(name) for name in OPTIONS}
         command(request=_arguments(options), **values)
 
-    own = inspect.signature(command, eval_str=True).parameters.values()
+    command_options = inspect.signature(command, eval_str=True).parameters.values()
     parameters = [
         *OPTIONS.values(),
-        *(option.replace(kind=option.KEYWORD_ONLY) for option in own if option.name != "request"),
+        *(
+            option.replace(kind=option.KEYWORD_ONLY)
+            for option in command_options
+            if option.name != "request"
+        ),
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in parameters}
@@ -106,7 +125,7 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Return the given options as arguments of ``plan_cluster``."""
     given = {name: value for name, value in options.items() if value not in (None, [])}
     thresholds = {
-        name.removeprefix(_MEMORY): _threshold(given.pop(name))
+        name.removeprefix(_MEMORY): _parse_threshold(given.pop(name))
         for name in options
         if name.startswith(_MEMORY) and name in given
     }
@@ -118,7 +137,7 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_settings(texts: Iterable[str], where: str) -> dict[str, object]:
-    """Parse texts ``name=value``; the values are YAML."""
+    """Return settings from texts ``name=value``, whose values are YAML."""
     settings: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -132,7 +151,7 @@ def parse_settings(texts: Iterable[str], where: str) -> dict[str, object]:
     return settings
 
 
-def _threshold(text: str) -> object:
+def _parse_threshold(text: str) -> object:
     if text.lower() in {"never", "false"}:
         return False
     try:

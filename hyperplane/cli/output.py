@@ -15,7 +15,7 @@ from rich.text import Text
 
 from hyperplane.core.errors import ConfigError, HyperplaneError, RequestError
 
-#: Key of the typer context for ``--json``, read where errors are written.
+#: Key of the typer context that holds ``--json``, for the output of errors.
 JSON_REQUESTED = "hyperplane.cli.json"
 
 _STYLES = {"warning": "yellow", "note": "yellow"}
@@ -48,8 +48,8 @@ def new_table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print a table as wide as the terminal, without trailing blanks."""
-    # No markup: a path may contain text that rich would interpret as markup.
+    """Print a table as wide as the terminal, without trailing spaces."""
+    # No markup, as a path may contain text that rich would interpret as markup.
     console = Console(markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
@@ -62,15 +62,15 @@ def write_json(document: Any) -> None:
 
 
 def write_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """Print labels and texts in two columns; a repeated label is printed once."""
+    """Print labels and texts in two columns; a label that repeats is printed once."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    before = None
+    previous = None
     for label, text in rows:
-        shown = "" if label == before else label
-        grid.add_row(Text(shown, style=_STYLES.get(label, "bold")), text)
-        before = label
+        new_label = "" if label == previous else label
+        grid.add_row(Text(new_label, style=_STYLES.get(label, "bold")), text)
+        previous = label
     show(grid)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import hyperplane
-from hyperplane.cli.options import takes_request
+from hyperplane.cli.options import with_request_options
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.clusters import registry
 from hyperplane.clusters.engine import SupportsRender
@@ -15,7 +15,7 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.spec.plan import ClusterPlan
 
 
-@takes_request
+@with_request_options
 def plan(
     request: dict[str, Any],
     render: Annotated[

@@ -12,7 +12,7 @@ from hyperplane.spec.worker import WorkerSpec
 
 
 def pools(as_json: JsonOption = False) -> None:
-    """Show all pools with their cores, memory and proposed layout of a node."""
+    """Show all pools: cores and memory of a node, and its proposed layout of processes."""
     layouts = [(pool, hyperplane.fit_workers(pool)) for pool in hyperplane.pools().values()]
     if as_json:
         write_json([{**pool.model_dump(), "worker": worker.to_dict()} for pool, worker in layouts])

@@ -22,18 +22,18 @@ def size(
     data: Annotated[
         str,
         typer.Argument(
-            help="Size of the uncompressed data, as 100GB or a number of GB; or a path, glob or "
-            "URL to measure."
+            help="Size of the uncompressed data, such as 100GB or a number of GB; or a path, glob "
+            "or URL to measure."
         ),
     ],
     operation: Annotated[
         str,
         typer.Option(
-            help="light, medium or heavy, or the name of an operation: groupby, join, ..."
+            help="light, medium or heavy, or the name of an operation such as groupby or join."
         ),
     ] = "medium",
     tasks: Annotated[
-        str, typer.Option(metavar="light|heavy", help="heavy for a job with many tasks.")
+        str, typer.Option(metavar="light|heavy", help="Use heavy for a job with many tasks.")
     ] = "light",
     basis: Annotated[
         str,

@@ -18,30 +18,30 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class StopSignals:
     """Context manager in which the first Ctrl-C or SIGTERM requests an orderly stop.
 
-    The signal only sets :attr:`stop_requested`, so that it does not interrupt a start and leave
-    processes behind. A second signal has its previous effect.
+    The signal only sets :attr:`stop_requested`, because an interrupted start could leave
+    processes behind. A second signal has its usual effect.
     """
 
     def __init__(self) -> None:
         self.stop_requested = threading.Event()
-        self._before: dict[signal.Signals, Any] = {}
+        self._previous_handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
         for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._note)
+            self._previous_handlers[number] = signal.signal(number, self._request_stop)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._restore()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
         self.stop_requested.set()
         self._restore()
-        # The workers may have got the signal too; Dask would log their end as errors.
+        # The workers may have received the signal, too; Dask would log their end as errors.
         logging.disable()
 
     def _restore(self) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
     def wait(self, is_closed: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""``hyperplane storage``: maintain the destinations of saves."""
+"""``hyperplane storage``: maintain saved outputs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import hyperplane
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import Fault, check
 
-app = typer.Typer(no_args_is_help=True, help="Maintain the destinations of saves.")
+app = typer.Typer(no_args_is_help=True, help="Maintain saved outputs.")
 
 
 @app.command()
 def clean(
-    urls: Annotated[list[str], typer.Argument(help="Paths or URLs that were saved to.")],
+    urls: Annotated[list[str], typer.Argument(help="Paths or URLs of saved outputs.")],
     older_than: Annotated[
-        str, typer.Option(help="Minimum age of files of other machines to remove.")
+        str, typer.Option(help="Minimum age of files of other machines that are removed.")
     ] = "24h",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")
@@ -30,15 +30,15 @@ def clean(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Option of the file system, as --option project=mine; may be repeated. A value "
-            "may be JSON. Other users of this machine can see the arguments of a command: pass "
-            "secrets in the environment variables that the store's library reads.",
+            help="Option of the file system, such as --option project=mine; may be repeated. A "
+            "value may be JSON. Other users of this machine can see the arguments of a command: "
+            "pass secrets in the environment variables that the store's library reads.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove files that killed runs left, and complete a published save."""
-    options = _options(option or [])
+    """Remove leftovers of killed and failed saves; finish a published save."""
+    options = _parse_options(option or [])
     reports = [
         hyperplane.storage.clean(
             url, older_than=older_than, dry_run=dry_run, storage_options=options
@@ -50,13 +50,15 @@ def clean(
         return
     for report in reports:
         typer.echo(str(report))
+    if dry_run:
+        typer.echo("dry run: nothing was removed")
 
 
-def _options(given: Sequence[str]) -> dict[str, Any]:
-    """Return storage options by name; errors show no values, which may be secrets."""
+def _parse_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Return storage options by name; faults show no values, which may be secrets."""
     options: dict[str, Any] = {}
     faults = []
-    for number, text in enumerate(given, 1):
+    for number, text in enumerate(texts, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
             faults.append(Fault("--option", "", f"number {number} is not KEY=VALUE"))

@@ -27,6 +27,7 @@ from typing import Any
 import psutil
 
 from hyperplane.clusters import job_dashboards
+from hyperplane.clusters.record_folders import record_folder, record_folders
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import bytes_to_gb
 from hyperplane.platforms.local import file_locks
@@ -34,8 +35,6 @@ from hyperplane.platforms.local.private_folders import (
     folders_of_other_systems,
     private_folder,
     private_folders,
-    record_folder,
-    record_folders,
     remove_empty,
 )
 from hyperplane.platforms.local.process_identity import start_time

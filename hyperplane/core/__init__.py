@@ -1,1 +1,1 @@
-"""What every package uses: errors, units, optional imports, and adapters to Dask."""
+"""Errors, units, checks of arguments, registries and adapters to Dask, for all other packages."""

@@ -1,6 +1,6 @@
 """Threads, processes and memory of the cluster of the default client, or of this machine.
 
-An asynchronous client is ignored: its answers would have to be awaited.
+An asynchronous client is ignored, because its answers would have to be awaited.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dask.system import CPU_COUNT
 
 
 def get_active_client() -> Any | None:
-    """Return the default client, or None without one or if it is asynchronous."""
+    """Return the default client; None if there is none or if it is asynchronous."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None

@@ -10,7 +10,7 @@ from hyperplane.core.errors import Fault
 def find_flag_faults(**given: object) -> list[Fault]:
     """Return a fault for each argument that is neither True nor False.
 
-    Python would take the string ``"no"`` for true.
+    The string ``"no"``, for example, would be true.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def find_flag_faults(**given: object) -> list[Fault]:
 
 
 def is_one_of(value: object, choices: Iterable[str | None]) -> bool:
-    """Return whether a value is one of some strings, or None if None is among the choices.
+    """Return whether a value is one of the choices, which are strings or None.
 
     Other values are never compared: ``==`` of an array or a dataframe returns no boolean.
 

@@ -8,8 +8,8 @@ from typing import Any
 def cast_column(column: Any, dtype: Any) -> Any:
     """Return a column in another type.
 
-    pandas 3.0 writes 1970-01-01 over the missing times of the column that it casts from a type of
-    NumPy to one of Arrow (fixed in 3.1), so such a column is copied first.
+    When pandas 3.0 casts from a type of NumPy to one of Arrow, it replaces the missing times of the
+    given column by 1970-01-01 (fixed in 3.1), so such a column is copied first.
 
     Examples
     --------

@@ -41,7 +41,7 @@ _DASK_PACKAGES = {
 
 
 def folder() -> Path:
-    """Folder of the shipped files: in the package (wheel) or at the root of a checkout."""
+    """Return the folder of the shipped files: in the wheel or at the root of a checkout."""
     package = Path(__file__).parents[1]
     wheel = package / "config_data"
     return wheel if wheel.is_dir() else package.parent / "config"
@@ -49,7 +49,7 @@ def folder() -> Path:
 
 @functools.cache
 def load_file(name: str) -> dict[str, Any]:
-    """Content of a shipped file, cached; callers must not change it."""
+    """Return the content of a shipped file; it is cached, so callers must not change it."""
     return _load(folder() / name)
 
 

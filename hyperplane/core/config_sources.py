@@ -20,7 +20,7 @@ MISSING: Any = object()
 
 
 def source_of(path: str) -> str:
-    """Source of a dotted key, or of its nearest parent if the key is missing.
+    """Return the source of a dotted key, or of its nearest parent if the key is missing.
 
     The result is the path of a file, ``environment variable ...`` or ``dask.config.set``.
 
@@ -30,26 +30,26 @@ def source_of(path: str) -> str:
     True
     """
     parts = path.split(".")
-    now = get_nested(dask.config.config, parts)
-    while now is MISSING and len(parts) > 1:
+    current = get_nested(dask.config.config, parts)
+    while current is MISSING and len(parts) > 1:
         parts = parts[:-1]
-        now = get_nested(dask.config.config, parts)
+        current = get_nested(dask.config.config, parts)
     for source, content in _iterate_sources(parts):
-        if _sets_value(get_nested(content, parts), now):
+        if _sets_value(get_nested(content, parts), current):
             return source
     return SET_FROM_PYTHON
 
 
 def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield name and content of each configuration source, highest precedence first."""
-    variable = "DASK_" + "__".join(parts).upper() + "__"
-    set_ = [
+    own = "DASK_" + "__".join(parts).upper() + "__"
+    variables = [
         name
         for name in sorted(os.environ)
         if name.startswith("DASK_")
-        and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
+        and (own.startswith(f"{name.upper()}__") or name.upper().startswith(own))
     ]
-    yield f"{SET_BY_VARIABLE} {', '.join(set_)}", dask.config.collect_env()
+    yield f"{SET_BY_VARIABLE} {', '.join(variables)}", dask.config.collect_env()
     paths = tuple(map(str, dask.config.paths))
     yield from reversed(_read_files(paths, tuple(_file_states(paths))))
     for name in config_defaults.FILES:
@@ -60,7 +60,7 @@ def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]
 def _read_files(
     paths: tuple[str, ...], state: tuple[tuple[str, int, int], ...]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Names and contents of the configuration files, lowest precedence first.
+    """Return names and contents of the configuration files, lowest precedence first.
 
     Cached until a file changes (``state``): reading takes 40 ms a file, and callers look up one key
     at a time.
@@ -80,15 +80,15 @@ def _file_states(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
                 yield str(file), status.st_mtime_ns, status.st_size
 
 
-def _sets_value(value: object, now: object) -> bool:
-    """Whether a value, or a value nested in it, equals the current one."""
-    if isinstance(value, Mapping) and isinstance(now, Mapping):
-        return any(_sets_value(value[key], now.get(key, MISSING)) for key in value)
-    return value is not MISSING and value == now
+def _sets_value(value: object, current: object) -> bool:
+    """Return whether a value, or a value nested in it, equals the current one."""
+    if isinstance(value, Mapping) and isinstance(current, Mapping):
+        return any(_sets_value(value[key], current.get(key, MISSING)) for key in value)
+    return value is not MISSING and value == current
 
 
 def get_nested(content: object, parts: list[str]) -> Any:
-    """Value at a path of keys in nested mappings, or MISSING."""
+    """Return the value at a path of keys in nested mappings, or MISSING."""
     for part in parts:
         if not isinstance(content, Mapping):
             return MISSING

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def find_in(folder: Path, pattern: str) -> list[Path]:
-    """Entries of a folder that match a pattern; empty if the folder is missing or removed."""
+    """Return the entries of a folder that match a glob pattern; none if the folder is missing."""
     try:
         return list(folder.glob(pattern))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Decorator of public functions that checks the names of arguments.
+"""Decorator of public functions: names of arguments are checked, and errors state the outcome.
 
-An unknown argument raises an error that lists the arguments of the function. A RequestError states
-what was not done because of it.
+An unknown argument raises an error that lists the arguments of the function. The message of a
+RequestError can state its outcome, such as ``nothing was saved``.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ def check_call(target: Any = None, *, outcome: str = "") -> Any:
     """Decorate a function or class so that unknown arguments raise :class:`UnknownArgument`.
 
     Signature, docstring and pickling do not change. A function with ``**options`` checks these
-    itself. ``outcome`` states what was not done when a RequestError is raised, such as
-    ``"nothing was saved"``.
+    itself. ``outcome``, such as ``"nothing was saved"``, is added to the message of a RequestError.
 
     Examples
     --------
@@ -123,7 +122,7 @@ def check_names(
 def unknown_name(
     name: str, value: object, known: Iterable[str], function: str, near: Iterable[str] = ()
 ) -> UnknownName:
-    """Fault of an unknown argument; ``near`` overrides the names that are proposed."""
+    """Return the fault of an unknown argument; ``near`` overrides the names that are proposed."""
     names = list(known)
     found = list(near) or nearest(name, names)
     advice = f"did you mean {' or '.join(found)}?" if found else ""
@@ -134,7 +133,7 @@ def unknown_name(
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """At most two known names that are similar to a name, start with it or contain it as a word.
+    """Return at most two known names that resemble a name, start with it or contain it as a word.
 
     Examples
     --------
@@ -147,9 +146,9 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
         return []
     names = {one.lower(): one for one in known}
     low = name.lower()
-    ours = [one for one in _EQUIVALENTS.get(low, ()) if one in names]
-    if ours:
-        return ours
+    equivalents = [one for one in _EQUIVALENTS.get(low, ()) if one in names]
+    if equivalents:
+        return equivalents
     found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
     if not found and len(low) > 2:
         found = [one for one in names if one.startswith(low) or low in one.split("_")][:2]
@@ -169,14 +168,14 @@ def _format_value(name: str, value: object) -> str:
 
 
 def may_be_secret(name: str, value: object = None) -> bool:
-    """Whether a value may contain a secret, such as a password, a key or a URL with one."""
+    """Return whether a value may contain a secret, such as a password, a key or a URL with one."""
     is_secret_text = isinstance(value, str) and _SECRET_TEXT.search(value)
     return bool(_SECRET.search(name) or is_secret_text)
 
 
 @contextlib.contextmanager
 def stating_outcome(outcome: str) -> Iterator[None]:
-    """Add to a RequestError what was not done; the outermost call overrides inner ones."""
+    """Add an outcome to RequestErrors of this block; the outermost block overrides inner ones."""
     try:
         yield
     except RequestError as error:

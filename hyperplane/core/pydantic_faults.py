@@ -14,10 +14,10 @@ from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import unknown_name
 
 _LIMITS = {
-    "greater_than": ("more than {gt}", "gt"),
-    "greater_than_equal": ("at least {ge}", "ge"),
-    "less_than": ("less than {lt}", "lt"),
-    "less_than_equal": ("at most {le}", "le"),
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
 }
 _TYPE_WORDS = {
     "int_": "a whole number",
@@ -41,14 +41,11 @@ class NestedFaults(ValueError):
         self.faults = faults
 
 
-def faults_from_validation(
-    error: ValidationError, prefix: str = "", sources: Mapping[str, str] | None = None
-) -> list[Fault]:
+def faults_from_validation(error: ValidationError, prefix: str = "") -> list[Fault]:
     """Convert a pydantic validation error into faults, in the order of the model's fields.
 
-    ``prefix`` is prepended to each key, with a dot. ``sources`` maps keys to the file or variable
-    that set them. The branches of a union become one fault; faults inside a value replace the
-    fault of the value.
+    ``prefix`` is prepended to each key, with a dot. The branches of a union become one fault;
+    faults inside a value replace the fault of the value.
     """
     faults: dict[str, Fault] = {}
     for entry in error.errors(include_url=False):
@@ -58,12 +55,11 @@ def faults_from_validation(
             continue
         names = [str(part) for part in entry["loc"] if not _is_union_branch(part)]
         path = ".".join(part for part in (prefix, *names) if part)
-        allowed = _allowed(entry)
+        allowed = _describe_allowed(entry)
         asked = "nothing" if entry["type"] == "missing" else _shorten(entry["input"])
         if path in faults:
             allowed = f"{faults[path].allowed}, or {allowed}"
-        source = (sources or {}).get(path, "")
-        faults[path] = Fault(path, asked, allowed, source=source)
+        faults[path] = Fault(path, asked, allowed)
     return [
         fault
         for path, fault in faults.items()
@@ -81,11 +77,14 @@ class CheckedModel(BaseModel):
                 super().__init__(**values)
             except ValidationError as error:
                 raise request_error(
-                    [self._named(fault, values) for fault in faults_from_validation(error)]
+                    [
+                        self._name_known_fields(fault, values)
+                        for fault in faults_from_validation(error)
+                    ]
                 ) from error
 
     @classmethod
-    def _named(cls, fault: Fault, values: Mapping[str, Any]) -> Fault:
+    def _name_known_fields(cls, fault: Fault, values: Mapping[str, Any]) -> Fault:
         """Replace the fault of an unknown field by one that names the known fields."""
         if fault.allowed != _NO_KEY or fault.where not in values:
             return fault
@@ -112,14 +111,14 @@ def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fa
 
 
 def _is_union_branch(part: int | str) -> bool:
-    """Whether a part of pydantic's location is a branch of a union, not a key."""
+    """Return whether a part of pydantic's location is a branch of a union, not a key."""
     return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "none"})
 
 
-def _allowed(entry: Any) -> str:
+def _describe_allowed(entry: Any) -> str:
     kind, context = entry["type"], entry.get("ctx", {})
     if kind in _LIMITS:
-        return _LIMITS[kind][0].format(**context)
+        return _LIMITS[kind].format(**context)
     if kind == "literal_error":
         return f"one of {context['expected']}"
     if kind == "missing":

@@ -1,4 +1,4 @@
-"""Registries of engines, runners and formats: names and the classes that are imported for them."""
+"""Registries of classes by name, such as engines and formats, imported when first used."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Registry(Generic[Registered]):
         return [*self.other_values, *self.names()]
 
     def _entry_points(self) -> list[EntryPoint]:
-        """Entry points of other packages, without those whose name a built-in class has."""
+        """Return the entry points of other packages, without the names of built-in classes."""
         return [p for p in entry_points(group=self.group) if p.name not in self.built_in]
 
     def _load_entry_point(self, point: EntryPoint) -> type[Registered]:

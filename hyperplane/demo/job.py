@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
 
+#: Number of flights for each origin.
 TOP = 10
 LATE_MINUTES = 15
 
-#: Sort order of flights: column -> ascending. It has every column of the result, so that the result
-#: does not depend on how the rows are spread over partitions: flights that tie are equal rows.
+#: Sort order of flights: column -> ascending. It has all columns of the result, so that flights
+#: that tie are equal rows, and the result does not depend on the partitions.
 RANKING = {
     "distance": False,
     "air_time": False,
@@ -93,7 +94,7 @@ def finish(longest: pd.DataFrame, daily: pd.DataFrame, hours: pd.DataFrame) -> R
 
 
 def results_in_pandas(flights: pd.DataFrame) -> Results:
-    """Return the results of plain pandas, by other operations than on the cluster."""
+    """Return the results of pandas, computed with other operations than on the cluster."""
     import pandas as pd
 
     departed = flights.dropna(subset=["dep_time"])[["origin", *RANKING]]

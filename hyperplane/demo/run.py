@@ -1,4 +1,4 @@
-"""Steps of the demo: size, start, compute, check, save, close."""
+"""Run the demo: size a cluster, start it, compute, compare with pandas, save and close."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from hyperplane import SizingAdvice
 
-#: Peak memory of the check for each flight, as measured: 112 bytes of dataframe, plus reading and
-#: grouping. Data that does not fit into the memory of this machine is not checked.
+#: Measured peak memory of the comparison in bytes for each flight: 112 of the dataframe, the
+#: others of reading and grouping. If the data needs more memory than is free, it is not compared.
 BYTES_PER_FLIGHT = 800
 
 
@@ -34,7 +34,7 @@ class StepListener:
     """Listener with a method for each step; the methods do nothing unless overridden."""
 
     def on_prepared(self, url: str, written: bool | None) -> None:
-        """The data exists; ``written``: whether this run wrote it, None if it was given."""
+        """The data exists; ``written`` is whether this run wrote it, None for other data."""
 
     def on_sized(self, advice: SizingAdvice) -> None:
         """The size of the cluster was computed."""
@@ -46,10 +46,10 @@ class StepListener:
         """The cluster is running."""
 
     def on_computing(self, futures: list[Future[Any]]) -> None:
-        """The work was submitted; the method may wait for it or return immediately."""
+        """The computation was submitted; the method may wait for it or return immediately."""
 
     def on_checked(self, compared: tuple[str, ...]) -> None:
-        """The result equals that of pandas; empty if the data was too large to compare."""
+        """The results equal those of pandas; no lines if the data was too large to compare."""
 
 
 @dataclass
@@ -115,7 +115,7 @@ def run(out: Path, url: str | None = None, steps: StepListener | None = None) ->
     steps = steps or StepListener()
     watch = _Stopwatch()
     with watch.timed("total"):
-        chart.require()
+        chart.require_matplotlib()  # before the computation
         with watch.timed("data"):
             source, written = _prepare_data(out, url)
             steps.on_prepared(source, written)
@@ -141,7 +141,7 @@ def run(out: Path, url: str | None = None, steps: StepListener | None = None) ->
 
 
 def _prepare_data(out: Path, url: str | None) -> tuple[str, bool | None]:
-    """Create the output folder; return the data and whether it was written now."""
+    """Create the output folder; return the URL of the data, and whether it was written now."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         path, written = (url, None) if url is not None else data.prepare(out)
@@ -178,7 +178,7 @@ def _compute(client: Client, flights: dd.DataFrame, steps: StepListener) -> job.
     except (KilledWorker, OSError, TypeError, ValueError) as error:
         raise DemoFailed(f"the computation failed: {type(error).__name__}: {error}") from error
     if results.longest.empty:
-        raise DemoFailed("the data has no flight with a departure time: there is nothing to show")
+        raise DemoFailed("the data has no flight with a departure time, so there are no results")
     return results
 
 
@@ -194,7 +194,7 @@ def _check(found: job.Results, source: str) -> tuple[str, ...]:
 
 
 def _save(results: job.Results, folder: Path) -> dict[str, Path]:
-    """Write each result to a temporary name first, so that no reader sees a partial file."""
+    """Write the results, each first to a temporary name, so that no reader sees a partial file."""
     folder.mkdir(exist_ok=True)
     writers: dict[str, Callable[[Path], object]] = {
         "longest.parquet": results.longest.to_parquet,

@@ -1,4 +1,4 @@
-"""Output of the demo on a terminal, during the run and at its end."""
+"""Print the steps and the results of the demo on a terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from hyperplane import SizingAdvice
 
-RANKS = 3
-DAYS = 3
-CARRIERS = 6
+#: Numbers of flights for each origin, of days and of carriers in the printed tables.
+RANKS, DAYS, CARRIERS = 3, 3, 6
 
 
 class StepPrinter(StepListener):
@@ -44,7 +43,7 @@ class StepPrinter(StepListener):
                 self._line(f"{label:<8} {text}")
 
     def on_starting(self) -> None:
-        """Print the call whose output follows."""
+        """Print the call that starts the cluster; the cluster's own output follows."""
         self._step(3, "start", "initialize_cluster(advice)")
 
     def on_started(self, client: Client) -> None:
@@ -58,7 +57,7 @@ class StepPrinter(StepListener):
             )
 
     def on_computing(self, futures: list[Future[Any]]) -> None:
-        """Show a progress bar until the work is done."""
+        """Show a progress bar until the computation is done."""
         from distributed import progress
 
         self._step(4, "compute", "longest flights, departures per day, late departures per hour")
@@ -69,7 +68,7 @@ class StepPrinter(StepListener):
     def on_checked(self, compared: tuple[str, ...]) -> None:
         """Print the comparisons with pandas."""
         self._step(5, "check", "against pandas, on the same files")
-        for line in compared or ("skipped: the data does not fit into the memory of this machine",):
+        for line in compared or ("skipped: the data needs more memory than is free here",):
             self._line(line)
 
     def _step(self, number: int, name: str, text: str) -> None:

@@ -1,1 +1,1 @@
-"""Guards of running clusters: busy workers, idle clusters, forked processes."""
+"""Guards of running Dask clusters: busy workers, idle clusters and forked processes."""

@@ -67,7 +67,7 @@ class SilentWorker:
 def process_activity(dask_worker: Nanny) -> tuple[int, float] | None:
     """Return process ID and CPU seconds of a nanny's worker, or None if it cannot run.
 
-    It runs in the nanny; Dask passes the nanny by the argument name ``dask_worker``.
+    Dask calls it in the nanny, and passes the nanny as the argument ``dask_worker``.
     """
     pid = dask_worker.pid
     if pid is None:
@@ -82,8 +82,8 @@ def process_activity(dask_worker: Nanny) -> tuple[int, float] | None:
     return pid, times.user + times.system
 
 
-def _by_value(function: Callable[..., Any]) -> bytes:
-    """Pickle a function with its code, so that the receiver does not need this module."""
+def _pickle_by_value(function: Callable[..., Any]) -> bytes:
+    """Pickle a function with its code, so that the receiver does not have to import this module."""
     module = sys.modules.get(function.__module__)
     if module is not None:  # None in a process that received this module by value
         cloudpickle.register_pickle_by_value(module)
@@ -161,14 +161,14 @@ class BusyWorkerGuard(SchedulerPlugin):
         }
         answers = await asyncio.gather(*(self._activity(worker) for worker in silent))
         for (worker, seen), activity in zip(silent.items(), answers, strict=True):
-            heard = worker.last_seen != seen  # a heartbeat came while its nanny was asked
-            if activity is not None and not heard and workers.get(worker.address) is worker:
+            has_reported = worker.last_seen != seen  # a heartbeat came while its nanny was asked
+            if activity is not None and not has_reported and workers.get(worker.address) is worker:
                 self._renew_if_busy(worker, *activity)
 
     async def _activity(self, worker: WorkerState) -> tuple[int, float] | None:
         try:
             async with rpc(worker.nanny, connection_args=self.scheduler.connection_args) as nanny:
-                call = nanny.run(function=_by_value(process_activity))
+                call = nanny.run(function=_pickle_by_value(process_activity))
                 reply = await asyncio.wait_for(call, ANSWER_LIMIT)
         except Exception:  # noqa: BLE001 - without a readable answer the worker is not known to be busy
             return None

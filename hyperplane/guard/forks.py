@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 #: Name that Dask gives to its worker processes.
 WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
+#: Clients and clusters of this process.
 _shared: weakref.WeakSet[Any] = weakref.WeakSet()
-#: In a child forked while clients or clusters were open: the ID of its parent process.
+#: ID of the parent process, in a child that was forked while clients or clusters were open.
 _parent: int | None = None
 _registered = False
 

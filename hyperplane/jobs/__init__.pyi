@@ -4,9 +4,9 @@ from .definition.step import Resources as Resources
 from .definition.step import Step as Step
 from .handle import JobHandle as JobHandle
 from .handle import submit as submit
-from .listing import list_jobs as list_jobs
-from .states import Attempt as Attempt
-from .states import Job as Job
-from .submitting import Submitted as Submitted
-from .submitting import cancel as cancel
-from .submitting import resume as resume
+from .job_control import Submitted as Submitted
+from .job_control import cancel as cancel
+from .job_control import resume as resume
+from .job_list import list_jobs as list_jobs
+from .store.job_records import Attempt as Attempt
+from .store.job_records import Job as Job

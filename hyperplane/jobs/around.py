@@ -1,4 +1,4 @@
-"""Former path of ``step_wrapper.py``, which batch jobs that 0.1.0 has queued run by its name."""
+"""Former path of ``step_wrapper.py``, which batch jobs run that 0.1.0 has queued."""
 
 import os
 import runpy

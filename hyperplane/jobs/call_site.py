@@ -22,7 +22,7 @@ from hyperplane.core.public_calls import check_names, warn_caller
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-#: Packages whose frames pass a call to its thread and back: removed from tracebacks.
+#: Packages of the event loop and the thread pool, whose frames are removed from tracebacks.
 _CARRIER_PACKAGES = ("asyncio", "concurrent")
 
 
@@ -68,14 +68,14 @@ def attribute_to_caller(
     names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
+    def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
         check_names(kwargs, names, function.__name__)
         site = CallSite.from_frame(sys._getframe(1))
         coroutine: Any = _run_at_site(site, functools.partial(function, *args, **kwargs))
         coroutine.__qualname__ = coroutine.__name__ = function.__name__  # for "was never awaited"
         return cast("Coroutine[Any, Any, Result]", coroutine)
 
-    return called
+    return wrapper
 
 
 async def _run_at_site(site: CallSite, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

@@ -1,4 +1,7 @@
-"""Function calls submitted as jobs: stored in the job's folder, executed by a step."""
+"""``python -m hyperplane.jobs.calls``: run a function call that was submitted as a job.
+
+The call and its result are pickles in the job's folder.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import cloudpickle
 
 from hyperplane.core.errors import JobError
 from hyperplane.jobs.pickled_calls import OtherVersionError, unpickle
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
 
 #: Module that the step runs with ``python -m``; stored in job definitions.
 PROGRAM = "hyperplane.jobs.calls"
@@ -29,7 +32,7 @@ def is_function_job(job: Job) -> bool:
 
 
 def load_result(job: Job) -> Any:
-    """Load what the function of a job returned."""
+    """Load the return value of a job's function."""
     try:
         return unpickle((job.folder_path / _RESULT).read_bytes())
     except FileNotFoundError:

@@ -13,21 +13,21 @@ from typing import Any, TypeVar, overload
 
 from hyperplane.core.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.core.public_calls import check_call, stating_outcome, unknown_name
-from hyperplane.jobs import calls, submitting
+from hyperplane.jobs import calls, job_control
+from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.definition.records import validate_record
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import suggest_names
+from hyperplane.jobs.definition.validated_record import validate_record
 from hyperplane.jobs.handle import JobHandle
-from hyperplane.jobs.options import label_faults, option_faults
+from hyperplane.jobs.submission.option_checks import label_faults, option_faults
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _JOB_OPTIONS = ("name", "job_type", "timeout", "active_timeout", "max_retries", "parameters")
-#: Fields of a step that the function itself determines.
+#: Fields of a step that ``@job`` sets itself.
 _FILLED_FIELDS = {"name", "kind", "path", "argv", "output_path", "depends_on"}
 _STEP_OPTIONS = tuple(name for name in Step.model_fields if name not in _FILLED_FIELDS)
-#: Name of a step whose function has none.
+#: Name of the step of a function without a name.
 _DEFAULT_NAME = "function"
 
 
@@ -44,16 +44,16 @@ def job(function: Any = None, **options: Any) -> Any:
     function : callable
         The function; calling it still runs it in this process.
     **options
-        ``name``, ``job_type``, ``timeout``, ``active_timeout``, ``max_retries`` and ``parameters``
-        as for :func:`hyperplane.jobs.submit`; others, such as ``resources``, ``env`` and
-        ``secrets``, as for :class:`hyperplane.jobs.Step`.
+        Options of the job, as for :func:`hyperplane.jobs.submit`: ``name``, ``job_type``,
+        ``timeout``, ``active_timeout``, ``max_retries`` and ``parameters``. Options of its step, as
+        for :class:`hyperplane.jobs.Step`, such as ``resources``, ``env`` and ``secrets``.
 
     Returns
     -------
     callable
-        The function, with an attribute ``submit``: it takes the arguments of the function and
-        returns a :class:`~hyperplane.jobs.JobHandle`. Arguments that do not match the signature are
-        refused, and nothing is submitted.
+        The function, with an attribute ``submit``: a function that takes the same arguments,
+        submits the call and returns a :class:`~hyperplane.jobs.JobHandle`. Arguments that do not
+        match the signature raise a RequestError, and nothing is submitted.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def job(function: Any = None, **options: Any) -> Any:
     """
     if function is None:
         check(_option_faults(options))
-        return lambda later: job(later, **options)
+        return lambda decorated: job(decorated, **options)
     check([*_function_faults(function), *_option_faults(options)])
     title = getattr(function, "__name__", _DEFAULT_NAME)
 
@@ -83,19 +83,19 @@ def job(function: Any = None, **options: Any) -> Any:
         step_options = {name: value for name, value in options.items() if name not in _JOB_OPTIONS}
         argv = (sys.executable, "-m", calls.PROGRAM)
         step = Step(name=title, kind="command", argv=argv, **step_options)
-        new = submitting.new_job(
+        new = job_control.new_job(
             Pipeline.from_steps(title, [step], root=Path.cwd()),
             **{name: value for name, value in options.items() if name in _JOB_OPTIONS},
         )
         calls.save_call(new, (function, arguments, named))
-        return JobHandle(submitting.submit_job(new, source=_read_source(function)).id)
+        return JobHandle(job_control.submit_job(new, source=_read_source(function)).id)
 
     @functools.wraps(function)
-    def called(*arguments: Any, **named: Any) -> Any:
+    def wrapper(*arguments: Any, **named: Any) -> Any:
         return function(*arguments, **named)
 
-    called.submit = submit  # type: ignore[attr-defined]
-    return called
+    wrapper.submit = submit  # type: ignore[attr-defined]
+    return wrapper
 
 
 def _read_source(function: Any) -> str | None:
@@ -128,7 +128,7 @@ def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
 
 
 def _function_faults(function: Any) -> list[Fault]:
-    """Return why a function cannot be a job, whatever its arguments."""
+    """Return the faults of a function that cannot be a job."""
     if isinstance(function, (staticmethod, classmethod)) or not callable(function):
         allowed = "a function, or options by name as in @hyperplane.job(max_retries=1)"
         return [Fault("function", type(function).__name__, allowed)]

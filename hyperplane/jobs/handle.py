@@ -22,10 +22,11 @@ from hyperplane.core.errors import (
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import in_seconds, is_boolean, whole_number
-from hyperplane.jobs import calls, outputs, submitting
+from hyperplane.jobs import calls, job_control
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
+from hyperplane.jobs.execution.step_log import read_last_lines
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
+from hyperplane.jobs.store.jobs_home import open_store
 
 #: Seconds between polls of a job.
 _POLL_SECONDS = 0.1
@@ -48,9 +49,9 @@ class JobHandle:
         If there is no such job.
     """
 
-    def __init__(self, job_id: str | submitting.Submitted) -> None:
+    def __init__(self, job_id: str | job_control.Submitted) -> None:
         self._store = open_store()
-        self.id = self._store.get(submitting.to_job_id(job_id)).id
+        self.id = self._store.get(job_control.to_job_id(job_id)).id
 
     @property
     def job(self) -> Job:
@@ -90,14 +91,14 @@ class JobHandle:
         """
         limit = _timeout_seconds(timeout)
         deadline = None if limit is None else time.monotonic() + limit
-        submitting.ensure_supervisor(self._store)
-        looked = time.monotonic()
+        job_control.ensure_supervisor(self._store)
+        checked = time.monotonic()
         while not (job := self.job).processed:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it continues")
-            if time.monotonic() - looked > 5:
-                submitting.ensure_supervisor(self._store)
-                looked = time.monotonic()
+            if time.monotonic() - checked > 5:
+                job_control.ensure_supervisor(self._store)
+                checked = time.monotonic()
             time.sleep(_POLL_SECONDS)
         return job.status
 
@@ -127,20 +128,31 @@ class JobHandle:
         job = self.job
         if job.status == DONE:
             return calls.load_result(job) if calls.is_function_job(job) else job.output
-        kinds: dict[str, type[JobError]] = {CANCELLED: JobCancelled, TIMED_OUT: JobTimeout}
-        kind = kinds.get(job.status, JobFailed)
+        errors: dict[str, type[JobError]] = {CANCELLED: JobCancelled, TIMED_OUT: JobTimeout}
+        error = errors.get(job.status, JobFailed)
         last = self.logs(lines=20)
-        raise kind(self.id, f"{job.status}: {job.reason}" + (f"\n{last}" if last else ""))
+        raise error(self.id, f"{job.status}: {job.reason}" + (f"\n{last}" if last else ""))
 
     @check_call
     def cancel(self) -> None:
-        """Cancel the job and end all processes of its steps."""
-        submitting.cancel(self.id)
+        """Cancel the job and end all processes of its steps; an ended job is not changed."""
+        job_control.cancel(self.id)
 
     @check_call
     def resume(self) -> JobHandle:
-        """Resume the failed job from its finished steps."""
-        submitting.resume(self.id)
+        """Resume the job, which has ended, from its finished steps.
+
+        Returns
+        -------
+        JobHandle
+            This object.
+
+        Raises
+        ------
+        JobError
+            If the job belongs to another machine, is done, or is running.
+        """
+        job_control.resume(self.id)
         return self
 
     @check_call
@@ -154,6 +166,11 @@ class JobHandle:
             the one that ended last. Among the chunks of a step the same rule applies.
         lines : int, optional
             Number of lines at the end; all by default.
+
+        Returns
+        -------
+        str
+            The lines, without the values of secrets; empty if no step has started.
 
         Raises
         ------
@@ -178,14 +195,20 @@ class JobHandle:
             return ""
         log = Path(self.job.folder, _most_relevant(attempts).log)
         try:
-            return outputs.read_last_lines(log, number)
+            return read_last_lines(log, number)
         except OSError as error:
             message = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{message}; it ran on {self.job.machine}") from error
 
     @check_call
     def as_rows(self) -> list[tuple[str, str]]:
-        """Return labels and texts that describe the job and its steps."""
+        """Return the job and its steps as rows of a table.
+
+        Returns
+        -------
+        list of (str, str)
+            Labels, such as ``"status"`` or the name of a step, and their texts.
+        """
         job = self.job
         rows = [("job", f"{job.name} ({job.id})"), ("status", job.status)]
         rows += [("reason", job.reason)] if job.reason else []
@@ -257,7 +280,8 @@ def submit(
         Seconds, or text such as ``"2 hours"``, from submission until the job must have ended; -1
         for no limit.
     active_timeout : float or str, optional
-        The same, from the start of the first step.
+        Seconds, or text such as ``"2 hours"``, from the start of the first step until the job must
+        have ended; -1 for no limit.
     max_retries : int, optional
         Number of retries, from the finished steps, after a failure that may be transient.
     parameters : mapping, optional
@@ -267,9 +291,9 @@ def submit(
         others elsewhere, such as ``"slurm"`` as batch jobs. A wrong name is an error that lists
         all.
     runner_options : mapping, optional
-        For Kubernetes: settings of the engine of that name, such as ``image`` and ``namespace``, in
-        place of the configured ones; and ``root``, the folder of the image with the pipeline's
-        files, without which the file of each step is sent along with it.
+        For Kubernetes: settings of the engine ``kubernetes``, such as ``image`` and ``namespace``,
+        which replace the configured ones; and ``root``, the folder of the image that has the
+        pipeline's files. Without ``root``, the file of each step is copied into its pod.
 
     Returns
     -------
@@ -296,7 +320,7 @@ def submit(
     >>> job.logs()
     'Hello, World!\n'
     """
-    job = submitting.new_job(
+    job = job_control.new_job(
         pipeline,
         name=name,
         job_type=job_type,
@@ -307,4 +331,4 @@ def submit(
         runner=runner,
         runner_options=runner_options,
     )
-    return JobHandle(submitting.submit_job(job, runner_options=runner_options).id)
+    return JobHandle(job_control.submit_job(job, runner_options=runner_options).id)

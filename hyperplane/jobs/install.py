@@ -1,4 +1,4 @@
-"""``python -m hyperplane.jobs.install``: a virtual environment on top of this one."""
+"""``python -m hyperplane.jobs.install REQUIREMENTS FOLDER``: make a virtual environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.platforms.local.file_locks import exclusive_lock
 def install(requirements: Path, folder: Path) -> int:
     """Install packages into an environment that also has all packages of this one.
 
-    The folder is locked: concurrent calls wait. Returns the exit code of pip.
+    Concurrent calls wait for each other. Returns the exit code of pip.
     """
     folder.mkdir(parents=True, exist_ok=True)
     complete = folder / "complete"

@@ -1,4 +1,4 @@
-"""Progress of jobs by step: a tree for terminals, lines for other output."""
+"""Progress of jobs by step, as a tree for terminals and as lines for other output."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hyperplane.jobs import requirements
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
-from hyperplane.jobs.step_command import attempt_prefix
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.step_command import attempt_prefix
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +34,7 @@ class StepProgress:
     status : str
         Status of its last attempt; ``waits`` or ``not run`` if there is none.
     seconds : float
-        Time during which attempts ran, without pauses; concurrent chunks count once.
+        Time during which at least one attempt ran.
     attempts : int
         Number of attempts, of the chunk that has the most.
     chunks : int
@@ -149,10 +149,10 @@ def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> Rendera
     if job.dashboard:
         head.append(f"\ndashboard {to_plain_line(job.dashboard)}")
     tree = Tree(head)
-    names = max((len(one.name) for one in states), default=0)
-    words = max(len(one.status) for one in states) if job.processed else len(IN_PROGRESS)
+    name_width = max((len(one.name) for one in states), default=0)
+    status_width = max(len(one.status) for one in states) if job.processed else len(IN_PROGRESS)
     for one in states:
-        label = Text.assemble(f"{one.name:<{names}}  ", _styled(one.status, words))
+        label = Text.assemble(f"{one.name:<{name_width}}  ", _styled(one.status, status_width))
         if one.counts:
             label.append(f"  {format_duration(one.seconds):>8}  {one.detail}")
         label.rstrip()
@@ -198,21 +198,21 @@ class ProgressLines:
 
         For example ``"14:05:35 extract: done in 2.1 s"``. ``now`` is in seconds since 1970.
         """
-        who = f"{job.name} ({job.id[:8]}) " if self._several else ""
+        job_label = f"{job.name} ({job.id[:8]}) " if self._several else ""
         at = time.strftime("%H:%M:%S", time.localtime(now))
         for one in attempts:
             if one.chunk >= 0 and one.status not in (DONE, IN_PROGRESS) and self._is_new(
                 (job.id, f"[{one.step}", one.chunk), (one.number, one.status)
             ):  # fmt: skip
                 why = to_plain_line(one.reason)
-                yield f"{at} {who}{one.step} [{one.chunk}]: {one.status}: {why}"
+                yield f"{at} {job_label}{one.step} [{one.chunk}]: {one.status}: {why}"
         for state in states:
             tenths = 10 * state.counts.get(DONE, 0) // state.chunks if state.chunks else 0
             key = (job.id, state.name, -1)
             if state.counts and self._is_new(key, (state.status, state.attempts, tenths)):
-                yield f"{at} {who}{_step_line(state)}"
+                yield f"{at} {job_label}{_step_line(state)}"
         if job.dashboard and self._is_new((job.id, "", -2), (job.dashboard,)):
-            yield f"{at} {who}dashboard {to_plain_line(job.dashboard)}"
+            yield f"{at} {job_label}dashboard {to_plain_line(job.dashboard)}"
         if self._is_new((job.id, "", -1), (job.status,)):
             duration_text = f" in {_job_duration(job, now)}" if job.processed else ""
             why = f": {to_plain_line(job.reason)}" if job.reason else ""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, JobError, RequestError, check
 from hyperplane.core.units import is_iterable
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import (
+from hyperplane.jobs.job_control import ensure_supervisor, to_job_id
+from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
     FAILED,
@@ -20,10 +20,10 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Job,
 )  # fmt: skip
-from hyperplane.jobs.submitting import ensure_supervisor, to_job_id
+from hyperplane.jobs.store.jobs_home import open_store
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.store import JobStore
+    from hyperplane.jobs.store.job_store import JobStore
 
 
 def format_summary(jobs: Sequence[Job]) -> str:

@@ -1,7 +1,8 @@
 """Execute a notebook in a step, cell by cell: ``python notebook.py NOTEBOOK OUTPUT``.
 
 Runs as a separate program and imports nothing of hyperplane, which would take a tenth of the time
-of a short notebook. Its options are in the environment, set by :mod:`hyperplane.jobs.environment`.
+of a short notebook. Its options are environment variables, set by
+:mod:`hyperplane.jobs.execution.step_environment`.
 """
 
 from __future__ import annotations
@@ -22,22 +23,24 @@ if __name__ == "__main__":
     # Modules in this folder must not be importable from the notebook.
     _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
     # The files are in this folder, as in a pod, or in those of the package.
-    sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "platforms" / "local")]
+    _folder = Path(__file__).parent
+    _local = _folder.parent / "platforms" / "local"
+    sys.path += [str(_folder), str(_folder / "notebook_steps"), str(_local)]
     from cell_errors import describe_error, name_cell  # type: ignore[import-not-found]
     from kernel_folder import KernelFolder, open_kernel_folder  # type: ignore[import-not-found]
 
     sys.path[:] = _path
 else:
-    from hyperplane.jobs.cell_errors import describe_error, name_cell
-    from hyperplane.jobs.kernel_folder import KernelFolder, open_kernel_folder
+    from hyperplane.jobs.notebook_steps.cell_errors import describe_error, name_cell
+    from hyperplane.jobs.notebook_steps.kernel_folder import KernelFolder, open_kernel_folder
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
 #: Kernel that the step selects; by default the one that the notebook names.
 KERNEL = "HYPERPLANE_JOB_KERNEL"
 #: Kernel of a notebook that names none.
 DEFAULT_KERNEL = "python3"
-#: Set if the output file cannot be read: the log then ends with the notebook, in lines with this
-#: prefix.
+#: Variable of a step whose output file cannot be read, such as a pod: the step prints the executed
+#: notebook at the end of its log. Prefix of these lines.
 SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE_LENGTH = 8192
 #: Optional imports of papermill and jsonschema (cloud clients, a URI grammar), hidden from them:
@@ -59,11 +62,11 @@ def execute(notebook: Path, output: Path) -> None:
     """
     output = output.resolve()
     # First, while this process has one thread and few open files: it forks.
-    with open_kernel_folder(output) as place:
-        _execute(notebook, output, place)
+    with open_kernel_folder(output) as folder:
+        _execute(notebook, output, folder)
 
 
-def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
+def _execute(notebook: Path, output: Path, folder: KernelFolder) -> None:
     try:
         with _hide_modules(_UNUSED):
             import papermill
@@ -76,18 +79,18 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     except ImportError as error:
         sys.exit(f"{error}. Notebooks need additional packages: pip install 'hyperplane[jobs]'")
 
-    begun = 0
+    current_cell = 0
 
     class ProgressEngine(NBClientEngine):  # type: ignore[misc]
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
-            begin, count = nb_man.cell_start, len(nb_man.nb.cells)
+            start_cell, count = nb_man.cell_start, len(nb_man.nb.cells)
 
             def cell_start(cell: Any, cell_index: int | None = None, **more: Any) -> None:
-                nonlocal begun
-                begun = cell_index or 0
-                _write_progress(begun + 1, count)
-                begin(cell, cell_index, **more)
+                nonlocal current_cell
+                current_cell = cell_index or 0
+                _write_progress(current_cell + 1, count)
+                start_cell(cell, cell_index, **more)
 
             nb_man.cell_start = cell_start
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
@@ -95,10 +98,10 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     class UninterruptedKernelManager(AsyncKernelManager):
         @property
         def kernel_spec(self) -> Any:
-            return native or super().kernel_spec
+            return own_spec or super().kernel_spec
 
         async def _async_post_start_kernel(self, **options: Any) -> None:
-            place.note_kernel(getattr(self.provisioner, "pid", None))
+            folder.register_kernel(getattr(self.provisioner, "pid", None))
             await super()._async_post_start_kernel(**options)
 
         async def _async_interrupt_kernel(self) -> None:
@@ -106,7 +109,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
 
     class NotebookWriter(LocalHandler):  # type: ignore[misc]
         def write(self, text: str, path: str) -> None:
-            place.write_output(text)
+            folder.write_output(text)
 
     papermill_engines.register("hyperplane", ProgressEngine)
     papermill_io.register(str(output), NotebookWriter())
@@ -115,7 +118,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     parameters = json.loads(os.environ.get(PARAMETERS, "{}"))
     metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
-    kernel, language, native = _select_kernel(notebook.name, metadata)
+    kernel, language, own_spec = _select_kernel(notebook.name, metadata)
     if language == "python":  # other names would break the cell; they are in the environment
         parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
     try:
@@ -132,7 +135,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             stderr_file=sys.stderr,
             cwd=str(Path.cwd()),
             kernel_manager_class=UninterruptedKernelManager,
-            config=Config({"KernelManager": place.settings()}),
+            config=Config({"KernelManager": folder.settings()}),
         )
     # Without the tracebacks of papermill; that of the cell is in the message.
     except PapermillExecutionError as error:
@@ -142,7 +145,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
         )
         sys.exit(message)
     except DeadKernelError as error:
-        cell = name_cell(output, begun, None)
+        cell = name_cell(output, current_cell, None)
         sys.exit(
             f"{notebook.name}: {cell} ended its kernel\n"
             f"{type(error).__module__}.{type(error).__name__}: {error}"
@@ -162,7 +165,7 @@ def _hide_modules(names: Iterable[str]) -> Iterator[None]:
 
 
 def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """Return the kernel for a notebook, its language, and its specification if not installed."""
+    """Return a notebook's kernel, its language, and its specification if not installed."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
     chosen = os.environ.get(KERNEL)
@@ -171,10 +174,10 @@ def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, An
     try:
         language = language or get_kernel_spec(kernel).language
         get_kernel_spec(kernel)
-        native = None
+        spec = None
     except NoSuchKernel as error:
-        native = None if language.lower() != "python" else _native_kernel()
-        if native is None:
+        spec = None if language.lower() != "python" else _own_kernel_spec()
+        if spec is None:
             sys.exit(f"{name}: {error}. 'jupyter kernelspec list' shows the installed kernels")
         version = ".".join(map(str, sys.version_info[:3]))
         sys.stderr.write(
@@ -183,10 +186,10 @@ def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, An
         )
         kernel = DEFAULT_KERNEL
     # Papermill knows the language, in which it writes the parameters, in lower case.
-    return kernel, "python" if language.lower() == "python" else language, native
+    return kernel, "python" if language.lower() == "python" else language, spec
 
 
-def _native_kernel() -> Any:
+def _own_kernel_spec() -> Any:
     """Return the kernel specification of this interpreter, or None."""
     from jupyter_client.kernelspec import KernelSpec
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from hyperplane.core.errors import Fault, HyperplaneError, RequestError
 from hyperplane.jobs import slack
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
 
 #: Characters of the end of a log that a message contains.
 MAX_TAIL = 2500

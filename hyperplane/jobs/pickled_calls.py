@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
+from types import ModuleType
 from typing import Any
 
 _ARRAYS = "hyperplane.collections.arrays"
 _BAGS = "hyperplane.collections.bags"
 _CALCULATOR = "hyperplane.calculator"
 _DEFINITION = "hyperplane.jobs.definition"
+<<<<<<< HEAD
 _FRAMES = "hyperplane.collections.frames"
+_JOBS = "hyperplane.jobs"
+=======
+_SHARDS = "hyperplane.shards"
+>>>>>>> lstorage
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
 
@@ -35,6 +42,12 @@ RENAMED = {
         "_check_arguments",
     ),
     ("hyperplane.jobs.decorating", "_source_of"): ("hyperplane.jobs.decorator", "_read_source"),
+    (f"{_JOBS}.listing", "list_jobs"): (f"{_JOBS}.job_list", "list_jobs"),
+    (f"{_JOBS}.states", "Attempt"): (f"{_JOBS}.store.job_records", "Attempt"),
+    (f"{_JOBS}.states", "Job"): (f"{_JOBS}.store.job_records", "Job"),
+    (f"{_JOBS}.submitting", "Submitted"): (f"{_JOBS}.job_control", "Submitted"),
+    (f"{_JOBS}.submitting", "cancel"): (f"{_JOBS}.job_control", "cancel"),
+    (f"{_JOBS}.submitting", "resume"): (f"{_JOBS}.job_control", "resume"),
     (f"{_DEFINITION}.models", "Pipeline"): (f"{_DEFINITION}.pipeline", "Pipeline"),
     (f"{_DEFINITION}.models", "Resources"): (f"{_DEFINITION}.step", "Resources"),
     (f"{_DEFINITION}.models", "Step"): (f"{_DEFINITION}.step", "Step"),
@@ -43,6 +56,8 @@ RENAMED = {
         "read_pipeline",
     ),
     ("hyperplane.errors.requests", "_rebuild"): ("hyperplane.core.errors.base", "_rebuild"),
+    (f"{_SHARDS}.identity", "Shard"): (f"{_SHARDS}.current_shard", "Shard"),
+    (f"{_SHARDS}.identity", "shard"): (f"{_SHARDS}.current_shard", "shard"),
     (f"{_SIZING}.advise", "Answer"): (f"{_SIZING}.recommend", "SizingAnswer"),
     (f"{_SIZING}.advise", "Comfort"): (f"{_SIZING}.recommend", "ComfortableSize"),
     (f"{_SIZING}.advise", "Option"): (f"{_SIZING}.recommend", "PoolOption"),
@@ -57,6 +72,8 @@ RENAMED = {
     (f"{_STORAGE}.cleaning", "clean"): (f"{_STORAGE}.cleanup", "clean"),
     (f"{_STORAGE}.shards", "missing_shards"): (f"{_STORAGE}.shard_saving", "missing_shards"),
 }
+#: Module in version 0.1.0 -> the module now, for modules that functions of ``@job`` use.
+RENAMED_MODULES = {f"{_JOBS}.submitting": f"{_JOBS}.job_control"}
 
 
 class OtherVersionError(pickle.UnpicklingError):
@@ -72,6 +89,8 @@ class OtherVersionError(pickle.UnpicklingError):
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return a global, by its present name if it was renamed."""
+        if (module, name) == ("cloudpickle.cloudpickle", "subimport"):
+            return _import_module
         module, name = RENAMED.get((module, name), (module, name))
         try:
             return super().find_class(module, name)
@@ -79,6 +98,11 @@ class _Unpickler(pickle.Unpickler):
             if module.partition(".")[0] == "hyperplane":
                 raise OtherVersionError(f"{module}.{name}") from error
             raise
+
+
+def _import_module(name: str) -> ModuleType:
+    """Return a module, by its present name if it was renamed."""
+    return importlib.import_module(RENAMED_MODULES.get(name, name))
 
 
 def unpickle(data: bytes) -> Any:

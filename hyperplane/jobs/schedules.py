@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.jobs.home import jobs_folder
+from hyperplane.jobs.store.jobs_home import jobs_folder
 from hyperplane.platforms.local.file_locks import exclusive_lock
 
 #: Maximum length of a line that every cron accepts.

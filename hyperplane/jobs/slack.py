@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _RetryableError(Exception):
-    """The server may accept the message later; ``after`` is the delay it asks for."""
+    """The server may accept the message later; ``after`` is the requested delay in seconds."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
         super().__init__(why)
@@ -73,19 +73,19 @@ def send_with_token(token: str, text: str, channel: str) -> None:
         If Slack does not accept the message.
     """
     api = str(dask.config.get("hyperplane.slack.api", default="https://slack.com/api"))
-    own = dask.config.get("hyperplane.slack.channel", default=None) or ""
+    default_channel = dask.config.get("hyperplane.slack.channel", default=None) or ""
     url = f"{api.rstrip('/')}/chat.postMessage"
     faults = [*_url_faults("hyperplane.slack.api", url, shown=True), *_text_faults(text, channel)]
     if not _is_secret(token):
         advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
         faults.append(Fault("SLACK_TOKEN", _describe_secret(token), "a one-line token", advice))
-    where = channel if isinstance(channel, str) and channel else own
-    if not where:
+    target = channel if isinstance(channel, str) and channel else default_channel
+    if not target:
         advice = "pass a channel, or set hyperplane.slack.channel"
         faults.append(Fault("channel", "nothing", "'#channel' or a channel id", advice))
     check(faults)
     headers = {"Authorization": f"Bearer {token}"}
-    answer = _post(url, {"channel": where, "text": _truncate(text)}, headers)
+    answer = _post(url, {"channel": target, "text": _truncate(text)}, headers)
     try:
         reply = json.loads(answer)
         ok, why = reply.get("ok") is True, str(reply.get("error", "no reason"))
@@ -93,7 +93,7 @@ def send_with_token(token: str, text: str, channel: str) -> None:
         ok, why = False, "the response is not from Slack"
     if not ok:
         raise SlackError(
-            f"Slack did not accept the message for {where}: {_without_secret(why, token)}"
+            f"Slack did not accept the message for {target}: {_without_secret(why, token)}"
         )
 
 
@@ -207,11 +207,11 @@ def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
-        closed = parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL)
-        odd = "@" in parts.netloc or re.search(r"[^\x21-\x7e]", url)
+        is_protected = parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL)
+        has_extras = "@" in parts.netloc or re.search(r"[^\x21-\x7e]", url)
     except ValueError:
-        host, closed, odd = None, False, None
-    if host and closed and not odd:
+        host, is_protected, has_extras = None, False, None
+    if host and is_protected and not has_extras:
         return []
     return [Fault(where, shown_url, "a URL that begins with https://")]
 

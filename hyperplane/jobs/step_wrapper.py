@@ -1,9 +1,9 @@
 """``python step_wrapper.py PREFIX PROGRAM ARGUMENT...``: run a step, record its exit code.
 
 ``PREFIX`` is the path of the attempt's files without their suffix. The wrapper imports as little as
-possible, because every step pays for it, and changes nothing that the program sees: environment,
-arguments and signals are passed on. The program's output goes through a pipe to the log, so that a
-full disk does not end the program and the size of the log can be limited.
+possible, because it runs for every step. The program gets the environment, the arguments and the
+signals unchanged. Its output goes through a pipe to the log, so that a full disk does not end the
+program, and the size of the log can be limited.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ def run(prefix: str, argv: list[str]) -> int:
     # full.
     if not _reserve_files(prefix, received):
         return -received[0]
-    outer, inner = os.pipe()
-    ended, woken = os.pipe()
-    os.set_blocking(woken, False)
+    reader, writer = os.pipe()
+    wakeup_reader, wakeup_writer = os.pipe()
+    os.set_blocking(wakeup_writer, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
     child = os.fork()
     if child == 0:
-        _exec_program(argv, inner)
-    os.close(inner)
+        _exec_program(argv, writer)
+    os.close(writer)
     log = StepLog(f"{prefix}.log", _read_log_limit())
     log.write(_read_missing_preface(prefix))
-    sources, code = [outer, ended], None
+    sources, code = [reader, wakeup_reader], None
     while code is None:
         ready = select.select(sources, [], [], _RETRY_SECONDS if log.has_pending else None)[0]
-        if ended in ready:
-            os.read(ended, _BLOCK_BYTES)
-        block = os.read(outer, _BLOCK_BYTES) if outer in ready else b""
-        if outer in ready and not block:  # no process has the pipe open for writing
-            sources.remove(outer)
+        if wakeup_reader in ready:
+            os.read(wakeup_reader, _BLOCK_BYTES)
+        block = os.read(reader, _BLOCK_BYTES) if reader in ready else b""
+        if reader in ready and not block:  # no process has the pipe open for writing
+            sources.remove(reader)
         log.write(block)
         pid, status = os.waitpid(child, os.WNOHANG)
         code = os.waitstatus_to_exitcode(status) if pid else None
-    stays_open = outer in sources and _drain_pipe(outer, log)
+    stays_open = reader in sources and _drain_pipe(reader, log)
     _write_exit_code(prefix, code, received)
     if stays_open:
-        _fork_log_writer(outer, log)
+        _fork_log_writer(reader, log)
     deadline = time.monotonic() + _FLUSH_SECONDS
     while log.has_pending and not received and time.monotonic() < deadline:
         time.sleep(_RETRY_SECONDS)
@@ -173,17 +173,17 @@ def _exec_program(argv: list[str], output: int) -> None:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _drain_pipe(outer: int, log: StepLog) -> bool:
+def _drain_pipe(reader: int, log: StepLog) -> bool:
     """Write what is in the pipe; return whether another process may still write to it."""
-    while select.select([outer], [], [], 0)[0]:
-        block = os.read(outer, _BLOCK_BYTES)
+    while select.select([reader], [], [], 0)[0]:
+        block = os.read(reader, _BLOCK_BYTES)
         if not block:
             return False
         log.write(block)
     return True
 
 
-def _fork_log_writer(outer: int, log: StepLog) -> None:
+def _fork_log_writer(reader: int, log: StepLog) -> None:
     """Keep writing the log in another process, for a program that outlives the step."""
     if os.fork():
         return
@@ -192,11 +192,11 @@ def _fork_log_writer(outer: int, log: StepLog) -> None:
     for name in _END_SIGNALS:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     # Close all other descriptors, including the lock, which marks the step as running.
-    low, high = sorted((outer, log.file))
+    low, high = sorted((reader, log.file))
     os.closerange(3, low)
     os.closerange(low + 1, high)
     os.closerange(high + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
-    while block := os.read(outer, _BLOCK_BYTES):
+    while block := os.read(reader, _BLOCK_BYTES):
         log.write(block)
     os._exit(0)
 

@@ -2,42 +2,73 @@
 
 There is one for each user and store of a machine, started by the first submission. It exits after
 some idle time. If it is killed, the next call that queries a job starts another one, which
-reattaches to running steps.
+reattaches to running steps. If another version of hyperplane is installed, it starts a supervisor
+of that version and exits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import logging
 import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from hyperplane import config
 from hyperplane.clusters import job_dashboards, records
 from hyperplane.core.errors import HyperplaneError, JobStoreError
 from hyperplane.core.units import parse_seconds
-from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
-from hyperplane.jobs.adoption import can_adopt
-from hyperplane.jobs.home import open_store, this_machine
-from hyperplane.jobs.job_scheduler import JobScheduler
-from hyperplane.jobs.resource_allocator import ResourceAllocator
-from hyperplane.jobs.states import FAILED, OPEN, Job
-from hyperplane.jobs.step_command import SubmissionEnvironment
-from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.store_backoff import Backoff, is_disk_full, is_retryable
-from hyperplane.jobs.submitting import capture_environment
-from hyperplane.platforms.local.file_locks import try_lock
+from hyperplane.jobs import supervisor_client
+from hyperplane.jobs.execution.job_folder import can_adopt, claim_job, is_marked_cancelled
+from hyperplane.jobs.execution.job_scheduler import JobScheduler
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
+from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.store.jobs_home import open_store, this_machine
+from hyperplane.jobs.submission import submission_snapshot
+from hyperplane.jobs.submission.submission_environment import (
+    SubmissionEnvironment,
+    capture_environment,
+)
 
 _log = logging.getLogger(__name__)
 #: Seconds between polls of the store, for changes without a notification.
-TICK = 0.5
+_POLL_SECONDS = 0.5
 #: Maximum number of jobs that run concurrently; others are pending.
-JOBS_AT_ONCE = 100
+_MAX_JOBS = 100
+#: Seconds between checks for another installed version.
+_VERSION_CHECK_SECONDS = 2.0
+
+
+class _InstalledVersion:
+    """The installed version of hyperplane, and the version that this process has loaded."""
+
+    def __init__(self) -> None:
+        self._loaded = self._installed = self._read()
+        self._checked = time.monotonic()
+
+    def has_changed(self) -> bool:
+        """Whether another version was installed at the last two checks.
+
+        One check may find an installation that is not complete.
+        """
+        if time.monotonic() - self._checked < _VERSION_CHECK_SECONDS:
+            return False
+        self._checked = time.monotonic()
+        before, self._installed = self._installed, self._read()
+        return self._installed == before and self._installed not in ("", self._loaded)
+
+    @staticmethod
+    def _read() -> str:
+        try:
+            return importlib.metadata.version("hyperplane")
+        except importlib.metadata.PackageNotFoundError:
+            return ""
 
 
 class Supervisor:
@@ -53,7 +84,7 @@ class Supervisor:
     only : str, optional
         Id of the only job to run.
     claim : optional
-        Lock of that job, as :func:`claim_job` returns it.
+        Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
     """
 
     def __init__(
@@ -70,13 +101,17 @@ class Supervisor:
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
         self._capacity = ResourceAllocator.detect()
         self._backoff, self._cancel_reason = Backoff(_log.warning), ""
+        self._version = _InstalledVersion()
+        #: Whether another version of hyperplane has been installed.
+        self.is_outdated = False
+        self._released: list[Any] = []
         #: Error that prevented the end of the only job from being stored.
         self.write_error: BaseException | None = None
 
     def receive(self, submissions: dict[str, SubmissionEnvironment]) -> None:
-        """Take the environments of submitted or resumed jobs, and poll the store."""
+        """Remember the environments of submitted or resumed jobs, and poll the store."""
         self._submissions.update(submissions)
-        self._busy_until = time.monotonic()  # the job follows in the store
+        self._busy_until = time.monotonic()  # the submitter adds the job to the store next
         self._wakeup.set()
 
     def has_waiting_jobs(self) -> bool:
@@ -93,7 +128,10 @@ class Supervisor:
             scheduler.cancel(why)
 
     async def run(self, linger: float = 0.0) -> None:
-        """Run jobs until there has been nothing to do for ``linger`` seconds."""
+        """Run jobs until there has been nothing to do for ``linger`` seconds.
+
+        If another version is installed, stop at once; steps continue.
+        """
         self._busy_until = time.monotonic()
         while True:
             self._wakeup.clear()
@@ -108,13 +146,32 @@ class Supervisor:
             elif time.monotonic() - self._busy_until >= linger:
                 return
             await self._wait_for_event()
+            if self.only is None and self._version.has_changed():
+                self.is_outdated = True
+                await self._release_jobs()
+                return
+
+    async def _release_jobs(self) -> None:
+        """Stop supervising the running jobs, but keep them locked; their steps continue."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        folders = [scheduler.job.folder_path for scheduler in self._schedulers.values()]
+        self._released = [claim for folder in folders if (claim := claim_job(folder)) is not None]
+
+    def start_successor(self) -> None:
+        """Start a supervisor of the installed version, and send it the environments of the jobs."""
+        supervisor_client.notify_supervisor()
+        for job_id, submission in self._submissions.items():
+            supervisor_client.notify_supervisor(job_id, submission)
+        for claim in self._released:  # not before: it takes jobs as soon as they are not locked
+            claim.close()
 
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
         if not is_retryable(error):
-            if (
-                self.only is not None
-            ):  # else running steps continue, and the next supervisor reattaches
+            # With all jobs, running steps continue, and the next supervisor reattaches to them.
+            if self.only is not None:
                 for scheduler in self._schedulers.values():
                     await scheduler.end_processes()
             raise error
@@ -128,7 +185,7 @@ class Supervisor:
             self.store.expire_pending(this_machine())
         self._start_jobs()
         self._cancel_requested()
-        self._note_dashboards()
+        self._store_dashboards()
 
     def _start_jobs(self) -> None:
         if self._backoff.is_waiting:
@@ -137,7 +194,7 @@ class Supervisor:
         if self._backoff.is_expired or not (job_ids or self._running):
             self._backoff.record_success()
         for job_id in job_ids:
-            if len(self._schedulers) >= JOBS_AT_ONCE:
+            if len(self._schedulers) >= _MAX_JOBS:
                 return
             job = self.store.get(job_id)
             if self._claim is None and not can_adopt(job):
@@ -156,7 +213,7 @@ class Supervisor:
                 self.store.update(job.id, if_status=OPEN, **failed)
                 continue
             self._schedulers[job.id] = scheduler
-            if self._cancel_reason or cancel_marker.has_marker(job):
+            if self._cancel_reason or is_marked_cancelled(job):
                 scheduler.cancel(
                     self._cancel_reason or "cancelled while the disk of its folder was full"
                 )
@@ -165,7 +222,7 @@ class Supervisor:
             self._running[task] = job.id
 
     def _submission_for(self, job: Job) -> SubmissionEnvironment:
-        # Kept until the job has ended: after a full disk it is started once more.
+        # Not removed yet: a job that a full disk has stopped is started again.
         if job.id in self._submissions:
             return self._submissions[job.id]
         return SubmissionEnvironment(
@@ -183,7 +240,7 @@ class Supervisor:
             if job_id in self._schedulers:
                 self._schedulers[job_id].cancel()
 
-    def _note_dashboards(self) -> None:
+    def _store_dashboards(self) -> None:
         """Store the dashboard addresses of the current clusters of steps."""
         for job_id, scheduler in self._schedulers.items():
             now = next(reversed(job_dashboards.read_dashboards(scheduler.job.folder_path)), "")
@@ -194,7 +251,7 @@ class Supervisor:
     async def _wait_for_event(self) -> None:
         """Wait until a job ends, a notification arrives, or the polling interval has passed."""
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._wakeup.wait(), TICK)
+            await asyncio.wait_for(self._wakeup.wait(), _POLL_SECONDS)
         for task in [task for task in self._running if task.done()]:
             job_id, error = self._running.pop(task), task.exception()
             if isinstance(error, JobStoreError) or (error is not None and is_retryable(error)):
@@ -209,22 +266,16 @@ class Supervisor:
             del self._schedulers[job_id]
 
 
-def claim_job(folder: Path) -> Any:
-    """Lock a job for this process and return the open file; None if another process has it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return try_lock(folder / "lock")
-
-
 async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:
     with claim:
         await scheduler.run()
 
 
-async def _run_supervisor() -> None:
-    """Run the supervisor of this user and store, unless one is running."""
+async def _run_supervisor() -> Supervisor | None:
+    """Run the supervisor of this user and store to its end; None if another one is running."""
     with supervisor_client.hold_supervisor_lock() as is_only:
         if not is_only:
-            return
+            return None
         # Steps must not inherit the configuration that a program has set.
         os.environ.pop(supervisor_client.INHERITED_CONFIG, None)
         backoff, supervisor = Backoff(_log.warning), None
@@ -237,22 +288,25 @@ async def _run_supervisor() -> None:
                     raise
                 await asyncio.sleep(backoff.record_failure(error))
             else:
-                return
+                return supervisor
 
 
 async def _serve_requests(supervisor: Supervisor) -> None:
     linger = max(1.0, float(parse_seconds(config.jobs().linger)))
-    while supervisor.has_waiting_jobs():
+    while not supervisor.is_outdated and supervisor.has_waiting_jobs():
         # A submission after the last check finds no socket, and starts another supervisor.
         async with supervisor_client.listen(supervisor.receive):
             await supervisor.run(linger)
 
 
 if __name__ == "__main__":
-    # The shell that starts this process in the background makes it ignore SIGINT.
+    # A shell makes processes that it starts in the background ignore SIGINT.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        asyncio.run(_run_supervisor())
+        _ended = asyncio.run(_run_supervisor())
+        if _ended is not None and _ended.is_outdated:
+            _log.warning("another version of hyperplane is installed; its supervisor continues")
+            _ended.start_successor()
     except HyperplaneError as error:
         _log.error("%s", error)
         sys.exit(1)

@@ -17,8 +17,8 @@ from pathlib import Path
 import dask.config
 
 from hyperplane.core.errors import JobError
-from hyperplane.jobs.home import jobs_folder, store_url, this_machine
-from hyperplane.jobs.step_command import SubmissionEnvironment
+from hyperplane.jobs.store.jobs_home import jobs_folder, store_url, this_machine
+from hyperplane.jobs.submission.submission_environment import SubmissionEnvironment
 from hyperplane.platforms.local.file_locks import is_locked, try_lock
 from hyperplane.platforms.local.process_identity import running_system
 from hyperplane.platforms.local.processes import start_daemon

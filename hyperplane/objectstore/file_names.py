@@ -1,4 +1,4 @@
-"""Suffix and compression of a file, by its name, and readers of compressed files."""
+"""Suffix and compression of a file by its name, and readers of compressed files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DAMAGE_ERRORS: tuple[type[Exception], ...] = (
 
 
 def detect_compression(path: str) -> str:
-    """Return the compression of a file, by its name; empty if not compressed.
+    """Return the compression of a file by its name; empty if it is not compressed.
 
     Examples
     --------
@@ -101,6 +101,6 @@ def _open_zip(raw: Any) -> AbstractContextManager[Any]:
     files = [entry for entry in entries if not entry.filename.startswith("__MACOSX/")]
     if len(files) != 1:
         names = ", ".join([entry.filename for entry in files][:3]) + ", ..." * (len(files) > 3)
-        holds = f"the archive holds {plural(len(files), 'file')}{f' ({names})' * bool(files)}"
-        raise zipfile.BadZipFile(f"{holds}, expected exactly one; compress each file separately")
+        content = f"the archive holds {plural(len(files), 'file')}{f' ({names})' * bool(files)}"
+        raise zipfile.BadZipFile(f"{content}, expected exactly one; compress each file separately")
     return archive.open(files[0])

@@ -9,24 +9,23 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-#: Types of entries besides ``file`` and ``directory``: a dangling link, and a link to one of the
+#: Types of entries other than ``file`` and ``directory``: a dangling link, and a link to one of the
 #: folders that contain it.
 BROKEN, LOOP = "broken", "loop"
 
-
-#: ``stopped``: in a worker thread, the event that its caller sets to end the listing.
+#: In a worker thread, ``stopped`` is the event by which its caller ends the listing.
 listing_thread = threading.local()
 
 
 class ResolvedLinks(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Local file system whose listings show the target of each link.
+    """Local file system whose listings have the target in place of each link.
 
-    fsspec itself lists a link as neither file nor folder and does not descend into linked folders.
+    fsspec lists a link as neither file nor folder, and does not descend into linked folders.
 
     Parameters
     ----------
     recursive : bool
-        Whether listings descend to any depth, so that circular links must end them.
+        Whether listings descend to any depth, so that they must stop at circular links.
     """
 
     cachable = False

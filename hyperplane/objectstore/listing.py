@@ -82,13 +82,13 @@ def find_files(
     ----------
     urls : str, path or iterable of these
         A folder means all files in it and in its subfolders. Files and folders whose names begin
-        with ``_`` or ``.`` are skipped unless a URL names them. An existing name is never taken
-        for a glob. On local disk links are followed, and a link and its target are two files. A
+        with ``_`` or ``.`` are skipped unless a URL names them. An existing name is never
+        a glob. On local disk links are followed, and a link and its target are two files. A
         link to a folder that contains the link is skipped in folders and ``**``.
     options : mapping, optional
         Options of the file system.
     sized : bool
-        Whether a file of unknown length is an error.
+        If true, a file of unknown length is an error.
 
     Returns
     -------
@@ -101,14 +101,14 @@ def find_files(
         With every name that does not exist or cannot be opened, and every dangling link.
     """
     files: list[File] = _find_all(urls, options, _list_files)
-    lacking = [number for number, file in enumerate(files) if not file.sized]
+    unsized = [number for number, file in enumerate(files) if not file.sized]
     # A folder listing may lack the length that a request for the file itself returns.
-    again = _map_threads(_refresh_info, [files[number] for number in lacking])
-    for number, file in zip(lacking, again, strict=True):
+    refreshed = _map_threads(_refresh_info, [files[number] for number in unsized])
+    for number, file in zip(unsized, refreshed, strict=True):
         files[number] = file
     if sized:
         allowed, advice = "a file whose server sends its length", "copy it to another store"
-        check(_url_fault(file.url, allowed, advice) for file in again if not file.sized)
+        check(_url_fault(file.url, allowed, advice) for file in refreshed if not file.sized)
     return files
 
 
@@ -137,8 +137,8 @@ def resolve_location(url: str, options: Mapping[str, Any] | None = None) -> Loca
     return location
 
 
-def _find_all(urls: Any, options: Any, look: _Finder) -> list[Any]:
-    """Return what ``look`` finds for each URL, concurrently; raise the faults of all URLs."""
+def _find_all(urls: Any, options: Any, find: _Finder) -> list[Any]:
+    """Call ``find`` for all URLs concurrently; return their entries, or raise all faults."""
     if not isinstance(options, Mapping | None):
         given = f"a {type(options).__name__}"  # its value may be a secret
         raise RequestError([Fault("storage_options", given, "a mapping for fsspec")])
@@ -154,19 +154,19 @@ def _find_all(urls: Any, options: Any, look: _Finder) -> list[Any]:
     stores: dict[Any, Store] = {}
     opened = [(url, _open_location(url, dict(options or {}), stores)) for url in names]
 
-    def answer(pair: tuple[Any, Location | Fault]) -> _Entries:
+    def find_one(pair: tuple[Any, Location | Fault]) -> _Entries:
         url, location = pair
         if isinstance(location, Fault):
             return [location]
         try:
             with monitor_request(location.store, os.fspath(url)):
-                return look(url, location)
+                return find(url, location)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
             return [_unreadable_fault(url, error, options)]
 
-    results = [pair for answers in _map_threads(answer, opened) for pair in answers]
-    check(dict.fromkeys(pair for pair in results if isinstance(pair, Fault)))
-    locations = [pair for pair in results if not isinstance(pair, Fault)]
+    entries = [entry for found in _map_threads(find_one, opened) for entry in found]
+    check(dict.fromkeys(entry for entry in entries if isinstance(entry, Fault)))
+    locations = [entry for entry in entries if not isinstance(entry, Fault)]
     return list({(id(location.store), location.path): location for location in locations}.values())
 
 
@@ -184,7 +184,7 @@ def _map_threads(function: Callable[[Any], _Result], items: Sequence[Any]) -> li
     with ThreadPoolExecutor(MAX_THREADS) as pool:
         try:
             results = list(pool.map(work, shares))
-        except BaseException:  # otherwise the threads would list the whole disk
+        except BaseException:  # such as Ctrl-C; the threads would list the whole disk
             stopped.set()
             raise
     return [results[index % MAX_THREADS][index // MAX_THREADS] for index in range(len(items))]
@@ -331,7 +331,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _parse_entry(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder | Fault]:
-    """Yield the file, folder, or fault of a listing entry; nothing for sockets and the like."""
+    """Yield the file, folder, or fault of a listing entry; nothing for others, such as sockets."""
     path, kind, size = entry["name"], entry["type"], entry.get("size")
     if kind == "directory":
         yield Folder(store, path)
@@ -344,7 +344,7 @@ def _parse_entry(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Fold
 
 
 def _sort_entries(entries: _Entries) -> _Entries:
-    """Return faults first, then files and folders in natural order."""
+    """Return the entries in natural order of their paths, after the faults."""
     return sorted(
         entries, key=lambda one: [] if isinstance(one, Fault) else natural_sort_key(one.path)
     )

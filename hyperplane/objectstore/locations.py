@@ -19,12 +19,10 @@ from hyperplane.objectstore.redaction import redact_url
 class Store:
     """A file system, reconstructed in each process; its repr never shows the options.
 
-    Two stores may have a file of the same path, so that files by path are those of one store.
-
     Parameters
     ----------
     protocol : str
-        As in the URL, such as ``file`` or ``gs``; may be a chain.
+        Protocol of the URL, such as ``file`` or ``gs``; may be a chain.
     url : str
         Any URL on the store, from which fsspec constructs the file system.
     options : dict
@@ -87,13 +85,13 @@ class File(Location):
     Parameters
     ----------
     store, path
-        Its location.
+        Location of the file.
     size : int
         Stored bytes; 0 if unknown.
     stamp : str
         Modification time, generation, or hash of this version; may be empty.
     sized : bool
-        Whether the store knows its length.
+        Whether the store knows the size.
     """
 
     size: int
@@ -102,7 +100,7 @@ class File(Location):
 
     @property
     def compression(self) -> str:
-        """Compression by the file's name; empty if not compressed."""
+        """Compression by the file's name; empty if it is not compressed."""
         return detect_compression(self.path)
 
     @contextmanager

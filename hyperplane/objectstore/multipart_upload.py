@@ -1,4 +1,4 @@
-"""Compare and upload large local files in blocks, without holding them in memory."""
+"""Upload and compare large local files in blocks, without loading them into memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK_BYTES = 8 * 2**20
 
 
 class MultipartUpload:
-    """A local file that is saved without being held in memory.
+    """Upload of a large local file, of which only one block at a time is in memory.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class MultipartUpload:
                 raise
 
     def verify(self, store_files: StoreFiles, path: str) -> None:
-        """Compare the store's size of the file with the local one.
+        """Check that the file has the same size in the store.
 
         Raises
         ------
@@ -131,7 +131,7 @@ def _call_store(store_files: StoreFiles, path: str, work: Callable[[], T]) -> T:
 
 
 def hash_file(file: Path, update: Callable[[bytes], None]) -> int:
-    """Pass the blocks of a local file to ``update``, and return its size.
+    """Pass the blocks of a local file to ``update``, such as a hash's; return the file's size.
 
     Raises
     ------

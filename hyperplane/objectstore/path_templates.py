@@ -13,7 +13,7 @@ _ALLOWED = "{}, {idx} and {n}, with digits such as {:05d} or {idx:05d}; {{ and }
 
 
 def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fault]]:
-    """Return the template with its fields replaced, and its faults.
+    """Return a template with its fields replaced, and the faults of the template.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fau
     faults: list[Fault] = []
     used: list[str] = []
 
-    def replaced(token: re.Match[str]) -> str:
+    def replace_token(token: re.Match[str]) -> str:
         if token[0] in ("{{", "}}"):
             return token[0][0]
         field = _FIELD.fullmatch(token[1] or "") if token[1] is not None else None
@@ -44,7 +44,7 @@ def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fau
         value = values[field[1] or "idx"]
         return "" if value is None else format(value, f"{field[2] or ''}d")
 
-    filled = _TOKEN.sub(replaced, template)
+    filled = _TOKEN.sub(replace_token, template)
     given = repr(redact_url(template))[:200]
     if used.count("") > 1:
         allowed = "{} once, which is the index of the shard"
@@ -54,10 +54,10 @@ def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fau
     if not {"", "idx"}.intersection(used) and n != 1:
         allowed = "a template with {} or {idx}, so that no shard overwrites the file of another"
         faults.append(Fault("template", given, allowed))
-    return filled, [*faults, *_unsafe_path_faults(template, given)]
+    return filled, [*faults, *_find_unsafe_path_faults(template, given)]
 
 
-def _unsafe_path_faults(template: str, given: str) -> list[Fault]:
+def _find_unsafe_path_faults(template: str, given: str) -> list[Fault]:
     """Return faults for parts of a template that could write a file to an unexpected location."""
     faults = []
     scheme, mark, rest = template.rpartition("://")

@@ -1,8 +1,8 @@
-"""Fail within seconds on the first request to a store whose server does not listen.
+"""Probe the server of a store before the first request, to fail within seconds if it is down.
 
 Client libraries retry a refused connection for 10 to 90 s without a message. So before the
 first request of a process, one connection is opened to the store's server and closed again,
-unless a proxy lies between. A notice is printed if an answer takes longer than
+unless requests go through a proxy. A notice is printed if a response takes longer than
 :data:`NOTICE_SECONDS`.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 STARTUP_SECONDS = 2.0
 #: Seconds without an answer before the first notice, and between notices.
 NOTICE_SECONDS, _NOTICE_INTERVAL = 5.0, 60.0
-#: Seconds for one connection attempt, between two attempts, and that a refusal is cached.
+#: Seconds for one connection attempt, between two attempts, and for which a refusal is cached.
 _CONNECT_TIMEOUT, _CONNECT_PAUSE, _REFUSAL_TTL = 3.0, 0.25, 2.0
 #: Protocols of file systems that need no network.
 _LOCAL_PROTOCOLS = ("file", "local", "memory")
@@ -46,7 +46,7 @@ _LIBRARIES = ("gcsfs", "s3fs", "adlfs", "fsspec", "aiobotocore", "botocore", "az
 
 
 class StoreUnreachable(ConnectionError):
-    """Nothing listens at the address of a store, or its host name is not known."""
+    """Nothing listens at the address of a store, or its host name is unknown."""
 
 
 #: Stores and servers that have answered a request of this process.
@@ -118,7 +118,7 @@ def monitor_request(store: Store, url: str) -> Iterator[None]:
 
 
 def probe_store(location: Location, url: str) -> None:
-    """Request a file's metadata before another library opens it and would retry for long.
+    """Request a file's metadata, before another library opens the file and retries for minutes.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def probe_store(location: Location, url: str) -> None:
 
 
 def is_store_response(error: BaseException) -> bool:
-    """Return whether an error is the store's answer, as most HTTP errors are.
+    """Return whether an error is a response of the store, as most HTTP errors are.
 
     Examples
     --------
@@ -145,8 +145,8 @@ def is_store_response(error: BaseException) -> bool:
     (True, False)
     """
     # fsspec raises FileNotFoundError for every failure over HTTP.
-    hides = isinstance(error, FileNotFoundError) and error.__cause__ is not None
-    real = error.__cause__ if hides else error
+    has_cause = isinstance(error, FileNotFoundError) and error.__cause__ is not None
+    real = error.__cause__ if has_cause else error
     if isinstance(real, FileNotFoundError | FileExistsError | PermissionError):
         return True
     return any(getattr(real, name, None) for name in ("status", "response"))
@@ -178,8 +178,8 @@ def _store_key(store: Store, url: str) -> str | ServerAddress:
 def _probe_address(address: ServerAddress) -> None:
     """Open one connection to a server; retry refusals for as long as a server may take to start.
 
-    A timeout is no error here: the client library's own limits, which the caller may have set,
-    apply to it.
+    A timeout is no error here: the limits of the client library apply, which the caller may have
+    set.
     """
     if address in _connected:
         return

@@ -33,7 +33,7 @@ def redact_url(url: object) -> str:
 
 
 def describe_url(url: object) -> str:
-    """Return a value given as a URL, as messages may show it; the type if it is not a URL.
+    """Return the repr of a URL without secrets; for another value, only its type.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Retry transient errors of stores, and translate lasting ones to errors with advice."""
+"""Retry transient errors of stores, and raise others with advice."""
 
 from __future__ import annotations
 
@@ -71,14 +71,18 @@ _ADVICE = {
 
 NO_CONNECTION = "no connection; check the endpoint, and that its server runs and can be reached"
 #: Exception classes for connections that could not be opened.
-_NOT_CONNECTED = {"ClientConnectorError", "ClientConnectorDNSError", "EndpointConnectionError"}
+_NO_CONNECTION_ERRORS = {
+    "ClientConnectorError",
+    "ClientConnectorDNSError",
+    "EndpointConnectionError",
+}
 
 
 def _is_connection_refused(error: BaseException) -> bool:
     """Return whether nothing listens at the server's address, or its host name is unknown."""
     kinds = (ConnectionRefusedError, socket.gaierror)
     return any(
-        isinstance(one, kinds) or type(one).__name__ in _NOT_CONNECTED
+        isinstance(one, kinds) or type(one).__name__ in _NO_CONNECTION_ERRORS
         for one in _iterate_causes(error)
     )
 
@@ -86,7 +90,7 @@ def _is_connection_refused(error: BaseException) -> bool:
 def is_transient(error: BaseException) -> bool:
     """Return whether an error may not occur at the next attempt."""
     chain = list(_iterate_causes(error))
-    # The store's answer is most specific; libraries wrap it in less specific exceptions.
+    # First the response of the store, which libraries wrap in less specific exceptions.
     for one in chain:
         code = _http_status(one)
         if code in _TRANSIENT_STATUSES or _error_code(one) in _TRANSIENT_CODES:
@@ -128,10 +132,12 @@ def call_with_retries(
 ) -> T:
     """Call a function that uses a store, and repeat it while its errors are transient.
 
+    ``throttled`` is called before each repetition.
+
     Raises
     ------
     StorageError
-        With advice, if an error is not transient or lasts too long.
+        If an error is not transient or lasts too long; with advice.
     """
 
     def wait(state: tenacity.RetryCallState) -> float:
@@ -141,7 +147,7 @@ def call_with_retries(
         jittered = longest * random.uniform(0.5, 1.0)  # noqa: S311
         return max(jittered, parse_retry_after(error) if error else 0.0)
 
-    def before(state: tenacity.RetryCallState) -> None:
+    def reduce_limit(state: tenacity.RetryCallState) -> None:
         throttled()
 
     began = time.monotonic()
@@ -162,7 +168,7 @@ def call_with_retries(
         retry=tenacity.retry_if_exception(is_transient),
         wait=wait,
         stop=stop,
-        before_sleep=before,
+        before_sleep=reduce_limit,
         reraise=True,
     )
     with translate_errors(url, store.options):
@@ -187,7 +193,7 @@ def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iter
 
 
 def _advice(error: BaseException) -> str | None:
-    """Return what is wrong and what to do; None if the error does not come from a store."""
+    """Return the reason of a store's error and advice; None for other errors."""
     if _is_connection_refused(error):
         return NO_CONNECTION
     if is_transient(error):

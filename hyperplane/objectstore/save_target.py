@@ -22,14 +22,14 @@ from hyperplane.objectstore.reachability import StoreUnreachable, monitor_open
 from hyperplane.objectstore.redaction import describe_error, redact_url
 from hyperplane.objectstore.retrying import NO_CONNECTION
 
-#: Bytes of a name on local disk: disks allow 255, and names of temporary files are longer.
+#: Maximum bytes of a name on local disk: disks allow 255, and names of temporary files are longer.
 LONGEST_NAME = 200
 #: Read-only file systems of fsspec.
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "git", "github"}
 #: Arguments of other writers for columns whose values become folder names.
 _PARTITIONED = {"partition_by", "partition_on", "partition_cols", "partitionBy"}
-#: Similarity from which an option counts as a misspelled argument.
-_SLIP = 0.8
+#: Minimum similarity of an option to the argument that it may misspell.
+_MISSPELLING_CUTOFF = 0.8
 _FIELD = re.compile(r"\{[^{}/]*\}")
 
 
@@ -82,13 +82,13 @@ def resolve_target(
     storage_options: Mapping[str, Any] | None,
     extra_options: Mapping[str, Any] | None = None,
 ) -> Target:
-    """Return the target of a URL; of a link on local disk, the file that it leads to.
+    """Return the target of a URL; links on local disk are resolved.
 
     Raises
     ------
     RequestError
-        If the URL is not one, is a glob or a chain of URLs, or names a whole bucket or disk, or if
-        the options ask for an asynchronous file system.
+        If the URL is invalid, a glob, a chain of URLs, or the URL of a whole bucket or disk, or if
+        the options request an asynchronous file system.
     StorageError
         If nothing listens at the server's address, or its host name is unknown.
     """
@@ -232,7 +232,9 @@ def check_options(url: Any, options: Mapping[str, Any], function: Callable[..., 
         if system is LocalFileSystem:
             advice = fault.advice or "a local path has no options"
             faults.append(replace(fault, advice=advice))
-        elif name not in of_store and get_close_matches(name, known, n=1, cutoff=_SLIP):
+        elif name not in of_store and get_close_matches(
+            name, known, n=1, cutoff=_MISSPELLING_CUTOFF
+        ):
             faults.append(fault)
     check(faults)
 
@@ -259,12 +261,13 @@ def _option_names(system: Any) -> set[str]:
 
 
 def check_partition_options(options: Mapping[str, Any]) -> None:
-    """Raise for other writers' arguments for partitioning by value, with advice for that.
+    """Raise for arguments by which other writers partition data by value.
 
     Raises
     ------
     RequestError
-        For any store, as its library would take the argument for an option of the file system.
+        For every store, because its file system would accept the argument as an option; the message
+        says how to partition by value.
     """
     allowed = "an argument of this function, which writes a file for each partition"
     advice = "for folders by value use df.reset_index().to_parquet(url, partition_on=[...])"

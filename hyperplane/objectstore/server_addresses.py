@@ -1,4 +1,4 @@
-"""Host and port of a store's server, as far as they are known before the first request."""
+"""Find the host and port of a store's server before the first request to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ServerAddress(NamedTuple):
 
 
 def find_server_address(store: Store, url: str) -> ServerAddress | None:
-    """Return the server of a store; None if unknown or if connections may take another route."""
+    """Return the server of a store; None if it is unknown or connections may bypass it."""
     text = _endpoint_url(store, url)
     if text is None or is_rerouted(store.system, store.options):
         return None
@@ -41,10 +41,10 @@ def find_server_address(store: Store, url: str) -> ServerAddress | None:
 def find_server_address_before_opening(
     url: str, options: Mapping[str, Any]
 ) -> ServerAddress | None:
-    """Return the server of a Google store before its file system looks up credentials.
+    """Return the server of a Google store before its file system searches for credentials.
 
-    gcsfs looks for credentials when it is constructed, for 17 s and longer where no server
-    answers. A file system without credentials gives the same endpoint at once.
+    gcsfs searches for credentials when it is constructed, for 17 s and longer if no server
+    responds. A file system without credentials has the same endpoint and is constructed at once.
     """
     protocol = url.partition("://")[0]
     if protocol not in _GOOGLE or "::" in url or options.get("token") == "anon":
@@ -75,7 +75,7 @@ def has_host_per_request(store: Store) -> bool:
     system = store.system
     return (
         store.protocol in _AMAZON
-        and hasattr(type(system), "s3")  # another file system than s3fs may be registered
+        and hasattr(type(system), "s3")  # a file system other than s3fs may be registered
         and not getattr(system, "asynchronous", False)
         and not is_rerouted(system, store.options)
     )

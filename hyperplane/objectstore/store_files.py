@@ -33,7 +33,7 @@ _CONTENT_TYPES = {
     ".avro": "application/avro",
     ".npy": "application/octet-stream",
 }
-#: Initial and maximum number of concurrent requests.
+#: Initial and maximum number of concurrent requests to a store.
 INITIAL_LIMIT, MAX_LIMIT = 4, 64
 
 
@@ -71,12 +71,12 @@ class Throttle:
                 self._changed.notify_all()
 
     def reduce(self) -> None:
-        """Halve the limit, as the store has refused a request."""
+        """Halve the limit, because the store has refused a request."""
         with self._changed:
             self.limit, self._successes = max(1, self.limit // 2), 0
 
 
-#: One per protocol.
+#: Protocol -> the limit that all its stores share.
 _throttles: dict[str, Throttle] = {}
 
 
@@ -134,8 +134,8 @@ class StoreFiles:
             return
         except FileExistsError as error:
             refused = error
-        # If an answer was lost, this process may have written the file itself. Outside of the
-        # handler, as a transient error of this request would get the refusal as its context and
+        # If a response was lost, this process may have written the file itself. This is not in the
+        # handler, because a transient error of get() would then have the refusal as its context and
         # not be retried.
         if self.get(path) != data:
             raise refused
@@ -205,7 +205,7 @@ class StoreFiles:
         return bool(info["type"] == "file")
 
     def verify(self, path: str, data: bytes) -> None:
-        """Compare the store's size and checksum of a file with what was written.
+        """Check that the store has the size and checksum of the data that was written.
 
         Raises
         ------
@@ -254,11 +254,11 @@ class StoreFiles:
         """Call a function under the concurrency limit, with retries."""
         url = path if self.store.local else self.store.system.unstrip_protocol(path)
 
-        def in_turn() -> T:
+        def throttled() -> T:
             with self.throttle.acquire():
                 return work()
 
-        return call_with_retries(in_turn, url, store=self.store, throttled=self.throttle.reduce)
+        return call_with_retries(throttled, url, store=self.store, throttled=self.throttle.reduce)
 
     def _remove(self, path: str) -> None:
         try:

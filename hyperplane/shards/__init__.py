@@ -1,1 +1,1 @@
-"""Sharded work: the index of this shard, its share of files or rows, and its output path."""
+"""Work that is divided into shards: the current shard, its files, its rows and its output path."""

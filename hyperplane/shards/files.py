@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.partition_sizes import shard_bounds
-from hyperplane.shards.identity import Shard, resolve_shard
-from hyperplane.shards.listing_snapshot import list_files, read_or_create_snapshot
+from hyperplane.objectstore import listing
+from hyperplane.objectstore.save_target import resolve_target
+from hyperplane.objectstore.store_files import StoreFiles
+from hyperplane.shards.current_shard import Shard, resolve_shard
+
+#: A file's address and its size in bytes.
+ListedFile = tuple[str, int]
 
 
 @check_call
@@ -42,8 +48,8 @@ def shard_files(
         the size of the largest file.
     frozen : str or path, optional
         A file or URL for the listing: the first shard writes it, all others read it. Without it
-        each shard lists the files itself, and a file that appears while the shards start shifts
-        the shares: some files are then processed twice and others never.
+        each shard lists the files itself, and a file that is created while the shards start
+        shifts the shares, so that some files are processed twice and others never.
     storage_options : dict, optional
         Options of the fsspec file system. Messages never show them.
 
@@ -55,7 +61,8 @@ def shard_files(
     Raises
     ------
     RequestError
-        With every fault: no such files, an index out of range, a listing made of other URLs.
+        With every fault, such as missing files, an index out of range, or a listing of other
+        URLs in ``frozen``.
 
     Examples
     --------
@@ -72,9 +79,9 @@ def shard_files(
         faults.append(Fault("by", repr(by)[:80], "'count' or 'bytes'"))
     check(faults)
     if frozen is None:
-        files = list_files(urls, storage_options, sized=by == "bytes")
+        files = _list_files(urls, storage_options, sized=by == "bytes")
     else:
-        files = read_or_create_snapshot(urls, frozen, storage_options)
+        files = _read_or_create_snapshot(urls, frozen, storage_options)
     sizes = [size for _, size in files]
     first, last = (
         _range_by_bytes(sizes, share) if by == "bytes" else shard_bounds(*share, len(files))
@@ -94,3 +101,59 @@ def _range_by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
         before += size
     first = sum(owner < share.idx for owner in owners)
     return first, first + owners.count(share.idx)
+
+
+def _list_files(urls: Any, options: Mapping[str, Any] | None, *, sized: bool) -> list[ListedFile]:
+    """List files in natural order, regardless of the order of the store or the list."""
+    files = listing.find_files(urls, options, sized=sized)
+    # Names that differ only in leading zeros are equal in natural order.
+    files.sort(key=lambda file: (listing.natural_sort_key(file.address), file.address))
+    return [(file.address, file.size) for file in files]
+
+
+def _read_or_create_snapshot(
+    urls: Any, frozen: str | os.PathLike[str], options: Mapping[str, Any] | None
+) -> list[ListedFile]:
+    """Return the listing that the first shard wrote; write it if this shard is the first.
+
+    Raises
+    ------
+    RequestError
+        If the snapshot lists other URLs, or the file is not a snapshot.
+    """
+    target = resolve_target(frozen, options)
+    store_files = StoreFiles(target.store)
+    data = store_files.get(target.path)
+    if data is None:
+        files = _list_files(urls, options, sized=True)
+        snapshot = json.dumps({"asked": _url_texts(urls), "files": files}, indent=1).encode()
+        try:
+            store_files.put_new(target.path, snapshot)
+            data = snapshot
+        except FileExistsError:  # another shard wrote it first
+            data = store_files.get(target.path) or b""
+    return _parse_snapshot(data, urls, target.url)
+
+
+def _url_texts(urls: Any) -> list[str]:
+    url_list = [urls] if isinstance(urls, (str, os.PathLike)) else list(urls)
+    return [os.fspath(url) for url in url_list]
+
+
+def _parse_snapshot(data: bytes, urls: Any, snapshot_url: str) -> list[ListedFile]:
+    """Parse a snapshot, and check that it lists the same URLs."""
+    advice = "use a new file for each run"
+    try:
+        document = json.loads(data)
+        urls_listed, files = document["asked"], _pairs(document["files"])
+    except (ValueError, KeyError, TypeError) as error:
+        allowed = "a listing written by shard_files, or a new file name"
+        raise RequestError([Fault("frozen", snapshot_url, allowed, advice)]) from error
+    if urls_listed != _url_texts(urls):
+        allowed = f"a listing of the same urls; it lists {', '.join(urls_listed)[:200]}"
+        raise RequestError([Fault("frozen", snapshot_url, allowed, advice)])
+    return files
+
+
+def _pairs(files: Sequence[Sequence[Any]]) -> list[ListedFile]:
+    return [(str(address), int(size)) for address, size in files]

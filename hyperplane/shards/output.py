@@ -8,7 +8,7 @@ from typing import Any
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.objectstore.path_templates import fill_template
-from hyperplane.shards.identity import resolve_shard
+from hyperplane.shards.current_shard import resolve_shard
 
 
 @check_call
@@ -20,8 +20,8 @@ def output_path(template: str, idx: int | None = None, n: int | None = None) -> 
     template : str
         A path or URL with fields: ``{idx}`` is replaced by the index of the shard and ``{n}`` by
         the number of shards; ``{}`` is ``{idx}``, as in ``template.format(idx)``.
-        ``{idx:05d}`` and ``{:05d}`` have at least five digits. ``{{`` and ``}}`` are braces.
-        Nothing else is replaced.
+        ``{idx:05d}`` and ``{:05d}`` have at least five digits. ``{{`` and ``}}`` are replaced by
+        single braces. There are no other fields.
     idx, n : int, optional
         The index of this shard, from 0, and the number of shards; those of :func:`shard` if
         ``idx`` is omitted.
@@ -35,8 +35,8 @@ def output_path(template: str, idx: int | None = None, n: int | None = None) -> 
     ------
     RequestError
         With every fault: an unknown field, no ``{}`` or ``{idx}`` although there are several
-        shards, a ``..`` that leads out of the folder, a field in the bucket or host of a URL,
-        an index out of range.
+        shards, a ``..`` by which a field could leave its folder, a field in the bucket or host of
+        a URL, an index out of range.
 
     Examples
     --------

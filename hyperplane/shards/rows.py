@@ -18,7 +18,7 @@ from hyperplane.formats.partitions import ScannablePartition
 from hyperplane.formats.reader import collect_columns, translate_read_errors
 from hyperplane.formats.request import ReadRequest
 from hyperplane.objectstore import listing
-from hyperplane.shards.identity import resolve_shard
+from hyperplane.shards.current_shard import resolve_shard
 
 
 @check_call
@@ -41,17 +41,17 @@ def shard_rows(
     r"""Return a shard's share of the rows of files, such as Parquet or CSV.
 
     Concatenated by index, the shares are the whole table. All shares, also empty ones, have the
-    columns and types of :func:`hyperplane.dataframe.read`. Only the bytes of the share are read,
-    and little besides.
+    columns and types of :func:`hyperplane.dataframe.read`. Little more than the bytes of the
+    share is read.
 
     - Parquet: shares as ``numpy.array_split`` divides rows, so that the first ones may have one
-      more row. The footers and the row groups that hold rows of the share are read.
-    - ORC: the same shares. To count the rows of stripes before the share, one of their columns is
-      read.
+      more row. The footers and the row groups with rows of the share are read.
+    - ORC: the same shares. Of the stripes before the share one column is read, to count their
+      rows.
     - CSV and JSON lines: shares of equal bytes, moved to the next beginning of a record, so that
-      the numbers of rows differ. Also read are the samples from which all shards infer the types,
+      the numbers of rows differ. The samples from which all shards infer the types are read, too,
       and the bytes up to the next record at both ends of the share. A compressed file, such as
-      ``.csv.gz``, belongs to one shard as a whole; a single compressed file cannot be divided.
+      ``.csv.gz``, belongs to one shard as a whole; a single one cannot be divided into shards.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ def shard_rows(
         CSV: as in :func:`hyperplane.dataframe.read`.
     multiline : bool, optional
         CSV: whether quoted values may contain line breaks. If omitted, the quotes near each
-        boundary of a share tell whether a line ends a record, and the number of quotes in the
-        share must be even. If True, all quotes before the share are counted instead, which reads
-        the file from its beginning. If False, every line is a record, whatever quotes it has.
+        boundary of a share determine whether a line ends a record, and the number of quotes in
+        the share must be even. If True, all quotes before the share are counted instead, which
+        reads the file from its beginning. If False, every line is a record, regardless of quotes.
 
     Returns
     -------
@@ -101,14 +101,14 @@ def shard_rows(
     share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
     files = listing.find_files(url, storage_options)
-    asked = registry.format_of(files, SupportsRead, format, url)
-    if not isinstance(asked, SupportsRowShards):
+    file_format = registry.format_of(files, SupportsRead, format, url)
+    if not isinstance(file_format, SupportsRowShards):
         known = [repr(name) for name in registry.list_formats(SupportsRowShards)[0]]
         allowed = f"{', '.join(known[:-1])} or {known[-1]}"
         advice = "divide whole files with shard_files"
-        raise RequestError([Fault("format", repr(asked.name), allowed, advice)])
+        raise RequestError([Fault("format", repr(file_format.name), allowed, advice)])
     options = registry.check_read_options(
-        asked,
+        file_format,
         dtypes=dtypes,
         parse_dates=parse_dates,
         separator=separator,
@@ -117,12 +117,12 @@ def shard_rows(
         multiline=multiline,
         na_values=na_values,
     )
-    plan = asked.plan_shard(files, ReadRequest(columns), options, share.idx, share.n)
+    plan = file_format.plan_shard(files, ReadRequest(columns), options, share.idx, share.n)
     return _to_pandas(plan.parts[0], plan.like) if plan.parts else plan.like
 
 
 def _to_pandas(part: ScannablePartition, like: pd.DataFrame) -> pd.DataFrame:
-    """Convert the rows to pandas, releasing each column once it is converted to save memory."""
+    """Convert the rows to pandas; to save memory, release each column once it is converted."""
     with translate_read_errors(part):
         frame = collect_columns(part, [str(name) for name in like.columns])
     index, columns = pd.RangeIndex(frame.height), {}

@@ -1,4 +1,4 @@
-"""Read the index of this task and the number of tasks from the environment."""
+"""Read the index of this array task and the number of tasks from environment variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hyperplane.core.errors import Fault
 
 INDEX, COUNT = "HYPERPLANE_SHARD_INDEX", "HYPERPLANE_SHARD_COUNT"
 _SLURM = "SLURM_ARRAY_TASK_"
-#: Variables of index and count, of runners whose indices begin at 0.
+#: Variables of the index and the count, for runners whose indices begin at 0.
 _PAIRS = (
     ("JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"),
     ("AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"),
@@ -26,7 +26,7 @@ class EnvironmentValue:
 
     @property
     def fault_fields(self) -> tuple[str, str]:
-        """Source and value, for a :class:`~hyperplane.errors.Fault`."""
+        """The source and the value, for a :class:`~hyperplane.errors.Fault`."""
         return self.source, str(self.value)
 
 
@@ -38,7 +38,7 @@ class ArrayTask:
     count: EnvironmentValue | None = None
 
 
-def read_own_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[Fault]]:
+def read_hyperplane_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[Fault]]:
     """Return the values of the ``HYPERPLANE_SHARD_*`` variables, and their faults."""
     faults: list[Fault] = []
     task = ArrayTask(
@@ -76,44 +76,44 @@ def _conflict_faults(one: ArrayTask, other: ArrayTask) -> Iterator[Fault]:
 
 
 def _parse_number(
-    environment: Mapping[str, str], name: str, least: int, faults: list[Fault]
+    environment: Mapping[str, str], name: str, minimum: int, faults: list[Fault]
 ) -> EnvironmentValue | None:
-    """Return a variable as an integer; add a fault if it is not one or less than ``least``."""
+    """Return a variable as an integer; add a fault if it is no integer or below the minimum."""
     text = environment.get(name)
     if text is None:
         return None
-    if text.strip().isascii() and text.strip().isdecimal() and int(text) >= least:
+    if text.strip().isascii() and text.strip().isdecimal() and int(text) >= minimum:
         return EnvironmentValue(int(text), name)
-    faults.append(Fault(name, repr(text), f"a whole number, at least {least}"))
+    faults.append(Fault(name, repr(text), f"a whole number, at least {minimum}"))
     return None
 
 
 def _read_slurm(environment: Mapping[str, str], faults: list[Fault]) -> ArrayTask:
-    """Return the task of a Slurm array, whose indices may begin anywhere and have steps."""
+    """Return the task of a Slurm array, whose indices may begin at any number and have steps."""
     values = {
         name: _parse_number(environment, f"{_SLURM}{name}", name in ("STEP", "COUNT"), faults)
         for name in ("ID", "MIN", "MAX", "STEP", "COUNT")
     }
-    number, least, most, count = (values[name] for name in ("ID", "MIN", "MAX", "COUNT"))
+    number, first, last, count = (values[name] for name in ("ID", "MIN", "MAX", "COUNT"))
     step = values["STEP"].value if values["STEP"] else 1
     if number is None:
         return ArrayTask()
-    if least is None:
+    if first is None:
         if f"{_SLURM}MIN" not in environment:
             allowed = f"together with {_SLURM}MIN, which Slurm sets"
             faults.append(Fault(*number.fault_fields, allowed))
         return ArrayTask(count=count)
-    position, remainder = divmod(number.value - least.value, step)
-    tasks = (most.value - least.value) // step + 1 if most else None
-    regular = "start an array in equal steps, such as --array=0-9 or --array=1-9:2"
+    position, remainder = divmod(number.value - first.value, step)
+    tasks = (last.value - first.value) // step + 1 if last else None
+    advice = "start an array in equal steps, such as --array=0-9 or --array=1-9:2"
     if remainder or position < 0:
-        steps = f"{least.value} and more in steps of {step}"
-        faults.append(Fault(*number.fault_fields, steps, regular))
+        allowed = f"{first.value} and more in steps of {step}"
+        faults.append(Fault(*number.fault_fields, allowed, advice))
         return ArrayTask()
     if count and tasks and count.value != tasks:
-        steps = f"{tasks}, from {_SLURM}MIN to {_SLURM}MAX in steps of {step}"
-        faults.append(Fault(*count.fault_fields, steps, regular))
+        allowed = f"{tasks}, from {_SLURM}MIN to {_SLURM}MAX in steps of {step}"
+        faults.append(Fault(*count.fault_fields, allowed, advice))
         return ArrayTask()
-    if count is None and most and tasks:
-        count = EnvironmentValue(tasks, most.source)
+    if count is None and last and tasks:
+        count = EnvironmentValue(tasks, last.source)
     return ArrayTask(EnvironmentValue(position, number.source), count)

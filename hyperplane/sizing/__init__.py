@@ -1,1 +1,1 @@
-"""Sizing calculator: from data and an operation to memory, pool and number of nodes."""
+"""Arithmetic of sizes: memory of an operation, pools, nodes and layouts of workers."""

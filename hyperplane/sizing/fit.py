@@ -8,8 +8,8 @@ of the core count that is at least the root (``nprocesses_nthreads`` in
 the divisors: 94 cores result in 47 x 2 and 7 cores in 7 x 1. The rule of this module applies Dask's
 rule to the largest number of cores that divides evenly into processes and threads with *between one
 and two processes per thread*: 94 cores result in 13 x 7 (91 of 94 cores), 7 in 3 x 2. Up to three
-cores are one process: on dataframe queries, one process with two threads was measured 1.2 to 1.4
-times faster than two processes.
+cores get one process: in measurements of dataframe queries, one process with two threads was 1.2 to
+1.4 times faster than two processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hyperplane.spec.worker import WorkerSpec
 
 #: Largest accepted number of processes, threads or GB.
 _MAXIMUM = 10**12
-#: Largest number of cores that are one process (measured on two).
+#: Largest number of cores for which one process is proposed (measured on two).
 SINGLE_PROCESS_CORES = 3
 
 #: Proposed sizes are multiples of 1 MB, so that they are short numbers of GB.
@@ -43,7 +43,7 @@ STEP = GB // 1000
 def balanced_layout(
     cores: int, single_process_cores: int = SINGLE_PROCESS_CORES
 ) -> tuple[int, int]:
-    """Processes and threads for a number of cores, by the rule of this module.
+    """Return processes and threads for a number of cores, by the rule of this module.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def propose_worker(
     """
     processes, threads = whole_number(nprocs), whole_number(nthreads)
     faults = [
-        Fault(name, repr(value)[:80], f"a whole number of at least 1{_at_most(number)}")
+        Fault(name, repr(value)[:80], f"a whole number of at least 1{_describe_limit(number)}")
         for name, value, number in (
             ("nprocs", nprocs, processes),
             ("nthreads", nthreads, threads),
@@ -105,16 +105,16 @@ def propose_worker(
     else:
         ram = gb_to_bytes(float(ram_gb_per_proc))  # NumPy's float16 would overflow
         if nprocs is None:
-            room = pool.allocatable_ram // max(1, ram - 1)  # tolerates rounding, as fits() does
-            processes = max(1, min(processes, room))
+            most = pool.allocatable_ram // max(1, ram - 1)  # tolerates rounding, as fits() does
+            processes = max(1, min(processes, most))
             threads = threads if nthreads is not None else cores // processes
     worker = WorkerSpec(processes, threads, ram, processes * threads, pool.gpus)
     check_fits(worker, pool)
     return worker
 
 
-def _at_most(number: int | None) -> str:
-    """Text of the upper limit, for a number that exceeds it."""
+def _describe_limit(number: int | None) -> str:
+    """Return the text of the upper limit for a number that exceeds it, otherwise an empty one."""
     return f" and at most {_MAXIMUM:g}" if number is not None and number > _MAXIMUM else ""
 
 
@@ -142,10 +142,10 @@ def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
 
 
 def fits(worker: WorkerSpec, pool: PoolSpec) -> bool:
-    """Whether a layout fits a node of the pool.
+    """Return whether a layout fits a node of the pool.
 
-    Compared are the cores that the layout reserves, without a GPU also its threads, and memory in
-    whole bytes, so that a request of exactly the limit fits.
+    The cores that the layout reserves must fit, its threads unless it has GPUs, its GPUs, and its
+    memory in whole bytes, so that a request of exactly the limit fits.
     """
     cores = worker.cores_per_worker
     if not worker.ngpus:
@@ -163,8 +163,12 @@ def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int =
     """Find the smallest pool whose nodes have these allocatable cores, bytes and GPUs.
 
     Smallest means fewest nominal cores, then least nominal memory, which is also the order of
-    prices of cloud providers. Nodes with GPUs come last if no GPU is needed. DoesNotFit names the
-    largest pool.
+    prices of cloud providers. Nodes with GPUs come last if no GPU is needed.
+
+    Raises
+    ------
+    DoesNotFit
+        When no pool is large enough, with the largest one.
     """
     ordered = sorted(pools, key=lambda pool: (not gpus and pool.gpus, pool.cores, pool.ram_gb))
     slack = max(1, ram // 10**9)  # bytes of rounding, as in fits()

@@ -18,8 +18,8 @@ MIN_RAM = 200_000_000
 class MachineFit(NamedTuple):
     """A request reduced to one machine.
 
-    ``nodes`` is how many times the layout is started on the machine. ``note`` describes the
-    difference from the request in one line; empty if there is none.
+    The layout is started ``nodes`` times on the machine. ``note`` describes the difference from the
+    request in one line; it is empty if there is none.
     """
 
     worker: WorkerSpec
@@ -38,17 +38,21 @@ def fit_machine(
 
     The number of processes is reduced first:
 
-    - Threads per process that the caller gave stay while one such process fits the cores. They
+    - Threads per process that the caller gave are kept if one such process fits the cores. They
       are never increased.
     - Processes that the caller gave are reduced to the number of cores.
-    - Values that the caller left out follow :func:`~hyperplane.sizing.fit.balanced_layout`, with no
+    - Values that the caller omitted follow :func:`~hyperplane.sizing.fit.balanced_layout`, with no
       more processes than requested. ``single_process_cores`` is passed to it.
     - If the caller gave the memory of a process, each process keeps it (a single process gets at
       most the memory of the machine), and there are as many processes as fit cores and memory.
     - Otherwise, all processes together have the requested memory, or that of the machine.
 
     ``asked`` is the layout of one node, and ``explicit`` names the arguments that the caller gave.
-    DoesNotFit is raised if there is not enough memory for one worker process.
+
+    Raises
+    ------
+    DoesNotFit
+        If there is not enough memory for one worker process.
     """
     threads = nodes * asked.total_threads
     ram = nodes * asked.total_ram
@@ -69,9 +73,9 @@ def fit_machine(
     ram_given = "ram_gb_per_proc" in explicit
     if ram_given:
         least = min(asked.ram_per_proc, free)
-    room = free // least
-    if room < nprocs:
-        nprocs = room
+    most = free // least
+    if most < nprocs:
+        nprocs = most
         if ram_given and not {"nprocs", "nthreads"} & set(explicit):
             nthreads = min(machine.cores, threads) // nprocs
     share = free // nprocs
@@ -94,7 +98,7 @@ def fit_machine(
 
 
 def _describe_open_clusters(machine: MachineCapacity) -> str:
-    """Text on the open clusters that use memory of the machine."""
+    """Return a text on the open clusters that use memory of the machine."""
     if not machine.clusters:
         return ""
     names = ", ".join(machine.clusters)
@@ -112,7 +116,7 @@ def _layout_within(
     single_process_cores: int,
     explicit: Collection[str],
 ) -> tuple[int, int]:
-    """Processes and threads of all nodes of a request on a number of cores."""
+    """Return processes and threads of all nodes of a request on a number of cores."""
     nprocs = nodes * asked.nprocs
     if nprocs * asked.nthreads <= cores:
         return nprocs, asked.nthreads

@@ -59,7 +59,7 @@ class SizingQuestion:
     """Input of the calculator; ``data`` is in bytes, uncompressed.
 
     ``tasks`` is "heavy" for a job of many tasks. ``basis`` selects allocatable or nominal memory
-    of a node. ``moves_data`` is whether rows move between workers. ``pool`` and ``pieces``, the
+    of a node. ``moves_data`` is true if rows move between workers. ``pool`` and ``pieces``, the
     number of jobs, override the choice of the rules.
     """
 
@@ -105,33 +105,36 @@ class SizingAnswer:
 def apply_rules(
     question: SizingQuestion, rules: SizingRules, pools: Mapping[str, PoolSpec]
 ) -> SizingAnswer:
-    """Compute memory, pool and nodes; RequestError for an unknown operation or pool."""
+    """Return memory, pool and nodes; raise RequestError for an unknown operation or pool."""
     weight = rules.weight(question.operation)
     multiplier = getattr(rules.multipliers, weight)
-    pieces, why_pieces = _choose_pieces(question, weight, rules)
+    pieces, pieces_reasons = _choose_pieces(question, weight, rules)
     data = math.ceil(question.data / pieces)
     memory = math.ceil(data * multiplier)
-    family, why_family = _choose_family(question, rules, pools)
-    options = [_option(pool, memory, question.basis) for pool in family]
+    family, family_reason = _choose_family(question, rules, pools)
+    options = [_build_option(pool, memory, question.basis) for pool in family]
     best = min(options, key=lambda option: (option.total_ram, option.nodes))
-    why_nodes = _explain_nodes(best, memory, question.basis)
+    nodes_reason = _explain_nodes(best, memory, question.basis)
     small = _smaller_pool(question, best, memory, pools)
     if small is not None:
-        best, why_family = small, f"{small.pool.name}: the smallest pool whose one node is enough"
-        why_nodes = _explain_nodes(best, memory, question.basis)
+        best, family_reason = (
+            small,
+            f"{small.pool.name}: the smallest pool whose one node is enough",
+        )
+        nodes_reason = _explain_nodes(best, memory, question.basis)
     others = tuple(
-        _option(pool, memory, question.basis) for pool in pools.values() if pool != best.pool
+        _build_option(pool, memory, question.basis) for pool in pools.values() if pool != best.pool
     )
     kind = "" if question.operation.lower() == weight else f"{question.operation} is {weight}: "
     reasons = [
         f"memory: {kind}{format_bytes(data)} x {format_number(multiplier)} = "
         f"{format_bytes(memory)}",
-        f"pool: {why_family}",
-        f"nodes: {why_nodes}",
+        f"pool: {family_reason}",
+        f"nodes: {nodes_reason}",
         f"worker: {best.worker}, {best.worker.total_threads} of "
         f"{format_number(best.pool.allocatable_cores)} cores, "
         f"{format_bytes(best.worker.total_ram)} of {format_bytes(best.pool.allocatable_ram)}",
-        *why_pieces,
+        *pieces_reasons,
     ]
     return SizingAnswer(
         weight=weight,
@@ -141,8 +144,8 @@ def apply_rules(
         option=best,
         alternatives=others,
         reasons=tuple(reasons),
-        warnings=tuple(_warnings(data, memory, best, pieces)),
-        comfortable=_comfortable_size(question, rules, data, memory, best),
+        warnings=tuple(_find_warnings(data, memory, best, pieces)),
+        comfortable=_find_comfortable_size(question, rules, data, memory, best),
     )
 
 
@@ -169,19 +172,19 @@ def _choose_family(
         return [question.pool], f"{question.pool.name}, as requested"
     families = rules.families
     if question.tasks == "heavy":
-        names, why = families.many_tasks, "many tasks need cores"
+        names, reason = families.many_tasks, "many tasks need cores"
     elif question.moves_data:
-        names, why = families.few_tasks, "few tasks that move data need memory on each node"
+        names, reason = families.few_tasks, "few tasks that move data need memory on each node"
     else:
-        names, why = families.parallel, "work that moves no data needs cores"
+        names, reason = families.parallel, "work that moves no data needs cores"
     missing = [name for name in names if name not in pools]
     if missing:
         allowed = "the name of a pool: " + ", ".join(pools)
         raise RequestError([Fault("hyperplane.sizing.families", name, allowed) for name in missing])
-    return [pools[name] for name in names], f"{' or '.join(names)}: {why}"
+    return [pools[name] for name in names], f"{' or '.join(names)}: {reason}"
 
 
-def _option(pool: PoolSpec, memory: int, basis: Basis) -> PoolOption:
+def _build_option(pool: PoolSpec, memory: int, basis: Basis) -> PoolOption:
     worker = propose_worker(pool)
     per_node = gb_to_bytes(pool.ram_gb) if basis == "nominal" else worker.total_ram
     return PoolOption(pool, max(1, math.ceil(memory / per_node)), worker)
@@ -190,9 +193,9 @@ def _option(pool: PoolSpec, memory: int, basis: Basis) -> PoolOption:
 def _smaller_pool(
     question: SizingQuestion, best: PoolOption, memory: int, pools: Mapping[str, PoolSpec]
 ) -> PoolOption | None:
-    """The smallest pool of which one node is enough, if one node of ``best`` is enough.
+    """Return the smallest pool of which one node is enough, if one node of ``best`` is enough.
 
-    The published rules have only two pools, for jobs of many nodes. They are not changed for
+    The published rules have only two pools, for jobs of many nodes. They apply unchanged with
     ``basis="nominal"``, which selects them explicitly, and for many tasks, which need cores.
     """
     chosen = question.pool is not None or question.tasks == "heavy" or question.basis == "nominal"
@@ -200,7 +203,7 @@ def _smaller_pool(
         return None
     enough = [pool for pool in pools.values() if propose_worker(pool).total_ram >= memory]
     pool = smallest_pool(enough, 0, 0)
-    return _option(pool, memory, question.basis) if pool != best.pool else None
+    return _build_option(pool, memory, question.basis) if pool != best.pool else None
 
 
 def _explain_nodes(option: PoolOption, memory: int, basis: Basis) -> str:
@@ -216,7 +219,7 @@ def _explain_nodes(option: PoolOption, memory: int, basis: Basis) -> str:
     )
 
 
-def _warnings(data: int, memory: int, best: PoolOption, pieces: int) -> list[str]:
+def _find_warnings(data: int, memory: int, best: PoolOption, pieces: int) -> list[str]:
     found = []
     if pieces > 1:
         found.append(
@@ -232,7 +235,7 @@ def _warnings(data: int, memory: int, best: PoolOption, pieces: int) -> list[str
     return found
 
 
-def _comfortable_size(
+def _find_comfortable_size(
     question: SizingQuestion, rules: SizingRules, data: int, memory: int, best: PoolOption
 ) -> ComfortableSize:
     checks, nodes, reasons = rules.checks, best.nodes, []

@@ -15,14 +15,14 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
 
-def _quoted(value: object) -> object:
+def _read_pool_name(value: object) -> object:
     # YAML reads an unquoted 16_128 as the number 16128.
     if not isinstance(value, str):
         raise ValueError("the name of a pool, such as pool_16_128")
     return canonical_pool_name(value)
 
 
-PoolName = Annotated[str, BeforeValidator(_quoted)]
+PoolName = Annotated[str, BeforeValidator(_read_pool_name)]
 PoolNames = Annotated[tuple[PoolName, ...], Field(min_length=1)]
 
 
@@ -72,31 +72,39 @@ class SizingRules(_Rules):
     checks: Checks
 
     def weight(self, operation: str) -> Weight:
-        """Return the weight of an operation; RequestError with the nearest names if unknown."""
-        key = _key(operation)
+        """Return the weight of an operation.
+
+        Raises
+        ------
+        RequestError
+            When the operation is unknown, with the nearest names.
+        """
+        key = _normalize_operation(operation)
         known: dict[str, Weight] = {
             "light": "light",
             "medium": "medium",
             "heavy": "heavy",
-            **{_key(name): weight for name, weight in self.operations.items()},
+            **{_normalize_operation(name): weight for name, weight in self.operations.items()},
         }
         found = known.get(key)
         if found is None:
-            raise RequestError([_unknown_operation(operation, key, known)])
+            raise RequestError([_unknown_operation_fault(operation, key, known)])
         return found
 
     def is_aggregation(self, operation: str) -> bool:
-        """Whether the rule for aggregations applies to an operation."""
-        return _key(operation) in map(_key, self.checks.aggregations)
+        """Return whether the rule for aggregations applies to an operation."""
+        return _normalize_operation(operation) in map(
+            _normalize_operation, self.checks.aggregations
+        )
 
 
-def _key(operation: object) -> str:
+def _normalize_operation(operation: object) -> str:
     """Normalize the name of an operation: ``"Group-by"`` becomes ``groupby``."""
     name = str(operation).strip().lower().replace("-", "_").replace(" ", "_")
     return name.replace("group_by", "groupby")
 
 
-def _unknown_operation(asked: str, key: str, known: dict[str, Any]) -> Fault:
+def _unknown_operation_fault(asked: str, key: str, known: dict[str, Any]) -> Fault:
     near = difflib.get_close_matches(key, known, n=3)
     allowed = "light, medium or heavy, or one of " + ", ".join(
         name for name in known if name not in {"light", "medium", "heavy"}

@@ -18,7 +18,7 @@ class MachineCapacity:
     clusters : tuple of str
         Names of the open clusters on the machine that use or have reserved memory.
     own : tuple of str
-        The clusters among them that this process has started.
+        Those of the clusters that this process has started.
     promised : int
         Bytes that these clusters use or have reserved.
     """

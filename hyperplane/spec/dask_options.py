@@ -1,4 +1,4 @@
-"""The section of a plan for Dask: memory policy and tuning."""
+"""Settings of a plan that only Dask has: memory policy and tuning."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class DaskOptions(FrameworkOptions):
 
     @classmethod
     def of(cls, options: FrameworkOptions) -> Self:
-        """Return the section of a plan with its type.
+        """Return the options of a plan, with their type.
 
         Raises
         ------
         RequestError
-            If the section is that of another framework, or missing.
+            If they are those of another framework, or missing.
         """
         if not isinstance(options, cls):
             advice = "create the plan with plan_cluster(...)"
@@ -46,7 +46,7 @@ class DaskOptions(FrameworkOptions):
         return options
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows that the section adds to the printed plan."""
+        """Return the rows that these settings add to the printed plan."""
         return [("memory policy", str(self.memory)), ("tuning", self.tuning.summary())]
 
     def setting_rows(self) -> list[tuple[str, str]]:
@@ -54,5 +54,5 @@ class DaskOptions(FrameworkOptions):
         return self.tuning.rows()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the keys that the section adds to the plan as JSON."""
+        """Return the keys that these settings add to the plan as JSON."""
         return {"memory": self.memory.to_dict(), "tuning": self.tuning.model_dump()}

@@ -1,4 +1,4 @@
-"""The section of a plan that only one framework has."""
+"""Base class of the settings of a plan that only one framework has."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 
 class FrameworkOptions:
-    """Base class of the sections, and the section of a framework without options.
+    """Settings of one cluster that only its framework has; this class itself has none.
 
-    A subclass is a frozen dataclass with the framework's settings for one cluster.
+    A subclass is a frozen dataclass, such as ``DaskOptions``.
     """
 
     if TYPE_CHECKING:  # plan.options.memory of a Dask cluster, for example
@@ -16,7 +16,7 @@ class FrameworkOptions:
         def __getattr__(self, name: str) -> Any: ...
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows that the section adds to the printed plan."""
+        """Return the rows that these settings add to the printed plan."""
         return []
 
     def setting_rows(self) -> list[tuple[str, str]]:
@@ -24,5 +24,5 @@ class FrameworkOptions:
         return self.rows()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the keys that the section adds to the plan as JSON."""
+        """Return the keys that these settings add to the plan as JSON."""
         return {}

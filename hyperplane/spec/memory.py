@@ -49,13 +49,14 @@ class MemoryPolicy:
     0.85
     """
 
+    # config/memory.yaml has the same values (tests/spec/test_spec_defaults.py compares them).
     target: Threshold = 0.60
     spill: Threshold = 0.70
     pause: Threshold = 0.80
     terminate: Threshold = 0.95
 
     def __post_init__(self) -> None:
-        faults = policy_faults({name: getattr(self, name) for name in _NAMES}, "memory.")
+        faults = find_policy_faults({name: getattr(self, name) for name in _NAMES}, "memory.")
         if faults:
             raise RequestError(faults)
 
@@ -82,10 +83,10 @@ class MemoryPolicy:
         return ", ".join(words)
 
 
-def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> list[Fault]:
-    """Faults of thresholds given by name; missing ones have their defaults.
+def find_policy_faults(values: Mapping[str, Any], where: str) -> list[Fault]:
+    """Return the faults of thresholds given by name; missing ones have their defaults.
 
-    ``where`` is prepended to the names in the faults; ``source`` is the file of the values, if any.
+    ``where`` is prepended to the names in the faults.
     """
     faults = []
     for name in values:
@@ -93,7 +94,7 @@ def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> li
             near = difflib.get_close_matches(str(name), _NAMES, n=1)
             advice = f"did you mean {near[0]}?" if near else ""
             allowed = "one of " + ", ".join(_NAMES)
-            faults.append(Fault(f"{where}{name}", repr(values[name]), allowed, advice, source))
+            faults.append(Fault(f"{where}{name}", repr(values[name]), allowed, advice))
     numbers: list[tuple[str, float]] = []
     for name in _NAMES:
         value = values.get(name, getattr(MemoryPolicy, name))
@@ -101,18 +102,18 @@ def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> li
             continue
         if not _is_fraction(value):
             allowed = "a fraction in (0, 1], or False for never"
-            faults.append(Fault(where + name, repr(value), allowed, source=source))
+            faults.append(Fault(where + name, repr(value), allowed))
         else:
             numbers.append((name, float(value)))
     for (lower, low), (upper, high) in pairwise(numbers):
         if low > high:
             allowed = f"at least {where}{lower} ({low:g})"
             advice = "the thresholds must rise from target to terminate"
-            faults.append(Fault(where + upper, f"{high:g}", allowed, advice, source))
+            faults.append(Fault(where + upper, f"{high:g}", allowed, advice))
     return faults
 
 
 def _is_fraction(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return 0 < value <= 1  # nan is not
+    return 0 < value <= 1  # false for nan

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ClusterPlan:
-    """Everything that a start needs: engine, pool, layout and settings of a cluster.
+    """Engine, pool, layout and settings of a cluster that :func:`hyperplane.start` can start.
 
-    What only one framework needs is in ``options``, an object with the type of that framework.
+    Settings that only one framework has are in ``options``, whose type belongs to that framework.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ClusterPlan:
     settings : EngineSettings
         Settings of the engine, from the configuration and ``engine_options``.
     options : FrameworkOptions
-        The section of the engine's framework; for Dask a ``DaskOptions`` with the memory
+        Settings of the engine's framework; for Dask a ``DaskOptions`` with the memory
         policy and the tuning.
     notes : tuple of str
         Choices made by the planner, and differences from the request.
@@ -80,17 +80,17 @@ class ClusterPlan:
     @property
     def memory(self) -> MemoryPolicy:
         """Memory policy of a Dask cluster; use ``options.memory`` instead."""
-        memory: MemoryPolicy = self._renamed("memory")
+        memory: MemoryPolicy = self._get_moved("memory")
         return memory
 
     @property
     def tuning(self) -> Tuning:
         """Tuning of a Dask cluster; use ``options.tuning`` instead."""
-        tuning: Tuning = self._renamed("tuning")
+        tuning: Tuning = self._get_moved("tuning")
         return tuning
 
-    def _renamed(self, name: str) -> Any:
-        """Return an attribute that moved to the framework's section in version 0.2."""
+    def _get_moved(self, name: str) -> Any:
+        """Return an attribute that moved to ``options`` in version 0.2."""
         if not hasattr(self.options, name):
             raise AttributeError(f"a plan for engine {self.engine} has no attribute {name!r}")
         warn_caller(f"ClusterPlan.{name} moved to ClusterPlan.options.{name}", FutureWarning)
@@ -157,10 +157,10 @@ class ClusterPlan:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled plan; those of version 0.1 have no section for the framework."""
+        """Restore a pickled plan; those of version 0.1 have no ``options``."""
         if "options" not in state:
-            section = DaskOptions(state.pop("memory"), state.pop("tuning"))
-            state = {**state, "options": section}
+            options = DaskOptions(state.pop("memory"), state.pop("tuning"))
+            state = {**state, "options": options}
         vars(self).update(state)
 
     def __str__(self) -> str:
@@ -192,5 +192,5 @@ def _accept_former_arguments(create: Callable[..., None]) -> Callable[..., None]
     return init
 
 
-# Also used by dataclasses.replace(plan, memory=...).
+# Not a method of the class, because dataclass generates __init__; replace(plan, ...) calls it, too.
 ClusterPlan.__init__ = _accept_former_arguments(ClusterPlan.__init__)  # type: ignore[method-assign]

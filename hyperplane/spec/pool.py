@@ -77,8 +77,8 @@ class PoolSpec(CheckedModel):
         mode="before",
     )
     @classmethod
-    def _no_slip(cls, value: Any) -> Any:
-        """Refuse bools, bytes and text such as "1_6", which pydantic converts to numbers."""
+    def _check_is_number(cls, value: Any) -> Any:
+        """Refuse bools, bytes and text such as "1_6", which pydantic would convert to numbers."""
         is_text = isinstance(value, str) and (not value.isascii() or "_" in value)
         if is_text or is_boolean(value) or isinstance(value, bytes | bytearray | memoryview):
             raise ValueError("a number")
@@ -86,7 +86,7 @@ class PoolSpec(CheckedModel):
 
     @field_validator("allocatable_cores", "allocatable_ram_gb")
     @classmethod
-    def _no_more_than_nominal(cls, value: float, info: ValidationInfo) -> float:
+    def _check_not_above_nominal(cls, value: float, info: ValidationInfo) -> float:
         name = str(info.field_name).removeprefix("allocatable_")
         nominal = info.data.get(name)  # missing if it is invalid
         if nominal is not None and value > nominal:
@@ -112,6 +112,6 @@ class PoolSpec(CheckedModel):
 
 
 def listing_order(pool: PoolSpec) -> tuple[float, ...]:
-    """Sort key for lists of pools: number of GPUs, then allocatable memory and cores."""
+    """Return a sort key for lists of pools: number of GPUs, then allocatable memory and cores."""
     # Nominal sizes would mislead: 7 GB of the 32 GB of pool 4_32 are allocatable.
     return pool.gpus, pool.allocatable_ram_gb, pool.allocatable_cores

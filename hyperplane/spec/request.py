@@ -27,12 +27,12 @@ from hyperplane.core.units import (
     parse_seconds,
     whole_number,
 )
-from hyperplane.spec.memory import MemoryPolicy, policy_faults
+from hyperplane.spec.memory import MemoryPolicy, find_policy_faults
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 
 MAX_PORT = 65_535
-#: Value of an argument that the caller left out.
+#: Value of an argument that the caller omitted.
 OMITTED: Any = object()
 #: Longest accepted duration: about 30 years.
 MAX_SECONDS = 1e9
@@ -50,7 +50,7 @@ def check_integer(value: object) -> object:
 
 
 def _is_plain_number_text(value: object) -> bool:
-    """Whether a value is not text, or is ASCII text without ``_``."""
+    """Return whether a value is not text, or is ASCII text without ``_``."""
     return not isinstance(value, str) or (value.isascii() and "_" not in value)
 
 
@@ -108,7 +108,7 @@ def _read_policy(value: object) -> object:
         if value is None or isinstance(value, MemoryPolicy):
             return value
         raise ValueError("a MemoryPolicy, or a mapping such as {'pause': 0.85}")
-    faults = policy_faults(value, "memory.")
+    faults = find_policy_faults(value, "memory.")
     if faults:
         raise NestedFaults(faults)
     return MemoryPolicy(**value)
@@ -126,7 +126,7 @@ Seconds = Annotated[
 
 @dataclass(frozen=True)
 class ClusterArguments:
-    """The arguments of one call as the caller passed them, before any check.
+    """Arguments of one call as the caller passed them, before any check.
 
     ``unknown`` holds the arguments that are not parameters of ``initialize_cluster``.
     """
@@ -159,7 +159,7 @@ class ClusterArguments:
 
     @classmethod
     def from_mapping(cls, arguments: Mapping[str, Any]) -> Self:
-        """Arguments from names and values, such as those of a pipeline file."""
+        """Create arguments from names and values, such as those of a pipeline file."""
         return cls().with_defaults(arguments)
 
     @property
@@ -169,14 +169,14 @@ class ClusterArguments:
         return {name: value for name, value in values.items() if value is not OMITTED}
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
-        """Fill in the arguments that were omitted."""
+        """Return a copy in which omitted arguments have these values."""
         given = self.given
         known = {n: v for n, v in defaults.items() if n in _ARGUMENT_NAMES and n not in given}
         unknown = {n: v for n, v in defaults.items() if n not in _ARGUMENT_NAMES}
         return replace(self, **known, unknown={**unknown, **self.unknown})
 
     def without(self, names: Container[str]) -> Self:
-        """Omit some arguments."""
+        """Return a copy in which some arguments are omitted."""
         return replace(self, **{name: OMITTED for name in self.given if name in names})
 
 
@@ -245,7 +245,7 @@ class ClusterRequest(CheckedModel):
         return self
 
     def _set(self, name: str, value: object) -> None:
-        # Bypasses the frozen model, which only its validators may do.
+        # Only validators may change the frozen model.
         self.__dict__[name] = value
         self.__pydantic_fields_set__.add(name)
 
@@ -260,10 +260,10 @@ class ClusterRequest(CheckedModel):
 def read_request(
     arguments: ClusterArguments, function: str = "initialize_cluster", own: Sequence[str] = ()
 ) -> tuple[ClusterRequest, list[Fault]]:
-    """Check arguments one by one and against each other; return the request and all faults.
+    """Check all arguments, also against each other; return the request and all faults.
 
-    The request has the default in place of each faulty argument. ``function``, and ``own``, its
-    parameters that are not part of a request, are named in messages.
+    The request has the default in place of each faulty argument. Messages name ``function`` and
+    ``own``, its parameters that are not part of a request.
     """
     faults = [
         _unknown_argument(name, value, function, own) for name, value in arguments.unknown.items()
@@ -322,9 +322,9 @@ def _check_threads(request: ClusterRequest) -> list[Fault]:
     # Published GPU examples run 8 threads on 2 cores, because the GPU does the work.
     # With a pool, the planner completes and checks the layout.
     threads = request.nprocs * request.nthreads
-    both_sides = {"nprocs", "nthreads", "cores_per_worker"} <= request.model_fields_set
-    of_pool = request.pool is not None and not both_sides
-    if request.ngpus or of_pool or threads <= request.cores_per_worker:
+    is_complete = {"nprocs", "nthreads", "cores_per_worker"} <= request.model_fields_set
+    pool_completes = request.pool is not None and not is_complete
+    if request.ngpus or pool_completes or threads <= request.cores_per_worker:
         return []
     return [
         Fault(

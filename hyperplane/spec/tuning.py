@@ -91,7 +91,7 @@ class TuningSection(BaseModel):
 
     @field_validator("profile")
     @classmethod
-    def _is_known(cls, value: str, info: ValidationInfo) -> str:
+    def _check_is_known(cls, value: str, info: ValidationInfo) -> str:
         known = info.data.get("profiles", {value})
         if value not in known:
             raise ValueError("one of " + ", ".join(known))
@@ -152,7 +152,7 @@ class Tuning(BaseModel):
 
     @classmethod
     def of(cls, name: str, profile: TuningProfile, processes: int, nthreads: int) -> Tuning:
-        """Settings of a profile for a number of worker processes and threads per process."""
+        """Return the settings of a profile for a number of worker processes and threads of each."""
         environ = {
             key: value.replace(NTHREADS, str(nthreads)) for key, value in profile.environ.items()
         }

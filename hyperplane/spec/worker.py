@@ -15,11 +15,11 @@ _LARGEST = 2**60
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is a real number of Python or NumPy, but not a bool."""
+    """Return whether a value is a real number of Python or NumPy, but not a bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _allowed(value: Any, minimum: int) -> str:
+def _describe_allowed(value: Any, minimum: int) -> str:
     is_low = _is_number(value) and value < minimum
     return f"a number of at least {minimum}" if is_low else f"a whole number up to {_LARGEST:,}"
 
@@ -62,7 +62,7 @@ class WorkerSpec:
 
     def __post_init__(self) -> None:
         faults = [
-            Fault(name, repr(value)[:80], _allowed(value, minimum))
+            Fault(name, repr(value)[:80], _describe_allowed(value, minimum))
             for name, value, minimum in (
                 ("nprocs", self.nprocs, 1),
                 ("nthreads", self.nthreads, 1),

@@ -1,4 +1,4 @@
-"""Atomic saving: what accompanies ``hyperplane.save`` and ``hyperplane.load``."""
+"""Atomic saving: cleanup, missing shards and results of ``hyperplane.save``."""
 
 from __future__ import annotations
 

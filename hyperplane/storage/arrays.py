@@ -9,11 +9,11 @@ from typing import Any
 from hyperplane.core.errors import Fault, ReadError, RequestError, StorageError
 from hyperplane.core.optional import need
 from hyperplane.objectstore.redaction import describe_error
-from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState, conflict_error
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.progress import compute_with_progress
+from hyperplane.storage.published_state import PublishedState, conflict_error
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
@@ -32,7 +32,7 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
     RequestError
         If Zarr does not support the object, or the mode is ``"append"``.
     OutputExists
-        If the URL holds something else that is not to be replaced.
+        If something else is saved there and the mode is ``"error"``.
     """
     target = request.target
     commits = commit_protocol_for(target)
@@ -47,15 +47,15 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
             [Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for arrays", advice)]
         )
     with staging_folder(commits) as staged:
-        refuses = old is not None and request.mode == "error"
-        existing = _find_reusable_parts(commits, old, all_of_it=refuses)
-        parts = _write_files(obj, commits, staged, existing, refuses=refuses)
+        protected = old is not None and request.mode == "error"
+        existing = _find_reusable_parts(commits, old, check_sizes=not protected)
+        parts = _write_files(obj, commits, staged, existing, protected=protected)
         manifest = Manifest("zarr", _array_kind(obj), parts)
         new = [part for part in parts if existing.get(part.name) != part]
         same = old is not None and (old.kind, old.parts) == (manifest.kind, parts)
         if same and not new:
             return SaveResult(target.url, len(parts), None, manifest.size)
-        if refuses:
+        if protected:
             raise exists_error(request)
         verify_listing(commits.store_files, staged, new)
         if len(new) < len(parts):
@@ -74,11 +74,13 @@ def _array_kind(obj: Any) -> str:
 
 
 def _find_reusable_parts(
-    commits: CommitProtocol, old: Manifest | None, *, all_of_it: bool
+    commits: CommitProtocol, old: Manifest | None, *, check_sizes: bool
 ) -> dict[str, ManifestEntry]:
-    """Return published files that need not be written again, by name: those of unchanged size."""
-    if old is None or all_of_it:
-        return {part.name: part for part in old.parts} if old else {}
+    """Return the published files by name; with ``check_sizes`` only those of unchanged size."""
+    if old is None:
+        return {}
+    if not check_sizes:
+        return {part.name: part for part in old.parts}
     listing = commits.store_files.list_files(commits.target.path)
     sizes = {name: int(info["size"] or 0) for name, info in listing.items()}
     return {part.name: part for part in old.parts if sizes.get(part.name) == part.size}
@@ -90,21 +92,26 @@ def _write_files(
     staged: str,
     existing: dict[str, ManifestEntry],
     *,
-    refuses: bool,
+    protected: bool,
 ) -> tuple[ManifestEntry, ...]:
-    """Write all new files to the staging folder, chunks before metadata; return all entries."""
-    need("zarr", "array")
-    from hyperplane.storage import zarr_chunks
+    """Write new files to the staging folder, chunks before metadata; return all entries.
 
-    template, target = zarr_chunks.build_template(obj), commits.target
-    refuse = target.url if refuses else ""
-    writer = zarr_chunks.ChunkWriter(target.store, staged, template.documents, existing, refuse)
+    If ``protected``, a file that differs from the published one is an error.
+    """
+    need("zarr", "array")
+    from hyperplane.storage import zarr_writing
+
+    template, target = zarr_writing.build_template(obj), commits.target
+    protected_url = target.url if protected else ""
+    writer = zarr_writing.ChunkWriter(
+        target.store, staged, template.documents, existing, protected_url
+    )
     for name, data in template.documents.items():
         writer.make_entry(name, data)  # raises before anything is computed
     put_all = partial(commits.store_files.map_concurrently, lambda item: writer.put(*item))
     parts = put_all(list(template.chunks.items()))
     for written in compute_with_progress(
-        zarr_chunks.build_tasks(template, writer), f"saving {target.url}"
+        zarr_writing.build_tasks(template, writer), f"saving {target.url}"
     ):
         parts += written
     parts += put_all(list(template.documents.items()))
@@ -117,8 +124,8 @@ def _check_unchanged(commits: CommitProtocol, base: PublishedState) -> None:
     Raises
     ------
     OutputConflict
-        If another process has saved meanwhile. The inode of a folder, which distinguishes its
-        versions, may be reused after two saves, so the checksums are compared, too.
+        If another process has saved meanwhile. The file system may reuse the inode that
+        distinguishes versions of a folder after two saves, so the checksums are compared, too.
     """
     if commits.read_state() != base:
         raise conflict_error(commits.target)
@@ -135,38 +142,38 @@ def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
         from hyperplane.storage.zarr_store import VerifiedZarrStore
 
         folders = list(dict.fromkeys((folder, target.path)))
-        place: Any = VerifiedZarrStore(target.store, folders, manifest.parts)
+        store: Any = VerifiedZarrStore(target.store, folders, manifest.parts)
         if manifest.kind == "array":
             import dask.array as da
 
-            return da.from_zarr(zarr.open_array(place, mode="r"))
+            return da.from_zarr(zarr.open_array(store, mode="r"))
     else:  # written by another program
-        place = target.address(folder)
+        store = target.address(folder)
         if not target.store.local:
             options["storage_options"] = dict(target.store.options)
     xarray = need("xarray", "array")
     if manifest.kind == "dataarray":
-        return xarray.open_dataarray(place, engine="zarr", chunks={}, **options)
+        return xarray.open_dataarray(store, engine="zarr", chunks={}, **options)
     try:
-        return _open_group(place, options)
+        return _open_group(store, options)
     except FileNotFoundError as error:
-        wrong = "contains Zarr files but is not a Zarr group; load the group or array inside it"
-        raise StorageError(target.url, wrong) from error
+        problem = "contains Zarr files but is not a Zarr group; load the group or array inside it"
+        raise StorageError(target.url, problem) from error
     except _METADATA_ERRORS as error:
-        wrong = "is damaged, or has no dimension names; open such a group with zarr.open_group"
-        raise ReadError(target.url, f"{wrong} ({describe_error(error)})") from error
+        problem = "is damaged, or has no dimension names; open such a group with zarr.open_group"
+        raise ReadError(target.url, f"{problem} ({describe_error(error)})") from error
 
 
-def _open_group(place: Any, options: Mapping[str, Any]) -> Any:
-    """Open a Zarr group as a data set, or an array that is in no group as an array."""
+def _open_group(store: Any, options: Mapping[str, Any]) -> Any:
+    """Return a Zarr group as a data set, or an array outside of groups as a Dask array."""
     import dask.array as da
     import xarray
     from zarr.errors import ContainsArrayError
 
     try:
-        return xarray.open_zarr(place, **options)
+        return xarray.open_zarr(store, **options)
     except (ContainsArrayError, FileNotFoundError) as error:
         try:
-            return da.from_zarr(place, **options)
+            return da.from_zarr(store, **options)
         except FileNotFoundError:
             raise error from None

@@ -1,4 +1,4 @@
-"""Find and remove what killed and failed saves left beside a saved output."""
+"""Find and remove leftovers of killed and failed saves beside a saved output."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hyperplane.objectstore.save_target import (
     resolve_target,
 )
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.attempts import is_attempt, is_local_attempt, is_running
-from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
+from hyperplane.storage.published_state import PublishedState
+from hyperplane.storage.save_attempts import is_attempt, is_local_attempt, is_running
 from hyperplane.storage.shard_saving import UNNAMED_RUN
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
@@ -54,7 +54,7 @@ class CleanupReport:
     kept: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.url}: {plural(self.files, 'file')} left over, {format_bytes(self.nbytes)}"]
+        lines = [f"{self.url}: {plural(self.files, 'leftover file')}, {format_bytes(self.nbytes)}"]
         lines += [f"  removed {name}" for name in self.removed]
         lines += [f"  kept {name}: it may still be in use" for name in self.kept]
         return "\n".join(lines)
@@ -69,18 +69,19 @@ def clean(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> CleanupReport:
-    """Remove what killed and failed saves left beside an output, and finish a published save.
+    """Remove leftovers of killed and failed saves beside an output; finish a published save.
 
-    Leftovers are never read; they only take space. Shards that wait for others of the same run
-    are kept while they are younger than ``older_than``.
+    Leftovers are never loaded; they only take space. Shards of an incomplete run are kept while
+    they are younger than ``older_than``.
 
     Parameters
     ----------
     url : str or path
         The saved output.
     older_than : str or float
-        Age in seconds, or as ``"2h"``, from which files of other machines and containers count
-        as leftovers. Files of this machine do once their save has ended or their process is gone.
+        Age in seconds, or text such as ``"2h"``, from which files of other machines and
+        containers count as leftovers. Files of this machine count as leftovers as soon as their
+        save or its process has ended.
     dry_run : bool
         Whether to report only and remove nothing.
     storage_options : mapping, optional
@@ -92,6 +93,13 @@ def clean(
     -------
     CleanupReport
         Names, number, and bytes of the leftovers.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the call.
+    StorageError
+        If the store refuses a request.
 
     Examples
     --------
@@ -163,7 +171,7 @@ def _age_fault(older_than: Any) -> Fault:
 def _is_leftover(
     name: str, state: PublishedState, commits: CommitProtocol, files: Mapping[str, int], age: float
 ) -> bool:
-    """Return whether no process needs an entry of the folder beside the output any longer."""
+    """Return whether no process needs an entry of the metadata folder any longer."""
     target, store_files = commits.target, commits.store_files
     if is_local_attempt(name):
         # In this order: an attempt that has stopped running is never published later.

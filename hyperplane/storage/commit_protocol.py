@@ -1,49 +1,31 @@
-"""The published state of an output, and the interface that changes it in one atomic step.
+"""Interface that changes the published state of an output in one atomic step.
 
 On local disk the new folder replaces the old one by one rename
-(:mod:`~hyperplane.storage.rename_commit`). Object stores have no rename; there the step is the
-creation of a numbered manifest, which only one process can create
+(:mod:`~hyperplane.storage.rename_commit`). Object stores have no rename; on them the step is to
+create a manifest with the next number, which only one process can do
 (:mod:`~hyperplane.storage.manifest_commit`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from hyperplane.core.errors import OutputConflict
 from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.manifest import Manifest, ManifestEntry
-
-#: Format and kind, in manifests, of files that another program wrote.
-FOREIGN = "foreign"
-
-
-@dataclass(frozen=True)
-class PublishedState:
-    """The version of an output that readers see.
-
-    Parameters
-    ----------
-    version : str
-        Differs between versions; empty if there is no output.
-    manifest : Manifest or None
-        The parts of this version.
-    """
-
-    version: str = ""
-    manifest: Manifest | None = None
+from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.manifest_commit import ManifestCommit
+from hyperplane.storage.published_state import PublishedState
+from hyperplane.storage.rename_commit import RenameCommit
 
 
 class CommitProtocol(Protocol):
-    """How the parts of an output are published on one kind of store."""
+    """Interface that publishes the parts of an output on one kind of store."""
 
     target: Target
     store_files: StoreFiles
 
     def read_state(self) -> PublishedState:
-        """Return what readers see now."""
+        """Return the published state."""
         ...
 
     def finish_interrupted(self, state: PublishedState) -> None:
@@ -77,23 +59,11 @@ class CommitProtocol(Protocol):
         ...
 
 
-def conflict_error(target: Target) -> OutputConflict:
-    """Return the error of a save that another one preceded."""
-    return OutputConflict(
-        target.url,
-        "another process has saved there since this save began; its version remains, and nothing "
-        "of this save was published",
+def commit_protocol_for(target: Target) -> CommitProtocol:
+    """Return the commit protocol for an output: renames on local disk, manifests elsewhere."""
+    store_files = StoreFiles(target.store)
+    return (
+        RenameCommit(target, store_files)
+        if target.store.local
+        else ManifestCommit(target, store_files)
     )
-
-
-def foreign_manifest(names: dict[str, int], saved: Manifest | None = None) -> Manifest:
-    """Return a manifest of files that another program wrote, or changed since they were saved."""
-    parts = tuple(ManifestEntry(name, size) for name, size in sorted(names.items()))
-    details = {}
-    if saved is not None:
-        saved_names = {part.name for part in saved.parts}
-        details = {
-            "missing": sorted(saved_names - set(names)),
-            "added": sorted(set(names) - saved_names),
-        }
-    return Manifest(format=FOREIGN, kind=FOREIGN, parts=parts, details=details)

@@ -36,16 +36,16 @@ from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.save_target import Target, check_options, resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.arrays import load_array
-from hyperplane.storage.commit_protocol import FOREIGN
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest
-from hyperplane.storage.object_files import decode_object
-from hyperplane.storage.object_formats import find_format, is_format_of, loaded_kind
-from hyperplane.storage.part_files import FrameReader, PartFile, read_records
+from hyperplane.storage.object_encoding import decode_object
+from hyperplane.storage.object_kinds import find_format, is_format_of, loaded_kind
+from hyperplane.storage.part_reading import FrameReader, PartFile, read_records
 from hyperplane.storage.part_schemas import unify_schemas
+from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.request import target_suffix
 
-_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+_ZARR_METADATA_NAMES = ("zarr.json", ".zgroup", ".zarray")
 #: Reads of the published state before the output counts as missing or incomplete.
 _STATE_READS = 5
 
@@ -58,15 +58,15 @@ def load(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Load one complete version of what :func:`save` saved.
+    """Load one complete version of a saved output.
 
     Parameters
     ----------
     url : str or path
-        The saved output.
+        The saved output, or files that another program wrote.
     trusted : bool
         Whether to load a model saved with joblib, which runs code chosen by the author of the
-        file. Models saved with skops load without it.
+        file. Models saved with skops do not need it.
     storage_options : mapping, optional
         Options of the file system.
     **options
@@ -76,16 +76,19 @@ def load(
     -------
     object
         A folder of parts is loaded as a lazy Dask dataframe or bag, which checks the size and
-        checksum of each part that it reads, or of each page for Parquet. A single file is loaded
-        as the object it holds: a pandas dataframe, a NumPy array, a dict, text, a model, or
-        bytes.
+        checksum of each part that it reads, or of each page for Parquet. A Zarr store is loaded
+        as a lazy Dask array or xarray object. A single file is loaded as the object in it: a
+        pandas dataframe, a NumPy array, a dict, text, a model, or bytes.
 
     Raises
     ------
     RequestError
-        If the file is a joblib model and ``trusted`` is not set.
+        With every fault of the call, such as a joblib model without ``trusted=True``.
     StorageError
-        If nothing is saved there, or parts are missing.
+        If nothing is saved there, parts are missing, or the store refuses a request.
+    ReadError
+        If a file is damaged or was replaced since it was loaded, also when a lazy object is
+        computed.
 
     Examples
     --------
@@ -101,8 +104,8 @@ def load(
     if store_files.is_file(target.path):
         return _load_file(target, store_files, trusted)
     if target.store.protocol in ("http", "https"):  # HTTP has no folders
-        wrong = "the file does not exist, or its server does not answer; check the URL"
-        raise StorageError(target.url, wrong)
+        problem = "the file does not exist, or its server does not answer; check the URL"
+        raise StorageError(target.url, problem)
     commits = commit_protocol_for(target)
     for _ in range(_STATE_READS):
         manifest = commits.read_state().manifest
@@ -140,19 +143,20 @@ def _check_format(target: Target, manifest: Manifest) -> None:
     try:
         load_format(manifest.format)
     except RequestError as error:
-        wrong = f"its parts have the format {manifest.format!r}, which is not installed here"
+        problem = f"its parts have the format {manifest.format!r}, which is not installed here"
         advice = "install the package that it was saved with"
-        raise StorageError(target.url, f"{wrong}; {advice}") from error
+        raise StorageError(target.url, f"{problem}; {advice}") from error
 
 
 def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
     """Return a Dask dataframe of the parts, with types that hold the values of all parts."""
-    form: Any = load_format(manifest.format)
-    if not isinstance(form, SupportsColumnLoad) and not all(file.part.schema for file in files):
+    file_format: Any = load_format(manifest.format)
+    has_schemas = all(file.part.schema for file in files)
+    if not isinstance(file_format, SupportsColumnLoad) and not has_schemas:
         # Another program wrote some parts, so their types are not recorded.
         urls = [target.address(file.path) for file in files]
         options = dict(target.store.options)
-        return read(urls, schema="union", storage_options=options, **form.read_arguments)
+        return read(urls, schema="union", storage_options=options, **file_format.read_arguments)
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
         part_schemas = list(pool.map(PartFile.read_schema, files))
     files, schemas = _add_partition_keys(files, part_schemas)
@@ -166,7 +170,7 @@ def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -
 def _add_partition_keys(
     files: Sequence[PartFile], schemas: Sequence[pa.Schema]
 ) -> tuple[Sequence[PartFile], Sequence[pa.Schema]]:
-    """Return files and schemas with the columns encoded in folder names, as ``key=value``."""
+    """Return files and schemas with the columns of folder names such as ``key=value``."""
     columns = {name for schema in schemas for name in schema.names}
     keys, kinds, lacking = hive_partitions.parse_hive_keys(
         [file.part.name for file in files], columns
@@ -174,25 +178,27 @@ def _add_partition_keys(
     if not kinds:
         return files, schemas
     types = {name: pa.int64() if kind.is_integer() else pa.string() for name, kind in kinds.items()}
-    more = [pa.field(name, kind, nullable=name in lacking) for name, kind in types.items()]
+    added = [pa.field(name, kind, nullable=name in lacking) for name, kind in types.items()]
     return (
         [replace(file, keys=keys[file.part.name]) for file in files],
-        [pa.schema([*schema, *more], schema.metadata) for schema in schemas],
+        [pa.schema([*schema, *added], schema.metadata) for schema in schemas],
     )
 
 
 def _load_file(target: Target, store_files: StoreFiles, trusted: bool) -> Any:
     """Return the object in a single file."""
-    form = find_format(target_suffix(target)) or "bytes"
-    if form == "joblib" and not trusted:
+    format_name = find_format(target_suffix(target)) or "bytes"
+    if format_name == "joblib" and not trusted:
         allowed = "True if you trust the author of the file, as loading it runs code in it"
         raise RequestError([Fault("trusted", "False", allowed, "or save the model as .skops")])
     data = store_files.get(target.path)
     if data is None:
         raise StorageError(target.url, "was removed while it was loaded")
     try:
-        kind = loaded_kind(form)
-        return _decode_table(data, form) if kind == "table" else decode_object(data, kind, form)
+        kind = loaded_kind(format_name)
+        if kind == "table":
+            return _decode_table(data, format_name)
+        return decode_object(data, kind, format_name)
     except DataError as error:
         raise ReadError(target.url, str(error)) from error
     except (HyperplaneError, MemoryError):
@@ -201,40 +207,40 @@ def _load_file(target: Target, store_files: StoreFiles, trusted: bool) -> Any:
         raise ReadError(
             target.url,
             f"is damaged, or its content does not match its suffix ({describe_error(error)})",
-        ) from (error)
+        ) from error
 
 
-def _decode_table(data: bytes, form: str) -> Any:
+def _decode_table(data: bytes, format_name: str) -> Any:
     """Return the dataframe in a file."""
-    file_format: Any = load_format(form)
+    file_format: Any = load_format(format_name)
     table = file_format.decode_table(data, None)
     return to_frame(table) if isinstance(table, pa.Table) else table
 
 
 def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
-    """Return a manifest of files by another program with the format of their suffixes."""
-    missing, added = (manifest.details.get(what, []) for what in ("missing", "added"))
+    """Return a manifest of another program's files with the format of their suffixes."""
+    missing, added = (manifest.details.get(key, []) for key in ("missing", "added"))
     if missing or added:
         raise StorageError(
             target.url,
             "has changed since it was saved: "
             + "; ".join(
-                f"{len(names)} files {what} ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
-                for names, what in ((missing, "are missing"), (added, "were added"))
+                f"{len(names)} files {change} ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
+                for names, change in ((missing, "are missing"), (added, "were added"))
                 if names
             )
             + ". Save it again, or read its files with another tool",
         )
-    if any(part.name.rpartition("/")[2] in _ZARR_MARKS for part in manifest.parts):
+    if any(part.name.rpartition("/")[2] in _ZARR_METADATA_NAMES for part in manifest.parts):
         return Manifest("zarr", "dataset", manifest.parts)
-    forms = {find_format(suffix) for suffix in {_suffix(part.name) for part in manifest.parts}}
-    if len(forms) != 1 or not is_format_of("dataframe", min(forms)):
+    formats = {find_format(suffix) for suffix in {_suffix(part.name) for part in manifest.parts}}
+    if len(formats) != 1 or not is_format_of("dataframe", min(formats)):
         raise StorageError(
             target.url,
             "is a folder that hyperplane did not save, with files of several formats; read them "
             "with hyperplane.dataframe.read or hyperplane.bag.read_records",
         )
-    return Manifest(forms.pop(), "dataframe", manifest.parts)
+    return Manifest(formats.pop(), "dataframe", manifest.parts)
 
 
 def _suffix(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Save files and folders of this machine."""
+"""Save local files and folders, given as ``pathlib.Path``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.multipart_upload import BLOCK_BYTES, MultipartUpload, hash_file
 from hyperplane.objectstore.retrying import translate_errors
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.progress import show_progress
@@ -49,9 +49,9 @@ def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveRes
     old = base.manifest
     parts = tuple(_hash_entry(path, file) for file in files)
     manifest = Manifest("files", "files", parts)
-    if manifest.same_content(old) or (old is not None and request.mode == "skip"):
-        shown = old or manifest
-        return SaveResult(target.url, len(shown.parts), None, shown.size)
+    if manifest.has_same_content(old) or (old is not None and request.mode == "skip"):
+        published = old or manifest
+        return SaveResult(target.url, len(published.parts), None, published.size)
     if old is not None and request.mode != "overwrite":
         raise exists_error(request)
     with (
@@ -72,7 +72,7 @@ def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveRes
 
 
 def _open_content(file: Path, store: Store) -> FileContent:
-    """Return a file's content: its bytes if it is small or cannot be uploaded in blocks."""
+    """Return a file's content: in memory if it is small or cannot be uploaded in blocks."""
     large = MultipartUpload(file)
     # With other file systems an interrupted upload would leave a truncated file.
     in_blocks = store.local or isinstance(store.system, AsyncFileSystem)

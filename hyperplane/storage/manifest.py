@@ -83,11 +83,11 @@ class Manifest:
 
     @property
     def key(self) -> str:
-        """Hash of the names of the parts, by which a folder's listing leads to its manifest."""
+        """Hash of the names of the parts, which finds the manifest of a listed folder."""
         return hash_names(part.name for part in self.parts)
 
-    def same_content(self, other: Manifest | None) -> bool:
-        """Return whether another manifest has parts of equal bytes in the same order."""
+    def has_same_content(self, other: Manifest | None) -> bool:
+        """Return whether another manifest has equal parts in the same order, by checksum."""
         return (
             other is not None
             and self.format == other.format

@@ -1,8 +1,7 @@
 """Commits on an object store: each creates the manifest with the next number.
 
-After that the parts are copied to the output's folder, where other programs look for them.
-Copying is not atomic: meanwhile :func:`~hyperplane.load` reads the parts in the staging
-folder.
+Then the parts are copied to the output's folder, where other programs look for them. Copying is
+not atomic: until it ends, :func:`~hyperplane.load` reads the parts in the staging folder.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from dataclasses import replace
 from hyperplane.core.errors import StorageError
 from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.published_state import PublishedState, conflict_error, foreign_manifest
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.json")
 
@@ -47,7 +46,7 @@ class ManifestCommit:
         return {name: int(info["size"] or 0) for name, info in files.items()}
 
     def finish_interrupted(self, state: PublishedState) -> None:
-        """Copy the parts of the manifest if its commit has not finished that."""
+        """Copy the parts of the manifest if its commit has not copied all of them."""
         manifest = state.manifest
         number = manifest.details.get("commit") if manifest else None
         if manifest and number and not self.store_files.is_file(self._done_path(number)):
@@ -110,12 +109,12 @@ class ManifestCommit:
             self.store_files.remove(f"{path}/{name}".rstrip("/") for name in replaced)
             self.store_files.put(done_path, b"")
         self.store_files.remove_folder(staged)
-        older = [before for before in self._list_numbers() if before < number]
-        self.store_files.remove(self._commit_path(before) for before in older)
+        older = [other for other in self._list_numbers() if other < number]
+        self.store_files.remove(map(self._commit_path, older))
         self.store_files.remove(map(self._done_path, older))
 
     def _replaced_names(self, manifest: Manifest, number: int) -> set[str]:
-        """Return the names of the parts that this commit replaces; no other files are removed."""
+        """Return the names of the parts that this commit replaces, the only files to remove."""
         before = self.store_files.get(self._commit_path(number - 1))
         if before is not None:
             return {part.name for part in Manifest.from_json(before).parts}

@@ -1,4 +1,4 @@
-"""Find, before anything is written, what prevents an object from being saved losslessly."""
+"""Check whether an object can be saved without loss, before it is computed or written."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _OBJECTS = "numbers, text, or times instead of Python objects"
 
 
 def object_faults(obj: Any, kind: str) -> list[Fault]:
-    """Return the faults of an object that can be found without computing it.
+    """Return the faults of an object that are known before it is computed.
 
-    ``kind`` is that of :func:`~hyperplane.storage.object_formats.detect_kind`.
+    ``kind`` is that of :func:`~hyperplane.storage.object_kinds.detect_kind`.
 
     Examples
     --------
@@ -67,8 +67,8 @@ def _name_faults(obj: Any) -> list[Fault]:
             return []
         advice = "write series.rename('its name')"
         return [Fault("obj", f"a series named {obj.name!r}", "a name that is a string", advice)]
-    arrow = type(obj).__module__.startswith("pyarrow")
-    names: Iterable[Hashable] = obj.column_names if arrow else list(obj.columns)
+    is_arrow = type(obj).__module__.startswith("pyarrow")
+    names: Iterable[Hashable] = obj.column_names if is_arrow else list(obj.columns)
     counts = Counter(str(name) for name in names)
     faults = [
         Fault(

@@ -1,4 +1,4 @@
-"""Save a collection as a folder of parts, written by one task each and published at once."""
+"""Save a collection as a folder of parts: one task writes each, all are published at once."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.attempts import running_attempt
-from hyperplane.storage.commit_protocol import FOREIGN, CommitProtocol
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.object_formats import part_suffix
+from hyperplane.storage.object_kinds import part_suffix
 from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.progress import compute_with_progress
+from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
+from hyperplane.storage.save_attempts import running_attempt
 from hyperplane.storage.single_file import exists_error
 
 #: Seconds until a listing must show written files; some stores are eventually consistent.
@@ -50,13 +50,13 @@ class PartWriteOptions:
     Parameters
     ----------
     store : Store
-        Where to write.
+        Store of the output.
     folder : str
         Path of the staging folder.
     format : str
         Format of the parts.
-    refuse : str
-        URL for the error if a part differs from the existing one; empty to write it.
+    protected_url : str
+        If not empty, a part that differs from the existing one is an error, which names this URL.
     shard : int or None
         Index of the writing shard.
     """
@@ -64,7 +64,7 @@ class PartWriteOptions:
     store: Store
     folder: str
     format: str
-    refuse: str = ""
+    protected_url: str = ""
     shard: int | None = None
 
 
@@ -85,7 +85,7 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
             staged,
             existing=added if appends else old,
             preceding=old if appends else (),
-            refuses=request.mode == "error" and base.manifest is not None,
+            protected=request.mode == "error" and base.manifest is not None,
         )
         if base.manifest is not None and manifest.parts == (*old, *added):
             return _save_result(request, base.manifest, written=0)
@@ -99,7 +99,7 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
 
 
 def _find_appended_parts(request: SaveRequest, saved: Manifest | None) -> tuple[ManifestEntry, ...]:
-    """Return the parts that the same run appended before.
+    """Return the parts that an earlier save of the same run appended.
 
     Raises
     ------
@@ -114,12 +114,12 @@ def _find_appended_parts(request: SaveRequest, saved: Manifest | None) -> tuple[
 
 
 def _record_append(manifest: Manifest, request: SaveRequest, saved: Manifest | None) -> Manifest:
-    """Return the manifest with the appended parts recorded under the request's run.
+    """Return the manifest with the names of the appended parts in its details, by run.
 
     Raises
     ------
     OutputConflict
-        If the same run appended other rows before.
+        If an earlier save of the same run appended other rows.
     """
     existing = {part.name for part in saved.parts} if saved else set()
     runs = _appended_runs(saved) if saved else {}
@@ -140,8 +140,8 @@ def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:
 
 def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault]:
     """Return a fault if the request's kind or format differs from that of the saved parts."""
-    endings = {PurePosixPath(part.name).suffix for part in saved.parts}
-    same_format = endings == {part_suffix(request.format)}
+    suffixes = {PurePosixPath(part.name).suffix for part in saved.parts}
+    same_format = suffixes == {part_suffix(request.format)}
     if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
         return []
     given = f"'append' of {request.kind} as {request.format}"
@@ -156,7 +156,7 @@ def write_parts(
     *,
     existing: Sequence[ManifestEntry],
     preceding: Sequence[ManifestEntry] = (),
-    refuses: bool = False,
+    protected: bool = False,
 ) -> Manifest:
     """Write the parts of a collection to a staging folder, and return their manifest.
 
@@ -167,18 +167,18 @@ def write_parts(
     existing : sequence of ManifestEntry
         Existing parts at the same positions; equal ones are not written again.
     preceding : sequence of ManifestEntry
-        Existing parts that precede all of these.
-    refuses : bool
+        Existing parts to which the new ones are appended.
+    protected : bool
         Whether a part that differs from the existing one is an error.
     """
     partitions = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
-    if refuses and len(partitions) != len(existing):
+    if protected and len(partitions) != len(existing):
         raise exists_error(request)
     write_options = PartWriteOptions(
         request.target.store,
         folder,
         request.format,
-        request.target.url if refuses else "",
+        request.target.url if protected else "",
         request.shard[0] if request.shard else None,
     )
     task_arguments = [
@@ -217,9 +217,9 @@ def write_part(
     part = ManifestEntry(name, len(encoded.data), sha, encoded.rows, write_options.shard, schema)
     if existing is not None and existing.content == part.content:
         return replace(existing, shard=write_options.shard)
-    if write_options.refuse:
+    if write_options.protected_url:
         raise OutputExists(
-            write_options.refuse,
+            write_options.protected_url,
             f"part {number} differs from the saved one; pass mode='overwrite' to replace what is "
             "saved, or mode='skip' to keep it",
         )
@@ -227,9 +227,9 @@ def write_part(
     return part
 
 
-def _encode_part(partition: Any, form: str) -> tuple[EncodedFile, str]:
-    """Return the file of a dataframe or bag partition, and the schema for the manifest."""
-    file_format: Any = load_format(form)
+def _encode_part(partition: Any, format_name: str) -> tuple[EncodedFile, str]:
+    """Return the file of a dataframe or bag partition, and its schema; none for a bag."""
+    file_format: Any = load_format(format_name)
     if hasattr(partition, "columns"):
         encoded = file_format.encode_table(partition)
         return encoded, serialize_schema(encoded.table)
@@ -257,7 +257,7 @@ def name_part_in_errors(number: int) -> Iterator[None]:
 
 @contextmanager
 def staging_folder(commits: CommitProtocol) -> Iterator[str]:
-    """Provide a staging folder for one attempt; remove it after the block."""
+    """Yield the path of a staging folder for one attempt; remove it after the block."""
     with running_attempt() as name:
         folder = f"{commits.target.metadata_folder}/{name}"
         check_writable(commits, folder)
@@ -277,7 +277,7 @@ def check_writable(commits: CommitProtocol, attempt: str) -> None:
 
 
 def verify_listing(store_files: StoreFiles, folder: str, parts: Sequence[ManifestEntry]) -> None:
-    """Compare the written parts with the store's listing.
+    """Check that the store lists the written parts; wait for eventually consistent stores.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Record the schema of each part when it is written, and unify them when parts are loaded.
 
-Parts of one folder may have different types, for example if only some have missing values. A
-loaded collection has types that hold the values of all parts. Each part is converted to them
-without loss, or with an error that names the value.
+Parts of one folder may have different types, for example if only some have missing values. The
+types of a loaded collection hold the values of all parts. Each part is converted to these types
+without loss; a value that cannot be converted is an error, which names it.
 """
 
 from __future__ import annotations
@@ -65,12 +65,13 @@ def _strip_versions(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     if _PANDAS_KEY not in metadata:
         return dict(metadata)
     details = json.loads(metadata[_PANDAS_KEY])
-    kept = {name: one for name, one in details.items() if name not in ("creator", "pandas_version")}
-    return {**metadata, _PANDAS_KEY: json.dumps(kept).encode()}
+    for name in ("creator", "pandas_version"):
+        details.pop(name, None)
+    return {**metadata, _PANDAS_KEY: json.dumps(details).encode()}
 
 
 def deserialize_schema(text: str) -> pa.Schema:
-    """Return the schema that :func:`serialize_schema` has serialized."""
+    """Return the schema in a text of :func:`serialize_schema`."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
@@ -82,11 +83,11 @@ def unify_schemas(
     Parameters
     ----------
     schemas : sequence of pyarrow.Schema
-        Of each part; at least one.
+        Schema of each part; at least one.
     rows : sequence of int or None
         Rows of each part if known; types of empty parts are ignored.
     urls : sequence of str
-        Of each part, for messages.
+        URL of each part, for messages.
 
     Raises
     ------
@@ -99,37 +100,41 @@ def unify_schemas(
     >>> unify_schemas(schemas, [1, 1], ["a", "b"]).dtypes.to_dict()
     {'n': dtype('float64')}
     """
-    shapes: dict[bytes, tuple[pa.Schema, Any, str]] = {}
+    # Schema, empty dataframe and URL of the first part of each schema; no URL for empty parts.
+    distinct: dict[bytes, tuple[pa.Schema, Any, str]] = {}
     for schema, count, url in zip(schemas, rows, urls, strict=True):
-        shapes.setdefault(
+        distinct.setdefault(
             schema.remove_metadata().serialize().to_pybytes() + bytes([count != 0]),
             (schema, empty_frame(schema), url if count != 0 else ""),
         )
-    every = list(shapes.values())
-    counted = [one for one in every if one[2]] or every
-    first = counted[0]
-    for _, frame, url in counted[1:]:
-        _check_columns(frame, first[1], url, first[2])
-    unified = first[1].copy()
-    for place, label in enumerate(unified.columns):
-        dtypes = [frame[label].dtype for _, frame, _ in counted]
-        fields = [_schema_field(schema, label) for schema, _, _ in counted]
-        unified.isetitem(place, _empty_column(_common_dtype(dtypes, fields), unified.index))
-    if len(counted) > 1 and any(
-        frame.index.nlevels != unified.index.nlevels for _, frame, _ in counted
+    everything = list(distinct.values())
+    parts = [part for part in everything if part[2]] or everything
+    _, first_frame, first_url = parts[0]
+    for _, frame, url in parts[1:]:
+        _check_columns(frame, first_frame, url, first_url)
+    unified = first_frame.copy()
+    for position, label in enumerate(unified.columns):
+        dtypes = [frame[label].dtype for _, frame, _ in parts]
+        fields = [_schema_field(schema, label) for schema, _, _ in parts]
+        unified.isetitem(position, _empty_column(_common_dtype(dtypes, fields), unified.index))
+    if len(parts) > 1 and any(
+        frame.index.nlevels != unified.index.nlevels for _, frame, _ in parts
     ):
         unified = unified.reset_index(drop=True)
     return unified
 
 
 def _check_columns(frame: Any, like: Any, url: str, other: str) -> None:
-    """Raise ReadError if a part has not the columns of another one."""
-    gone = [name for name in like.columns if name not in frame.columns]
-    more = [name for name in frame.columns if name not in like.columns]
-    if gone or more:
+    """Raise ReadError if a part does not have the columns of another one."""
+    missing = [name for name in like.columns if name not in frame.columns]
+    extra = [name for name in frame.columns if name not in like.columns]
+    if missing or extra:
         differences = " and ".join(
-            f"{what} {', '.join(map(repr, names[:3]))}{', ...' * (len(names) > 3)}"
-            for names, what in ((gone, "lacks the columns"), (more, "has the additional columns"))
+            f"{verb} {', '.join(map(repr, names[:3]))}{', ...' * (len(names) > 3)}"
+            for names, verb in (
+                (missing, "lacks the columns"),
+                (extra, "has the additional columns"),
+            )
             if names
         )
         raise ReadError(
@@ -141,8 +146,8 @@ def _check_columns(frame: Any, like: Any, url: str, other: str) -> None:
 
 def _schema_field(schema: pa.Schema, label: Any) -> pa.Field:
     """Return the field of a column; one of type null if the schema lacks it."""
-    place = schema.get_field_index(str(label))
-    return schema.field(place) if place >= 0 else pa.field(str(label), pa.null())
+    position = schema.get_field_index(str(label))
+    return schema.field(position) if position >= 0 else pa.field(str(label), pa.null())
 
 
 def _empty_column(dtype: Any, index: pd.Index) -> Any:
@@ -176,7 +181,7 @@ def _common_dtype(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
     ]
     are_booleans = {pd.api.types.is_bool_dtype(kind) for kind in kinds}
     if len(are_booleans) > 1:
-        return np.dtype(object)  # pandas makes 1 of True beside Int64
+        return np.dtype(object)  # pandas would convert True to 1 beside Int64
     common = pd.concat([pd.Series([], dtype=kind) for kind in kinds]).dtype
     if has_nulls_only and isinstance(common, pd.IntervalDtype):
         return np.dtype(object)  # intervals of integers have no missing value
@@ -210,13 +215,13 @@ def convert_frame(frame: Any, like: Any, url: str) -> Any:
     """
     _check_columns(frame, like, url, "the other parts")
     converted = frame if list(frame.columns) == list(like.columns) else frame[list(like.columns)]
-    for place, (name, dtype) in enumerate(like.dtypes.items()):
-        column = converted.iloc[:, place]
+    for position, (name, dtype) in enumerate(like.dtypes.items()):
+        column = converted.iloc[:, position]
         if _has_dtype(column.dtype, dtype):
             continue
         if converted is frame:
             converted = frame.copy(deep=False)
-        converted.isetitem(place, _convert_column(column, dtype, name, url))
+        converted.isetitem(position, _convert_column(column, dtype, name, url))
     if like.index.nlevels != converted.index.nlevels:
         raise ReadError(
             url, "has another number of index levels than the other parts; save it again"
@@ -225,7 +230,7 @@ def convert_frame(frame: Any, like: Any, url: str) -> Any:
 
 
 def _has_dtype(present: Any, dtype: Any) -> bool:
-    """Return whether a column already has a dtype; of categories only their dtype is compared."""
+    """Return whether dtypes are equal; of unordered categories only their dtypes are compared."""
     import pandas as pd
 
     if isinstance(present, pd.CategoricalDtype) and isinstance(dtype, pd.CategoricalDtype):

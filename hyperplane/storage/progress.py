@@ -17,17 +17,17 @@ from hyperplane.core.active_cluster import get_active_client
 BAR_DELAY = 2.0
 
 
-def compute_with_progress(tasks: Sequence[Any], what: str) -> list[Any]:
+def compute_with_progress(tasks: Sequence[Any], label: str) -> list[Any]:
     """Compute tasks of one graph and return their results in order.
 
-    When one task fails, the others are not waited for.
+    The first failure of a task is raised immediately; the other tasks are cancelled.
     """
     if not tasks:
         return []
     client = get_active_client()
     # All tasks share one graph; computing them as separate objects would merge it repeatedly.
     graph, keys = tasks[0].dask, [task.key for task in tasks]
-    with show_progress(what, len(tasks)) as advance:
+    with show_progress(label, len(tasks)) as advance:
         if client is None:
             get = get_scheduler() or threaded.get
             with _TaskCounter(set(keys), advance):
@@ -35,11 +35,11 @@ def compute_with_progress(tasks: Sequence[Any], what: str) -> list[Any]:
         from distributed import as_completed
 
         futures = client.get(graph, keys, sync=False)
-        places = {future.key: place for place, future in enumerate(futures)}
+        positions = {future.key: position for position, future in enumerate(futures)}
         results: list[Any] = [None] * len(futures)
         try:
             for future, result in as_completed(futures, with_results=True):
-                results[places[future.key]] = result
+                results[positions[future.key]] = result
                 advance()
         except BaseException:
             client.cancel(futures)
@@ -51,7 +51,7 @@ class _TaskCounter(Callback):
     """Call ``advance`` for each finished task among the given keys."""
 
     def __init__(self, keys: set[Any], advance: Any) -> None:
-        def posttask(key: Any, *rest: object) -> None:
+        def posttask(key: Any, *_: object) -> None:
             if key in keys:
                 advance()
 
@@ -59,8 +59,11 @@ class _TaskCounter(Callback):
 
 
 @contextmanager
-def show_progress(what: str, total: int) -> Iterator[Any]:
-    """Yield a function that advances a bar, shown on a terminal or in a notebook after a delay."""
+def show_progress(label: str, total: int) -> Iterator[Any]:
+    """Yield a function that advances a progress bar.
+
+    The bar appears after a delay, and only on a terminal or in a notebook.
+    """
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda: None
         return
@@ -69,15 +72,15 @@ def show_progress(what: str, total: int) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = progress.add_task(what, total=total)
-    begin = threading.Timer(BAR_DELAY, progress.start)
-    begin.daemon = True
-    begin.start()
+    task = progress.add_task(label, total=total)
+    timer = threading.Timer(BAR_DELAY, progress.start)
+    timer.daemon = True
+    timer.start()
     try:
         yield lambda: progress.advance(task)
     finally:
-        begin.cancel()
-        begin.join()  # a bar that starts concurrently would remain after stop()
+        timer.cancel()
+        timer.join()  # a bar that starts concurrently would remain after stop()
         progress.stop()

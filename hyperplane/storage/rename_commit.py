@@ -14,16 +14,16 @@ from pathlib import Path
 from hyperplane.core.folder_entries import find_in
 from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.attempts import running_attempt
-from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.manifest import Manifest, hash_names
+from hyperplane.storage.published_state import PublishedState, conflict_error, foreign_manifest
+from hyperplane.storage.save_attempts import running_attempt
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _AT_FDCWD = -100
 
 
 class RenameCommit:
-    """Commit protocol of local disks: a rename is atomic for every reader."""
+    """Commit protocol of local disks: a rename of a folder is atomic for all readers."""
 
     def __init__(self, target: Target, store_files: StoreFiles) -> None:
         self.target, self.store_files = target, store_files
@@ -74,7 +74,7 @@ class RenameCommit:
                         moved.rename(self.target.path)
 
     def _moved_folders(self) -> list[Path]:
-        """Return folders that were renamed and not yet replaced, on systems without exchange."""
+        """Return published folders under their temporary names, on systems without exchange."""
         return find_in(Path(self.target.metadata_folder), "attempt-*.old")
 
     def _find_only_manifest(self, key: str) -> bytes | None:
@@ -83,7 +83,7 @@ class RenameCommit:
         return self.store_files.get(str(files[0])) if len(files) == 1 else None
 
     def _find_saved_manifest(self) -> Manifest | None:
-        """Return the manifest of what was saved before another program changed the folder."""
+        """Return the manifest of the last save before another program changed the folder."""
         for file in find_in(Path(self.target.metadata_folder), "*.json"):
             with contextlib.suppress(ValueError, TypeError, OSError):
                 return Manifest.from_json(file.read_bytes())
@@ -99,8 +99,8 @@ class RenameCommit:
             folder = f"{self.target.metadata_folder}/{name}"
             try:
                 for part in manifest.parts:
-                    fresh = Path(staged, part.name)
-                    source = fresh if fresh.exists() else Path(self.target.path, part.name)
+                    new = Path(staged, part.name)
+                    source = new if new.exists() else Path(self.target.path, part.name)
                     self.store_files.copy(str(source), f"{folder}/{part.name}")
                 version = _version(manifest.key, Path(folder))
                 self._replace_target(folder, manifest, version, base)
@@ -141,14 +141,14 @@ class RenameCommit:
 
     @contextlib.contextmanager
     def _publish_lock(self) -> Iterator[None]:
-        """Lock out other processes that publish here; the lock ends with the process."""
+        """Hold the lock of processes that publish this output; it ends with the process."""
         with Path(self.target.metadata_folder, "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
 
 def _version(key: str, path: Path) -> str:
-    """Return a version; the inode tells apart folders with the same names, as of Zarr chunks."""
+    """Return a version; the inode distinguishes folders with equal names, such as Zarr stores."""
     return f"{key}-{path.stat().st_ino}"
 
 
@@ -160,12 +160,12 @@ def _inode(path: str) -> int | None:
 
 
 def _exchange(staged: str, path: str) -> None:
-    """Rename a staged folder to a path; a folder that was there takes the staged name."""
+    """Rename a staged folder to a path; an existing folder at the path gets the staged name."""
     if not os.path.lexists(path):
         Path(staged).rename(path)
     elif not _try_swap(staged, path):
         moved = Path(f"{staged}.old")
-        Path(path).rename(moved)  # for a moment readers find no output, but never a part of one
+        Path(path).rename(moved)  # for a moment readers find no output, but never an incomplete one
         try:
             Path(staged).rename(path)
         except BaseException:
@@ -177,7 +177,7 @@ def _exchange(staged: str, path: str) -> None:
 
 
 def _try_swap(one: str, other: str) -> bool:
-    """Exchange two paths in one step, as only Linux can; return whether it succeeded."""
+    """Exchange two paths in one step, which only Linux supports; return whether it succeeded."""
     if not sys.platform.startswith("linux"):
         return False
     try:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeGuard, get_args
 from hyperplane.core.errors import Fault, check
 from hyperplane.objectstore.save_target import Target, location_faults
 from hyperplane.storage.object_checks import object_faults
-from hyperplane.storage.object_formats import (
+from hyperplane.storage.object_kinds import (
     DEFAULT_FORMATS,
     detect_kind,
     find_format,
@@ -30,11 +30,11 @@ class SaveRequest:
     Parameters
     ----------
     target : Target
-        Where to save.
+        Destination of the save.
     kind, format : str
         Kind of the object, and format to write.
     mode : {"error", "overwrite", "append", "skip"}
-        What to do if something else is saved there.
+        Action if something else is saved there.
     shard : (int, int) or None
         Index of the shard and number of shards.
     run : str
@@ -50,7 +50,7 @@ class SaveRequest:
 
     @property
     def suffix(self) -> str:
-        """Suffix of the target's name."""
+        """The suffix of the target's name."""
         return target_suffix(self.target)
 
     @property
@@ -77,7 +77,7 @@ def parse_request(
     Raises
     ------
     RequestError
-        With every fault.
+        With every fault of the call.
     """
     kind = detect_kind(obj)
     faults = [*object_faults(obj, kind), *location_faults(target)]
@@ -96,7 +96,7 @@ def parse_request(
         faults.append(Fault("run", repr(run), "None unless shard= or mode='append' is given"))
     if shard is not None and mode == "overwrite" and run is None:
         allowed = "a name shared by all shards of this run, as they replace those of another run"
-        advice = "pass for example the id of the job"
+        advice = "pass for example the ID of the job"
         faults.append(Fault("run", "None", allowed, advice))
     if shard is not None and mode == "append":
         faults.append(
@@ -116,43 +116,43 @@ def parse_request(
     if kind == "text" and len(obj) < 4096 and "\n" not in obj and _is_file_name(obj):
         advice = f"to save the file, pass pathlib.Path({obj!r}); for the text itself, obj.encode()"
         faults.append(Fault("obj", repr(obj), "text that is not the name of a local file", advice))
-    many = kind in DEFAULT_FORMATS or (shard is not None and kind == "table")
-    saved_kind = "dataframe" if many and kind == "table" else kind
-    if shard is not None and not many and kind not in ("series",):
+    in_parts = kind in DEFAULT_FORMATS or (shard is not None and kind == "table")
+    saved_kind = "dataframe" if in_parts and kind == "table" else kind
+    if shard is not None and not in_parts and kind != "series":
         allowed = "a dataframe, table or bag"
         faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "omit shard="))
-    if mode == "append" and not many:
+    if mode == "append" and not in_parts:
         advice = "save a Dask collection, or pass mode='overwrite'"
         faults.append(
             Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for a single file", advice)
         )
-    default = DEFAULT_FORMATS[saved_kind] if many else ""
-    wanted = format or find_format(target_suffix(target)) or default
+    default = DEFAULT_FORMATS[saved_kind] if in_parts else ""
+    format_name = format or find_format(target_suffix(target)) or default
     if kind == "bytes" and format is None:
-        wanted = "bytes"
+        format_name = "bytes"
     if kind == "text":
-        wanted = "text"
-    if kind not in ("path", "array", "series") and not is_format_of(saved_kind, wanted):
+        format_name = "text"
+    if kind not in ("path", "array", "series") and not is_format_of(saved_kind, format_name):
         given = (
             repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
         )
         known = list_formats(saved_kind)
         near = difflib.get_close_matches(str(format or ""), known, 1)
         advice = f"did you mean {near[0]!r}?" if near else "pass format="
-        endings = ", ".join(end for endings in known.values() for end in endings)
-        allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({endings})"
+        all_suffixes = ", ".join(suffix for suffixes in known.values() for suffix in suffixes)
+        allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({all_suffixes})"
         faults.append(Fault("format" if format else "url", given, allowed, advice))
     check(faults)
-    of = None if shard is None else (shard[0], shard[1])
-    return SaveRequest(target, kind, wanted, mode, of, run or "")
+    valid_shard = None if shard is None else (shard[0], shard[1])
+    return SaveRequest(target, kind, format_name, mode, valid_shard, run or "")
 
 
 def is_shard(shard: Any) -> TypeGuard[tuple[int, int]]:
-    """Return whether a value is an index of a shard and a number of shards."""
+    """Return whether a value is a pair of shard index and number of shards."""
     return (
         isinstance(shard, tuple)
         and len(shard) == 2
-        and all(isinstance(one, int) and not isinstance(one, bool) for one in shard)
+        and all(isinstance(number, int) and not isinstance(number, bool) for number in shard)
         and 0 <= shard[0] < shard[1]
     )
 

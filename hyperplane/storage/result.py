@@ -49,16 +49,16 @@ class SaveResult:
     def as_rows(self) -> list[tuple[str, str]]:
         """Return labels and values for display."""
         rows = "" if self.rows is None else f"{self.rows:,} rows in "
-        how = "nothing was written: the same content was already saved"
+        written = "nothing, as the same content was already saved"
         if self.changed:
-            how = f"{self.written:,} of them written in {self.seconds:.1f} s"
+            written = f"{plural(self.written, 'file')} in {self.seconds:.1f} s"
         lines = [
             ("saved", self.url),
-            ("holds", f"{rows}{plural(self.files, 'file')}, {format_bytes(self.nbytes)}"),
-            ("done", how),
+            ("content", f"{rows}{plural(self.files, 'file')}, {format_bytes(self.nbytes)}"),
+            ("written", written),
         ]
         if not self.complete:
-            lines.append(("waits", "for other shards; readers see the output when all are saved"))
+            lines.append(("missing", "other shards; readers see the output when all are saved"))
         return lines
 
     def __str__(self) -> str:

@@ -41,8 +41,8 @@ def save(
 ) -> SaveResult:
     """Save an object atomically: readers see either all of it or the previous version.
 
-    If the same content is already saved, byte for byte, nothing is written. So a repeated job
-    changes nothing.
+    If the same content is already saved, byte for byte, nothing is written, so that a repeated
+    job changes nothing.
 
     Parameters
     ----------
@@ -50,25 +50,31 @@ def save(
         A Dask dataframe or bag is saved as a folder with a file for each partition, a Dask array
         or an xarray object as a Zarr store. A pandas, Polars or Arrow table, a NumPy array, a
         dict or list, text, bytes, a matplotlib figure or a fitted scikit-learn model is saved as
-        one file. A ``pathlib.Path`` is the local file or folder of that name. Columns of several
-        levels, such as ``("v", "sum")``, get one name, ``v_sum``, with a warning.
+        one file. For a ``pathlib.Path``, the local file or folder of that name is copied. Columns
+        of several levels, such as ``("v", "sum")``, get one name, ``v_sum``, with a warning.
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
+<<<<<<< HEAD
+        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"orc"``, ``"json"``,
+        ``"npy"``, ``"text"``, ``"skops"``, ``"joblib"``, or a format of another package; if
+        omitted, that of the suffix of the URL.
+=======
         Name of the format, such as ``"parquet"`` or ``"json"``; by the suffix of the URL if
         omitted. A wrong name is an error that lists those for the type of ``obj``.
+>>>>>>> ldocs
     mode : {"error", "overwrite", "append", "skip"}
-        If something else is saved there: raise an error, replace it, add parts to it (folders
-        only), or keep it and write nothing.
+        Action if something else is saved there: raise an error, replace it, add parts to it
+        (folders only), or keep it and write nothing.
     shard : (int, int), optional
-        Index of the shard that ``obj`` is, and number of shards, as :func:`hyperplane.shard`
-        returns them. Each shard commits once; readers see the output when all shards are saved.
+        Index of this shard, from 0, and number of shards, as :func:`hyperplane.shard` returns
+        them. Each shard commits once; readers see the output when all shards are saved.
         With ``{}`` or ``{idx}`` in ``url``, as in ``output_{}.csv``, each shard saves to a
         separate file instead.
     run : str, optional
-        Name of the run, shared by all its shards. Shards need it with ``mode="overwrite"``, so
-        that no output ever mixes shards of two runs. With ``mode="append"`` a repeated run
-        appends its rows only once.
+        Name of the run, the same for all its shards. It is required for shards with
+        ``mode="overwrite"``, so that no output mixes shards of two runs. With ``mode="append"`` a
+        repeated run appends its rows only once.
     storage_options : mapping, optional
         Options of the file system.
     **options
@@ -87,9 +93,10 @@ def save(
     OutputExists
         If something else is saved there and ``mode`` is ``"error"``.
     OutputConflict
-        If another process has saved there meanwhile; its version remains.
+        If another process has saved there meanwhile, whose version remains; or if the same shard
+        or run has already saved other rows.
     StorageError
-        If the store refuses a request, or its listing differs from what was written.
+        If the store refuses a request, or does not list all written files.
 
     Examples
     --------
@@ -128,8 +135,8 @@ def save(
 def flatten_columns(obj: Any) -> Any:
     """Return a dataframe with its column levels joined by ``_``; any other object unchanged.
 
-    Empty levels are left out. Of the formats only Parquet could hold several levels, and Dask,
-    Polars, and Arrow would read other names.
+    Empty levels are left out. Only Parquet could store several levels, and Dask, Polars, and
+    Arrow would read other names from it.
 
     Examples
     --------

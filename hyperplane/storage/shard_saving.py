@@ -11,10 +11,10 @@ from typing import Any
 from hyperplane.core.errors import Fault, OutputConflict, RequestError, StorageError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.objectstore.save_target import check_options, read_only_faults, resolve_target
-from hyperplane.storage.commit_protocol import CommitProtocol, conflict_error
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import check_writable, verify_listing, write_parts
+from hyperplane.storage.published_state import conflict_error
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
@@ -59,7 +59,7 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
         if not new:
             return _save_result(request, manifest, 0, complete=True)
         raise _other_rows_error(request) if ended and request.run else exists_error(request)
-    run.adopt_parts([part for part in manifest.parts if part.name in known])
+    run.copy_published_parts([part for part in manifest.parts if part.name in known])
     verify_listing(commits.store_files, f"{run.folder}/data", manifest.parts)
     try:
         commits.store_files.put_new(run.record_path(index), manifest.to_json().encode())
@@ -78,7 +78,7 @@ class _ShardRun:
         self.folder = f"{commits.target.metadata_folder}/shards-{count}-{name or UNNAMED_RUN}"
 
     def has_published(self, manifest: Manifest) -> bool:
-        """Return whether this run has published a manifest."""
+        """Return whether a published manifest is that of this run."""
         return manifest.shards == self.count and manifest.details.get("run", "") == self.name
 
     def record_path(self, index: int) -> str:
@@ -96,8 +96,8 @@ class _ShardRun:
         if not self.commits.store_files.list_files(f"{self.folder}/records"):
             self.commits.discard_attempt(self.folder)
 
-    def adopt_parts(self, parts: list[ManifestEntry]) -> None:
-        """Copy published parts into this run, so that it does not depend on other runs.
+    def copy_published_parts(self, parts: list[ManifestEntry]) -> None:
+        """Copy published parts to this run's folder, as another run may replace them.
 
         Raises
         ------
@@ -145,9 +145,10 @@ class _ShardRun:
                 raise conflict_error(self.commits.target)
             parts = tuple(part for shard in committed for part in shard.parts)
             details = {"run": self.name}
-            whole = Manifest(committed[0].format, committed[0].kind, parts, self.count, details)
+            first = committed[0]
+            manifest = Manifest(first.format, first.kind, parts, self.count, details)
             try:
-                self.commits.publish(whole, f"{self.folder}/data", base)
+                self.commits.publish(manifest, f"{self.folder}/data", base)
             except OutputConflict:
                 if not self._is_published():
                     raise
@@ -156,18 +157,18 @@ class _ShardRun:
                     raise
         if not self._is_published():
             return False
-        # Keeps the folder while another process that published it still copies from there.
+        # This keeps the folder while the process that published it still copies from it.
         self.commits.discard_attempt(self.folder)
         old = base.manifest
-        if old is not None and old.shards:  # in case its own process was killed before it did so
-            before = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
-            self.commits.discard_attempt(before.folder)
+        if old is not None and old.shards:  # its process may have been killed before it did so
+            previous = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
+            self.commits.discard_attempt(previous.folder)
         return True
 
     def _is_published(self) -> bool:
         """Return whether the published output is that of this run."""
-        now = self.commits.read_state().manifest
-        return now is not None and self.has_published(now)
+        published = self.commits.read_state().manifest
+        return published is not None and self.has_published(published)
 
 
 def _column_names(obj: Any) -> list[str]:
@@ -186,7 +187,7 @@ def _finish_repeated(
 ) -> SaveResult:
     """Return the result of a shard that is already committed, or raise if its rows differ."""
     run.discard_parts(new)
-    if committed is not None and manifest.same_content(committed):
+    if committed is not None and manifest.has_same_content(committed):
         replaces = request.mode == "overwrite"
         return _save_result(
             request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
@@ -229,9 +230,9 @@ def missing_shards(
     Parameters
     ----------
     url : str or path
-        Where the shards are saved.
+        The output, as passed to :func:`hyperplane.save`.
     run : str, optional
-        Name of the run, required if several are incomplete.
+        Name of the run; required if several are incomplete.
     storage_options : mapping, optional
         Options of the file system.
     **options
@@ -270,20 +271,20 @@ def missing_shards(
     for match in map(_RECORD.fullmatch, commits.store_files.list_files(target.metadata_folder)):
         if match and run in (None, match[2]):
             committed.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
-    under_way = {
-        (count, name): have
-        for (count, name), have in committed.items()
+    incomplete = {
+        (count, name): indices
+        for (count, name), indices in committed.items()
         if base is None
         or not _ShardRun(commits, count, "" if name == UNNAMED_RUN else name).has_published(base)
     }
-    if len(under_way) > 1:
-        names = " and ".join(sorted(f"{name} of {count}" for count, name in under_way))
+    if len(incomplete) > 1:
+        names = " and ".join(sorted(f"{name} of {count}" for count, name in incomplete))
         raise RequestError(
             [Fault("run", repr(run), f"the name of one of the incomplete runs: {names}")]
         )
-    if under_way:
-        (((count, _), have),) = under_way.items()
-        return sorted(set(range(count)) - have)
+    if incomplete:
+        (((count, _), indices),) = incomplete.items()
+        return sorted(set(range(count)) - indices)
     if base is None or base.shards is None or run not in (None, base.details.get("run")):
         raise StorageError(target.url, "no shard has been saved there; check the URL")
     return []

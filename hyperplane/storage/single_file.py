@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from hyperplane.core.errors import OutputExists
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.commit_selection import commit_protocol_for
-from hyperplane.storage.object_files import encode_object
+from hyperplane.storage.commit_protocol import commit_protocol_for
+from hyperplane.storage.object_encoding import encode_object
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 
@@ -62,8 +62,8 @@ class BytesContent:
 def save_file(obj: Any, request: SaveRequest) -> SaveResult:
     """Save an object as one file, atomically."""
     if request.kind == "table":
-        form: Any = load_format(request.format)
-        encoded = form.encode_table(obj)
+        file_format: Any = load_format(request.format)
+        encoded = file_format.encode_table(obj)
         return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
     rows = (int(obj.shape[0]) if obj.ndim else 1) if request.kind == "numpy" else None
     data = encode_object(obj, request.kind, request.format, request.suffix)

@@ -1,6 +1,6 @@
 """Read-only Zarr store of one saved version that verifies every file it reads.
 
-This module imports zarr, so functions import it only after checking that zarr is installed.
+This module imports zarr, so other modules import it in functions, after :func:`need` of zarr.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _CHANGED = (
 
 
 class VerifiedZarrStore(abc.Store):
-    """Zarr store that reads one saved version only.
+    """Read-only Zarr store of one saved version.
 
     Chunks have the same names in every version, so each file is identified by size and checksum.
     A key that is not in the manifest does not exist; a file that differs from the manifest is an
     error.
 
-    Byte ranges, which only sharded arrays read, are cut out of whole files, because checksums are
-    those of whole files. The last file read for a range is cached for that.
+    For a byte range, which only sharded arrays need, the whole file is read, because checksums
+    are those of whole files. The last such file is cached.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class VerifiedZarrStore(abc.Store):
         self._last_read: tuple[str, bytes] = ("", b"")
 
     def _identity(self) -> Any:
-        """Return what equal stores have in common."""
+        """Return the values that equal stores have in common."""
         return self.store, self.folders[-1], list(self.parts.values())
 
     def __eq__(self, other: object) -> bool:
@@ -100,15 +100,15 @@ class VerifiedZarrStore(abc.Store):
             If the file is gone or differs from the manifest.
         """
         part, store_files = self.parts[key], StoreFiles(self.store)
-        wrong = _GONE
+        problem = _GONE
         for folder in self.folders:
             data = store_files.get(f"{folder}/{key}")
             if data is None:
                 continue
             if len(data) == part.size and hashlib.sha256(data).hexdigest() == part.sha256:
                 return data
-            wrong = _CHANGED
-        raise ReadError(Target(self.store, f"{self.folders[-1]}/{key}").url, wrong)
+            problem = _CHANGED
+        raise ReadError(Target(self.store, f"{self.folders[-1]}/{key}").url, problem)
 
     def _read_for_ranges(self, key: str) -> bytes:
         """Read a file, or return the cached one."""

@@ -64,7 +64,7 @@ def start() -> tuple[Client, Any]:
 
 
 def read_excluded() -> dict[str, str]:
-    """Return parts of test names, each with the reason why such tests are left out."""
+    """Return parts of names of excluded tests, with the reasons."""
     found = {}
     for line in EXCLUDED.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -92,8 +92,8 @@ def _has_own_cluster(item: pytest.Item) -> bool:
     return item.path.name == "test_distributed.py" or "cleanup" in fixtures
 
 
-def _left_out(item: pytest.Item) -> set[str]:
-    """Return the marks of tests that do not run; the few slow tests of the client run."""
+def _excluded_marks(item: pytest.Item) -> set[str]:
+    """Return the marks of excluded tests; of slow tests only those of the client run."""
     return {"network", "gpu"} if _of_client_suite(item) else {"network", "gpu", "slow"}
 
 
@@ -110,7 +110,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             record(item.nodeid, "own cluster")
         elif reason := next((why for part, why in reasons.items() if part in name), None):
             record(item.nodeid, f"excluded: {reason}")
-        elif marks := _left_out(item) & {mark.name for mark in item.iter_markers()}:
+        elif marks := _excluded_marks(item) & {mark.name for mark in item.iter_markers()}:
             record(item.nodeid, f"excluded: marked by Dask as {min(marks)}")
         elif number % every == 0 or only:
             chosen.append(item)
@@ -169,7 +169,7 @@ def shared() -> Iterator[SharedCluster]:
 
 @pytest.fixture(autouse=True)
 def collections_on_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run a test of collections on the cluster, whichever scheduler it names."""
+    """Run a test of collections on the cluster, regardless of the scheduler that it names."""
     if _of_client_suite(request.node):
         yield
         return

@@ -36,7 +36,7 @@ VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 #: Imported from the repository, because an editable installation has no files.
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = Path(__file__).with_name("kubernetes_shim.py")
-#: Each process that Dask starts from it runs the last line again.
+#: A process that Dask spawns from it imports it again, but not as ``__main__``.
 SCRIPT = """#!/opt/python/bin/python3
 import sys
 from {module} import {name}
@@ -75,10 +75,10 @@ def libraries(files: list[Path]) -> set[Path]:
     found: set[Path] = set()
     for start in range(0, len(files), 200):
         batch = list(map(str, files[start : start + 200]))
-        told = subprocess.run(  # noqa: S603 - files of this installation
+        printed = subprocess.run(  # noqa: S603 - files of this installation
             ["/usr/bin/ldd", *batch], capture_output=True, text=True, check=False
         ).stdout
-        for path in re.findall(r"(?:=> |\t)(/\S+) \(0x", told):
+        for path in re.findall(r"(?:=> |\t)(/\S+) \(0x", printed):
             found.add(Path(path))
     inside = (sys.prefix, sys.base_prefix)
     return {path for path in found if not str(path).startswith(inside)}

@@ -1,4 +1,4 @@
-"""For the test cluster only: make kr8s work with a Kubernetes older than it supports.
+"""Make kr8s work with a Kubernetes that is older than it supports, for the test cluster only.
 
 Before 1.27 the API server leaves ``singularName`` empty, and kr8s then does not find its own
 classes for pods and services. Importing this module sets it.
@@ -11,14 +11,14 @@ from typing import Any
 
 from kr8s._api import Api
 
-_asked = Api.async_api_resources_uncached
+_original = Api.async_api_resources_uncached
 
 
-@functools.wraps(_asked)
+@functools.wraps(_original)
 async def _filled(self: Api) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await _asked(self)
-    for each in found:
-        each["singularName"] = each.get("singularName") or each["kind"].lower()
+    found: list[dict[str, Any]] = await _original(self)
+    for resource in found:
+        resource["singularName"] = resource.get("singularName") or resource["kind"].lower()
     return found
 
 

@@ -253,7 +253,7 @@ def _stem(file: str) -> str:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, signal.SIG_IGN)  # what follows ends by itself
+        signal.signal(one, signal.SIG_IGN)  # the remaining code ends by itself
     raise Interruption
 
 

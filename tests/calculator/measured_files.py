@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.errors import RequestError
 from hyperplane.formats.parquet.footer_size import decoded_size
 

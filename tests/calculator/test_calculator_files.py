@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from measured_files import FRAME, ROWS, decoded_of, fault_of, frame_of, in_memory, size_of
 
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.formats import size_estimates
 from hyperplane.formats.parquet import footer_size
 

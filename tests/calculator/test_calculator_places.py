@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from measured_files import FRAME, decoded_of, fault_of, size_of
 
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.errors import RequestError
 
 

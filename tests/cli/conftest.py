@@ -35,7 +35,7 @@ def place(
     # multiprocessing and pytest keep their folders until the process ends, so not in this one.
     multiprocessing.util.get_temp_dir()
     tmp_path_factory.getbasetemp()
-    # Short, because the path of a socket may have at most about a hundred characters.
+    # Short, because paths of sockets have at most about a hundred characters.
     folder = tempfile.mkdtemp(prefix="hp-")
     monkeypatch.setattr(tempfile, "tempdir", folder)
     monkeypatch.setenv("TMPDIR", folder)
@@ -45,7 +45,7 @@ def place(
 
 @pytest.fixture
 def begin() -> Iterator[Begin]:
-    """Start commands in the foreground of another session; all end with the test."""
+    """Start commands in the foreground of separate sessions, which end with the test."""
     begun: list[Foreground] = []
 
     def command(*arguments: str) -> Foreground:

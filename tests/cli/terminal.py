@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-#: Skips the imports that take most of a cluster's start; no test of a command needs them.
+#: Workers preload no modules, which takes most of a cluster's start and no test here needs.
 FEW_IMPORTS = {"DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD": "[]"}
 
 

@@ -64,7 +64,7 @@ def test_a_wrong_command_line_is_a_bad_request(arguments: list[str], run: Run) -
 
 @pytest.mark.process
 @pytest.mark.parametrize("arguments", [["--help"], ["pools"], ["plan"], ["size", "100GB"]])
-def test_what_starts_nothing_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_commands_that_start_nothing_import_no_large_package(arguments: list[str]) -> None:
     program = (
         "import sys\n"
         "from hyperplane.cli import app\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from dask_notices import without_notices
-from held_clusters import START, ended_well
+from foreground_clusters import START, ended_well
 from terminal import Begin, Run
 
 import hyperplane
@@ -33,7 +33,7 @@ def test_a_name_that_does_not_run_is_a_bad_request(run: Run) -> None:
     (fault,) = answer.json["faults"]
     assert fault["where"] == "name"
     assert fault["asked"] == "'absent'"
-    assert "no cluster is running" in fault["allowed"]
+    assert "no cluster is running" in fault["advice"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["some", "--all"]])
@@ -53,7 +53,7 @@ def test_start_refuses_with_all_faults_and_starts_nothing(run: Run, place: Path)
 
 
 @pytest.mark.parametrize("command", ["list", "stop"])
-def test_a_list_that_cannot_be_read_is_a_failure_in_words(
+def test_an_unreadable_list_of_clusters_is_an_error_without_traceback(
     command: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable() -> list[Path]:
@@ -66,7 +66,7 @@ def test_a_list_that_cannot_be_read_is_a_failure_in_words(
     assert "/tmp/hyperplane-1000" in answer.err
 
 
-def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
+def test_a_folder_that_others_can_write_to_is_ignored(run: Run) -> None:
     records.private_folder().parent.chmod(0o777)
     assert run("cluster", "list").code == 0
 
@@ -99,9 +99,7 @@ def test_a_cluster_that_does_not_end_is_a_failure(
 
 
 @pytest.mark.cluster
-def test_list_sees_it_and_stop_from_another_terminal_ends_it(
-    begin: Begin, run: Run, place: Path
-) -> None:
+def test_another_terminal_lists_and_stops_the_cluster(begin: Begin, run: Run, place: Path) -> None:
     held = begin(*START, "--name=held", "--json")
     started = json.loads(held.read_until("}"))
     assert len(held.family()) >= 3
@@ -135,7 +133,7 @@ def _done(*arguments: str) -> str:
 
 
 @pytest.mark.cluster
-def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None:
+def test_programs_can_use_the_cluster_while_it_runs(begin: Begin, place: Path) -> None:
     held = begin(*START, "--name=held", "--memory-pause=0.9", "--json")
     held.read_until("}")
 
@@ -169,7 +167,7 @@ def test_its_idle_timeout_ends_it(begin: Begin, place: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_people_see_where_it_is_and_how_to_end_it(begin: Begin, place: Path) -> None:
+def test_the_output_names_the_addresses_and_the_stop_command(begin: Begin, place: Path) -> None:
     held = begin(*START)
     shown = held.read_until("hyperplane cluster stop ")
     (record,) = records.read_all()

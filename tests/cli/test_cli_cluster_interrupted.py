@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from held_clusters import START, ended_well, wait_until
+from foreground_clusters import START, ended_well, wait_until
 from scale import scaled
 from terminal import Begin
 

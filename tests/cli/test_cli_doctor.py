@@ -14,7 +14,7 @@ import pytest
 from terminal import Answer, Run
 
 import hyperplane
-from hyperplane.cli import checks
+from hyperplane.cli import doctor_checks
 from hyperplane.clusters import records, registry
 from hyperplane.clusters.dask.local.engine import LocalEngine
 from hyperplane.clusters.engine import Availability
@@ -33,7 +33,7 @@ def finding(answer: Answer, subject: str) -> dict[str, str]:
     return found
 
 
-def test_a_machine_where_all_is_well(run: Run, place: Path) -> None:
+def test_a_machine_without_problems(run: Run, place: Path) -> None:
     answer = run("doctor", "--json")
     assert answer.code == 0
     assert answer.json["good"] is True
@@ -63,7 +63,7 @@ def test_the_table_has_every_finding_within_80_columns(run: Run) -> None:
     assert "0 wrong" in answer.text
 
 
-def test_versions_are_held_against_the_metadata_of_the_package(
+def test_versions_are_compared_with_the_metadata_of_the_package(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = metadata.version
@@ -143,7 +143,7 @@ def test_the_file_system_is_that_of_the_innermost_mount(
 
 
 def _spill_text() -> str:
-    (found,) = checks.check_spill_folder()
+    (found,) = doctor_checks.check_spill_folder()
     return found.text
 
 
@@ -176,7 +176,7 @@ def test_a_list_of_clusters_that_cannot_be_read_is_wrong(
     assert finding(answer, "clusters")["state"] == "wrong"
 
 
-def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
+def test_a_folder_that_others_can_write_to_is_ignored(run: Run) -> None:
     records.private_folder().parent.chmod(0o777)
     answer = run("doctor", "--json")
     assert finding(answer, "clusters")["state"] == "ok"

@@ -40,7 +40,7 @@ def job_id(run: Run) -> str:
     return str(answer.json["id"])
 
 
-def test_the_step_that_failed_is_shown_or_what_is_asked_for(run: Run, job_id: str) -> None:
+def test_the_log_of_the_failed_step_or_of_the_options_is_shown(run: Run, job_id: str) -> None:
     logs = ["job", "logs", job_id[:8]]
     assert run(*logs).out == "chunk 1\n"
     five = "".join(f"line {i}\n" for i in range(1, 6))
@@ -54,7 +54,7 @@ def test_the_step_that_failed_is_shown_or_what_is_asked_for(run: Run, job_id: st
 def test_missing_logs_are_reported(run: Run, job_id: str) -> None:
     missing = run("job", "logs", job_id, "--step", "many", "--chunk", "7")
     assert missing.code == 1
-    assert "step 'many', chunk 7 has written nothing" in missing.err
+    assert "there is no log of step 'many', chunk 7" in missing.err
     unknown = run("job", "logs", job_id, "--step", "none")
     assert unknown.code == 2
     assert "one of 'first', 'many'" in unknown.err

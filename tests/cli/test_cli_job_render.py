@@ -11,7 +11,7 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.jobs.runners.registry import RUNNERS
 
 PIPELINE = """
@@ -101,15 +101,15 @@ def test_only_files_of_an_earlier_render_are_removed(run: Run, folder: Path) -> 
     (out / "003-mine.sbatch").write_text("#!/bin/bash\n")
     (out / "002-c.sbatch").write_text("mine now\n")
     err = rendered("a")
-    assert "removed out/001-b.sbatch: written by an earlier render\n" in err
-    assert "kept out/002-c.sbatch: written by an earlier render, but changed since\n" in err
+    assert "removed out/001-b.sbatch, which an earlier render had written\n" in err
+    assert "kept out/002-c.sbatch, which an earlier render had written" in err
     there = {f.name for f in out.iterdir() if not f.name.startswith(".")}
     assert there == {"000-a.sbatch", "002-c.sbatch", "003-mine.sbatch", "submit.sh"}
     assert rendered("b", as_json=True)["removed"] == ["out/000-a.sbatch"]
     # A list with other paths does not remove files outside of the folder.
     content = hashlib.sha256((folder / "a.sh").read_bytes()).hexdigest()
     (out / ".hyperplane-rendered").write_text(f"{content}  ../a.sh\n{content}  {folder}/a.sh\n")
-    for file in out.glob("[!.]*"):  # which nothing says were rendered now
+    for file in out.glob("[!.]*"):  # the lists of which were not written by a render
         file.unlink()
     assert rendered("b") == ""
     assert (folder / "a.sh").exists()
@@ -130,7 +130,7 @@ def test_manifests_are_one_stream_of_yaml(run: Run, folder: Path) -> None:
     assert "image" in missing.err
 
 
-def test_what_a_runner_cannot_take_is_refused(run: Run) -> None:
+def test_invalid_runners_and_options_are_refused(run: Run) -> None:
     answer = run("job", "render", "shown.yaml", "--runner", "abacus")
     assert answer.code == 2
     assert f"'abacus': expected one of {', '.join(RUNNERS.names())}" in answer.err
@@ -142,7 +142,7 @@ def test_what_a_runner_cannot_take_is_refused(run: Run) -> None:
     assert "imge" in unknown.err
 
 
-def test_a_secret_need_be_there_only_where_the_job_is_submitted(
+def test_a_secret_is_required_only_for_submission(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("API_KEY")

@@ -17,8 +17,8 @@ import psutil
 import pytest
 from terminal import Begin, Run
 
-from hyperplane.jobs.home import open_store, this_machine
-from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS
+from hyperplane.jobs.store.jobs_home import open_store, this_machine
 
 pytestmark = pytest.mark.process
 
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def here(folder: Path) -> list[psutil.Process]:
-    """Processes of steps that run a script of this folder."""
+    """Return the processes that run a script of this folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -183,7 +183,7 @@ def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: 
     wait_until(lambda: not here(folder))
 
 
-def test_a_second_signal_kills_what_does_not_end(
+def test_a_second_signal_kills_processes_that_do_not_end(
     begin: Begin, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DASK_HYPERPLANE__JOBS__GRACE", "100s")
@@ -221,7 +221,7 @@ def test_a_closed_pipe_cancels_the_job(folder: Path) -> None:
     wait_until(lambda: not here(folder))
 
 
-def test_a_terminal_has_a_tree_that_stays(folder: Path) -> None:
+def test_a_terminal_shows_a_tree_that_remains(folder: Path) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen([*COMMAND, "three.yaml"], stdout=theirs, env=environment)
@@ -267,7 +267,7 @@ def test_steps_have_the_environment_of_the_foreground(run: Run, folder: Path) ->
     run("job", "watch", sent["id"])
 
 
-def test_what_a_killed_terminal_leaves_is_carried_on(run: Run, begin: Begin, folder: Path) -> None:
+def test_the_job_of_a_killed_terminal_is_continued(run: Run, begin: Begin, folder: Path) -> None:
     (folder / "once.sh").write_text("echo run >>runs\nwhile ! test -e go; do sleep 0.1; done\n")
     foreground = begin("job", "run", "once.sh", "--name", "killed")
     wait_for(folder)

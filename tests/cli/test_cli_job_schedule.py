@@ -15,8 +15,8 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import jobs_folder, open_store
-from hyperplane.jobs.states import DONE
+from hyperplane.jobs.store.job_records import DONE
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
 GOLDEN = Path(__file__).parents[1] / "jobs" / "golden" / "schedule.yaml"
 CRONTAB = '#!/bin/sh\nf={place}\nif [ "$1" = -l ]; then cat "$f"; else cat >"$f"; fi\n'
@@ -66,7 +66,7 @@ def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
     assert now.status == DONE
 
 
-def test_the_documented_mistake_is_accepted(run: Run) -> None:
+def test_a_schedule_without_spaces_is_accepted_with_a_warning(run: Run) -> None:
     answer = run("job", "schedule", "say.sh", "--cron", "*/30***", "--json")
     assert answer.json["cron"] == "*/30 * * * *"
     assert answer.json["installed"] is False
@@ -118,7 +118,7 @@ def test_kubernetes_puts_no_variable_into_a_scheduled_command(run: Run) -> None:
     assert "text=$$(HOME)" in container["command"]
 
 
-def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
+def test_schedules_that_kubernetes_does_not_support_are_refused(run: Run) -> None:
     answer = run(
         "job", "schedule", "say.sh", "--cron", "0 0 * * 5-7", "--name", "n" * 60,
         "--runner", "kubernetes",
@@ -135,7 +135,7 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
         ([], ["a pipeline file", "--cron"]),
         (["say.sh"], ["--cron"]),
         (["--remove"], ["--name"]),
-        (["--remove", "--list"], ["one of --install, --remove, --list"]),
+        (["--remove", "--list"], ["only one of them"]),
         (["say.sh", "--cron", "* * * * *", "--runner", "at"], ["one of cron, kubernetes"]),
         (["say.sh", "--cron", "* * * * *", "--runner=kubernetes", "--install"], ["kubectl apply"]),
         (["say.sh", "--cron", "61 * * * *"], ["numbers from 0 to 59"]),
@@ -144,7 +144,7 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
         (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments without line breaks"]),
     ],
 )
-def test_what_cannot_be_scheduled_is_reported(
+def test_invalid_arguments_are_reported(
     arguments: list[str], messages: list[str], run: Run
 ) -> None:
     answer = run("job", "schedule", *arguments)
@@ -154,7 +154,7 @@ def test_what_cannot_be_scheduled_is_reported(
         assert part in answer.err
 
 
-def test_what_is_not_set_under_cron_is_reported(
+def test_variables_that_cron_does_not_set_are_reported(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "p.yaml").write_text(

@@ -11,9 +11,14 @@ import dask.config
 import pytest
 from terminal import Begin, Run
 
+<<<<<<< HEAD
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
+from hyperplane.jobs.store.jobs_home import open_store
+=======
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.runners.registry import RUNNERS
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
+>>>>>>> ldocs
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +94,7 @@ def test_a_job_that_failed_is_resumed(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.process
-def test_several_are_watched_and_the_first_bad_one_gives_the_code(run: Run) -> None:
+def test_several_jobs_are_watched_and_the_first_failure_gives_the_code(run: Run) -> None:
     names = {"good": "say.sh", "bad": "bad.sh"}
     ids = [
         run("job", "submit", file, "--name", name, "--json").json["id"]
@@ -120,7 +125,7 @@ def test_a_job_continues_after_watching_ends(run: Run, begin: Begin) -> None:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("alone")
-def test_jobs_are_listed_the_last_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_listed_newest_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("job", "list").out == "no job has been submitted\n"
     assert run("job", "list", "--json").json == []
     for name, file in {"one": "say.sh", "two": "bad.sh", "three": "say.sh"}.items():
@@ -146,7 +151,7 @@ def test_jobs_are_listed_the_last_first(run: Run, monkeypatch: pytest.MonkeyPatc
         "two",
     ]
     assert [job["name"] for job in run("job", "list", "--json", "--status=failed").json] == ["two"]
-    assert run("job", "list", "--status", "timed-out").out == "no such job\n"
+    assert run("job", "list", "--status", "timed-out").out == "no job has this status\n"
     wrong = run("job", "list", "--status", "finished", "--limit", "0")
     assert wrong.code == 2
     assert "2 faults" in wrong.err

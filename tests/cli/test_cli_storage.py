@@ -47,11 +47,12 @@ def leftover(folder: Path) -> Path:
     return draft
 
 
-def test_leftovers_are_looked_at_and_removed(run: Run, tmp_path: Path) -> None:
+def test_leftovers_are_shown_and_removed(run: Run, tmp_path: Path) -> None:
     draft = leftover(tmp_path)
     seen = run("storage", "clean", str(tmp_path / "a.json"), "--older-than", "0s", "--dry-run")
     assert (seen.code, draft.exists()) == (0, True)
     assert draft.name in seen.out.replace("\n", "")
+    assert seen.out.endswith("dry run: nothing was removed\n")
     answer = run("storage", "clean", str(tmp_path / "a.json"), "--older-than=0s", "--json")
     assert answer.json[0]["removed"] == [draft.name]
     assert not draft.exists()

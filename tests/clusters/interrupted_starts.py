@@ -226,9 +226,9 @@ class FakeKubernetesApi:
         }
 
     async def get(self, kind: str, name: str, version: str = "v1") -> Any:
-        from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound
+        from hyperplane.platforms.kubernetes.errors import ObjectNotFound
 
-        raise ObjectNotFound(ENGINE, name)
+        raise ObjectNotFound(name)
 
     async def list(self, kind: str, **options: Any) -> Any:
         return []

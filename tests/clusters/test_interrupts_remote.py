@@ -177,12 +177,12 @@ def test_whatever_is_just_beginning_nothing_is_left(
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) -> None:
     from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
-    from hyperplane.platforms.kubernetes.errors import CONFLICT, ENGINE, RequestRefused
+    from hyperplane.platforms.kubernetes.errors import CONFLICT, RequestRefused
 
     async def create(kind: str, content: Any, version: str) -> Any:
         await asyncio.sleep(10 * SHORT)
         if taken:
-            raise RequestRefused(ENGINE, "the name is already in use", CONFLICT)
+            raise RequestRefused("the name is already in use", CONFLICT)
         return {}
 
     async def interrupted() -> DaskClusterResource:

@@ -22,7 +22,7 @@ from hyperplane.platforms.local import private_folders
 from hyperplane.platforms.slurm.commands import COMMANDS
 from hyperplane.platforms.slurm.shared_folder import private_folder, shared_folder
 from hyperplane.spec.settings import SlurmSettings
-from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.spec.settings.slurm import parse_walltime
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "engines"
 LAYOUT: dict[str, Any] = {
@@ -179,7 +179,7 @@ def test_other_options_of_sbatch_are_taken(directive: str) -> None:
     ],
 )
 def test_walltimes(walltime: str | float, seconds: int) -> None:
-    assert seconds_of(walltime) == seconds
+    assert parse_walltime(walltime) == seconds
     hours = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     assert f"\n#SBATCH --time={hours}\n" in rendered({"walltime": walltime})
 

@@ -30,12 +30,12 @@ class Release:
         self.top, self.place = top, relocation.copy_to(top, DATA / f"v{version}")
 
     def expected(self, name: str) -> Any:
-        """Return what that version has read from its own files."""
+        """Return the values that the version itself has read from its files."""
         return json.loads((self.top / "expected" / f"{name}.json").read_text())
 
 
 def contains(found: Any, expected: Any, path: str = "") -> list[str]:
-    """List the differences; a key that is not expected is none, because versions add keys."""
+    """Return the differences; additional keys are allowed, because versions add keys."""
     if isinstance(expected, dict) and isinstance(found, dict):
         return [
             difference
@@ -46,7 +46,7 @@ def contains(found: Any, expected: Any, path: str = "") -> list[str]:
 
 
 def digest(text: str, length: int) -> str:
-    """Return the beginning of a checksum, as names of files have it."""
+    """Return the beginning of a checksum, which is part of file names."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
@@ -57,7 +57,7 @@ def system_folder() -> str:
 
 
 def record_folder(temporary: Path) -> Path:
-    """Make the folder in which 0.1.0 lists clusters, in a temporary directory of one user."""
+    """Create the folder in which 0.1.0 lists clusters, in a temporary directory of one user."""
     folder = temporary / f"hyperplane-{os.getuid()}" / system_folder()
     folder.mkdir(mode=0o700, parents=True)
     folder.parent.chmod(0o700)
@@ -65,7 +65,7 @@ def record_folder(temporary: Path) -> Path:
 
 
 def shared_record_folder(state: Path) -> Path:
-    """Make the folder in which 0.1.0 lists clusters where all users share a temporary directory."""
+    """Create the folder in which 0.1.0 lists clusters, in a temporary directory of all users."""
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname())[:40].strip(".") or "host"
     folder = state / "hyperplane" / "clusters" / f"{name}-{system_folder()}"
     folder.mkdir(mode=0o700, parents=True)
@@ -73,5 +73,5 @@ def shared_record_folder(state: Path) -> Path:
 
 
 def started(pid: int) -> str:
-    """Return when a process started, in ticks since the boot."""
+    """Return the start time of a process, in ticks since the boot."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -16,10 +16,10 @@ from scale import FULL, scaled
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "compat" / "run_suites.py"
 RUNNER = runpy.run_path(str(SCRIPT))
-#: Suites, each how-manieth of their tests runs, and how many have to pass.
+#: Suites, the n of which each n-th test runs, and the minimum number of passed tests.
 SMALL = (["slice"], 8, 6)
 LARGE = (["array", "bag", "dataframe"], 240, 60)
-#: Tests as those of Dask, of which one ends its process.
+#: Tests in the form of Dask's, one of which ends its process.
 TESTS = """
 import os, dask, pytest
 
@@ -78,7 +78,7 @@ def test_a_test_that_ends_its_process_does_not_take_the_others_with_it(tmp_path:
     }
 
 
-def test_what_a_killed_process_has_reported_counts(tmp_path: Path) -> None:
+def test_reports_of_a_killed_process_count(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     assert RUNNER["read_report"](report) == {}
     lines = [["a::one", "begun"], ["a::one", "passed"], ["a::two", "begun"]]

@@ -34,7 +34,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 @pytest.fixture
 def configuration(release: Release) -> Iterator[dict[str, Any]]:
-    """Put a user's file and variables in force; the values that 0.1.0 has read."""
+    """Apply a user's file and variables; return the values that 0.1.0 has read."""
     variables = json.loads((release.place / "variables.json").read_text())
     dask.config.refresh(paths=[str(release.place / "dask")], env=variables)
     yield release.expected("configuration")

@@ -61,7 +61,7 @@ with open(traces + ".exit", "w") as file:
 
 
 class OldStep:
-    """A step of 0.1.0 that runs on after its supervisor was killed.
+    """A step of 0.1.0 that still runs after its supervisor was killed.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class OldStep:
 
 
 def another_boot(submission: Path) -> None:
-    """Change the boot of a submission, as if the machine had been started again since."""
+    """Change the boot of a submission, as if the machine had been restarted since."""
     document = json.loads(submission.read_text())
     assert document["system"] == this_system()
     submission.write_text(json.dumps({**document, "system": SYSTEM}))
@@ -125,7 +125,7 @@ class Resumed:
         return sorted((one.step, one.chunk, one.number, one.status) for one in made)
 
     def _run_batch_jobs(self) -> list[int]:
-        """Run the batch jobs of 0.1.0 once the new supervisor has asked; their exit codes."""
+        """Run the batch jobs of 0.1.0 after the new supervisor's query; return their exit codes."""
         folder = self.place / "slurm"
         asked = (folder / "asked").read_text()
         deadline = time.monotonic() + LIMIT
@@ -157,7 +157,7 @@ class Resumed:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    """Files of 0.1.0, with its folder of jobs in force; the supervisor is ended afterwards."""
+    """Yield files of 0.1.0, and use its folder of jobs; end the supervisor afterwards."""
     release = Release("0.1.0", tmp_path_factory.mktemp("jobs") / "release")
     home = release.place / "jobs"
     # With other job names, so that only the numbers in the files of 0.1.0 match.
@@ -206,7 +206,7 @@ def test_a_job_that_has_ended_is_shown_as_it_was(resumed: Resumed, name: str) ->
         assert run(*words, "--attempt", str(one["number"])) == logs[one["log"]]
 
 
-def test_how_a_job_has_ended_is_the_exit_code_of_a_watch(resumed: Resumed) -> None:
+def test_the_exit_code_of_watch_is_that_of_the_job(resumed: Resumed) -> None:
     codes = {"succeeded": 0, "failed": 1, "late": 124, "cancelled": 130}
     ids = {name: resumed.then[name]["id"] for name in codes}
     found = {
@@ -237,8 +237,8 @@ def test_results_and_outputs_are_read(resumed: Resumed) -> None:
 def test_no_secret_was_written_down(resumed: Resumed) -> None:
     home = resumed.place / "jobs"
     assert len([file for file in home.rglob("*") if file.is_file()]) > 50
-    # In another process: to close a file of the store drops this process's locks on it, and the
-    # supervisor, when it ends, would then remove the store's log of writes as the last user.
+    # In another process: closing a file of the store drops this process's locks on it, and the
+    # supervisor would then, at its end, remove the store's write-ahead log as its last user.
     found = subprocess.run(["grep", "-rlaF", SECRET, home], capture_output=True, check=False)
     assert (found.returncode, found.stdout, found.stderr) == (1, b"", b"")
 

@@ -1,4 +1,4 @@
-"""Pickles in the job folders of version 0.1.0 are loaded by this version, or refused clearly."""
+"""This version loads pickles in job folders of version 0.1.0, or refuses them with advice."""
 
 from __future__ import annotations
 
@@ -16,8 +16,13 @@ from release import DATA
 
 import hyperplane
 from hyperplane.errors import JobError
-from hyperplane.jobs import Pipeline, Step, calls, submitting
-from hyperplane.jobs.pickled_calls import RENAMED, OtherVersionError, unpickle
+from hyperplane.jobs import Pipeline, Step, calls, job_control
+from hyperplane.jobs.pickled_calls import (
+    RENAMED,
+    RENAMED_MODULES,
+    OtherVersionError,
+    unpickle,
+)
 
 PICKLED = DATA / "v0.1.0" / "place" / "pickled"
 
@@ -62,10 +67,10 @@ def test_a_pending_call_of_a_function_runs(tmp_path):
     assert unpickle((tmp_path / "result.pickle").read_bytes()) == 42
 
 
-def test_a_lazy_collection_is_refused_with_what_to_do(tmp_path):
+def test_a_lazy_collection_is_refused_with_advice(tmp_path):
     with pytest.raises(OtherVersionError, match=r"another version .* submit the job again"):
         unpickle(pickled("collection"))
-    job = submitting.new_job(
+    job = job_control.new_job(
         Pipeline.from_steps("x", [Step(name="a", kind="command", argv=("x",))])
     )
     job = replace(job, folder=str(tmp_path))
@@ -83,3 +88,10 @@ def test_errors_of_other_packages_stay_as_they_are():
 @pytest.mark.parametrize(("module", "name"), RENAMED.values())
 def test_renamed_objects_exist(module, name):
     assert hasattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize(("former", "module"), RENAMED_MODULES.items())
+def test_a_renamed_module_is_imported_by_its_present_name(former, module):
+    # A pickled function of ``@job`` contains the modules that it uses by their names.
+    data = f"ccloudpickle.cloudpickle\nsubimport\n(V{former}\ntR.".encode()
+    assert unpickle(data) is importlib.import_module(module)

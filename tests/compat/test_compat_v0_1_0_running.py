@@ -22,9 +22,9 @@ import hyperplane
 from hyperplane.cli import app
 from hyperplane.clusters.job_dashboards import read_dashboards
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.registry import create_runner
-from hyperplane.jobs.submission_snapshot import load_snapshot
+from hyperplane.jobs.submission.submission_snapshot import load_snapshot
 from scripts.compat.fixtures.relocation import this_machine, this_system
 
 pytestmark = pytest.mark.process

@@ -25,7 +25,7 @@ from scripts.compat.fixtures.killed_saves import fill
 from scripts.compat.fixtures.relocation import this_system
 from scripts.compat.fixtures.saved_data import OBJECTS
 
-#: What 0.1.0 has loaded of what it saved.
+#: Descriptions of saved data as 0.1.0 has loaded it.
 LOADED = json.loads((DATA / "v0.1.0" / "expected" / "saved.json").read_text())
 
 COPIED = ("frame.parquet", "frame.csv", "array.zarr")
@@ -44,7 +44,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 def copy(release: Release, folder: Path) -> Path:
-    """Copy what was saved, with manifests named as on the disk that they were written to."""
+    """Copy saved data, with manifests named after the inodes of the copies."""
     shutil.copytree(release.place / "saved", folder)
     for beside in folder.glob(".*.hyperplane"):
         target = folder / beside.name[1:].removesuffix(".hyperplane")
@@ -67,7 +67,7 @@ def saved(release: Release, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bucket(release: Release, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An object store with what 0.1.0 has saved to one."""
+    """An object store with the files that 0.1.0 has saved to one."""
     monkeypatch.setattr(MemoryFileSystem, "store", {})
     monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
     fill(release.place / "objects")
@@ -84,7 +84,7 @@ def rows(version: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in LOADED if "://" not in name])
-def test_what_was_saved_is_loaded_with_the_same_types_and_values(
+def test_saved_data_is_loaded_with_the_same_types_and_values(
     release: Release, unchanged: Path, name: str
 ) -> None:
     expected = release.expected("saved")[name]
@@ -92,7 +92,7 @@ def test_what_was_saved_is_loaded_with_the_same_types_and_values(
 
 
 @pytest.mark.parametrize("name", COPIED)
-def test_a_copy_of_what_was_saved_is_loaded(release: Release, name: str) -> None:
+def test_a_copy_of_saved_data_is_loaded(release: Release, name: str) -> None:
     expected = release.expected("saved")[name]
     found = hyperplane.load(release.place / "saved" / name)
     assert contains(describe(found), expected) == []
@@ -132,7 +132,7 @@ def test_rows_are_appended_once_for_each_run(saved: Path, end: str) -> None:
     assert rows_of(hyperplane.load(url)) == before + after
 
 
-def test_what_was_saved_is_replaced(saved: Path) -> None:
+def test_saved_data_is_replaced(saved: Path) -> None:
     hyperplane.save(rows("third"), saved / "overwritten.parquet", mode="overwrite")
     assert {version for _, version in rows_of(hyperplane.load(saved / "overwritten.parquet"))} == {
         "third"
@@ -167,7 +167,7 @@ def test_shards_of_a_run_that_is_complete_are_known(saved: Path) -> None:
         hyperplane.save(shard(9), url, shard=(2, 3), run="night-1")
 
 
-def test_what_a_killed_save_has_left_is_not_read_and_is_removed(saved: Path) -> None:
+def test_leftovers_of_a_killed_save_are_not_read_and_are_removed(saved: Path) -> None:
     url = saved / "killed.parquet"
     [left] = (saved / ".killed.parquet.hyperplane").glob("attempt-*")
     assert list(left.rglob("*.parquet"))
@@ -183,7 +183,7 @@ def test_what_a_killed_save_has_left_is_not_read_and_is_removed(saved: Path) -> 
     assert {version for _, version in rows_of(hyperplane.load(url))} == {"first"}
 
 
-def test_what_another_machine_has_left_is_removed_when_it_is_old(saved: Path) -> None:
+def test_leftovers_of_another_machine_are_removed_when_they_are_old(saved: Path) -> None:
     [left] = (saved / ".killed.parquet.hyperplane").glob("attempt-*")
     yesterday = time.time() - 100_000
     for file in left.rglob("*"):
@@ -191,7 +191,7 @@ def test_what_another_machine_has_left_is_removed_when_it_is_old(saved: Path) ->
     assert clean(saved / "killed.parquet").removed == (left.name,)
 
 
-def test_what_was_put_aside_for_a_rename_is_brought_back(saved: Path) -> None:
+def test_a_folder_moved_for_a_rename_is_restored(saved: Path) -> None:
     assert not (saved / "aside.parquet").exists()
     found = rows_of(hyperplane.load(saved / "aside.parquet"))
     assert found == [(row, "first") for row in range(4)]
@@ -215,9 +215,7 @@ def test_a_frozen_listing_is_read(release: Release) -> None:
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_what_was_saved_to_an_object_store_is_loaded(
-    release: Release, bucket: str, name: str
-) -> None:
+def test_data_saved_to_an_object_store_is_loaded(release: Release, bucket: str, name: str) -> None:
     url = f"{bucket}/{name}"
     assert contains(describe(hyperplane.load(url)), release.expected("saved")[url]) == []
 

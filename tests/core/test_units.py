@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.core.units import (
-    as_dask_writes,
     bytes_to_gb,
     format_bytes,
     format_number,
@@ -16,6 +15,7 @@ from hyperplane.core.units import (
     parse_bytes,
     parse_seconds,
     plural,
+    to_dask_duration,
     whole_number,
 )
 
@@ -210,7 +210,7 @@ def test_times_have_the_usual_units_with_and_without_a_space(text, unit, seconds
     assert parse_seconds(written) == pytest.approx(2 * seconds)
     assert in_seconds(written) == (parse_seconds(written) if unit else written)
     # Dask reads the text as the same duration.
-    assert parse_timedelta(as_dask_writes(written).strip()) == pytest.approx(2 * seconds)
+    assert parse_timedelta(to_dask_duration(written).strip()) == pytest.approx(2 * seconds)
 
 
 @pytest.mark.parametrize(
@@ -219,4 +219,4 @@ def test_times_have_the_usual_units_with_and_without_a_space(text, unit, seconds
 def test_what_is_no_time_is_a_value_error_and_stays_for_the_check_that_follows(text):
     with pytest.raises(ValueError, match="not a duration"):
         parse_seconds(text)
-    assert in_seconds(text) == as_dask_writes(text) == text
+    assert in_seconds(text) == to_dask_duration(text) == text

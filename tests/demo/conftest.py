@@ -20,7 +20,7 @@ def published() -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data set as the demo writes it."""
+    """The data set that the demo writes."""
     path, written = data.prepare(tmp_path_factory.mktemp("demo"))
     assert written
     return path

@@ -28,7 +28,7 @@ def test_labels_describe_the_chart(some: pd.DataFrame) -> None:
     assert [bar.get_height() for bar in axes.patches] == share.tolist()
 
 
-def test_nothing_late_can_be_drawn(some: pd.DataFrame) -> None:
+def test_a_chart_without_late_departures_can_be_drawn(some: pd.DataFrame) -> None:
     (axes,) = chart.draw(job.results_in_pandas(some.assign(dep_delay=0.0))).axes
     assert axes.get_ylim() == (0, 1)
 
@@ -49,4 +49,4 @@ def test_without_matplotlib_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingPackage, match=r"pip install 'hyperplane\[demo\]'"):
-        chart.require()
+        chart.require_matplotlib()

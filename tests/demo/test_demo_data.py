@@ -99,7 +99,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_was_overtaken_uses_the_others_data(
+def test_a_run_uses_data_that_another_run_wrote_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overtaken(archive: Path, folder: Path) -> None:

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from hyperplane import shard_rows
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError, RequestError, SkippedFile
 from hyperplane.formats import registry

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from hyperplane import load, save, shard_rows
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.core import registry as core_registry
 from hyperplane.dataframe import read
 from hyperplane.errors import RequestError

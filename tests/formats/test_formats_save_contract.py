@@ -20,7 +20,7 @@ from hyperplane.errors import RequestError, StorageError
 from hyperplane.formats import registry
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.pandas_frames.to_arrow import to_arrow
-from hyperplane.storage.object_formats import list_formats
+from hyperplane.storage.object_kinds import list_formats
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 

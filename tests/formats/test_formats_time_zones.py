@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane.errors import DataError
 from hyperplane.formats.pandas_frames.to_arrow import check_zones
-from hyperplane.storage.object_formats import list_formats
+from hyperplane.storage.object_kinds import list_formats
 
 SECONDS = dt.timezone(dt.timedelta(hours=5, minutes=45, seconds=30))
 TIMES = pd.date_range("2024-01-01", periods=3, tz=SECONDS)

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import orc
 
 from hyperplane import save, shard_rows
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError, RequestError
 from hyperplane.formats.orc import footers

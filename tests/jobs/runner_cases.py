@@ -7,7 +7,7 @@ import fake_slurm
 
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.exporters.registry import render
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
 
 #: Texts that need quoting in a shell, in YAML, in a Slurm script or in a manifest.
 HOSTILE = (

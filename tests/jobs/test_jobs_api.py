@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import sys
 import time
@@ -15,14 +14,22 @@ from job_cases import LIMIT, bash, ran, submitted
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import JobCancelled, JobError, RequestError
-from hyperplane.jobs import JobHandle, Pipeline, Step, outputs, requirements, submit, submitting
-from hyperplane.jobs.environment import step_variables, without_other_secrets
-from hyperplane.jobs.home import open_store, this_machine
+from hyperplane.jobs import JobHandle, Pipeline, Step, job_control, job_output, submit
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.step_command import attempt_prefix
+from hyperplane.jobs.execution.step_environment import step_variables, without_other_secrets
+from hyperplane.jobs.job_control import Submitted, cancel, new_job, resume, to_job_id
 from hyperplane.jobs.job_summary import summarize_jobs
-from hyperplane.jobs.parameters import is_protected, parameter_faults
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, WorkUnit
-from hyperplane.jobs.step_command import attempt_prefix
-from hyperplane.jobs.submitting import Submitted, cancel, new_job, resume, to_job_id
+from hyperplane.jobs.store.job_records import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    Attempt,
+    WorkUnit,
+)
+from hyperplane.jobs.store.jobs_home import open_store, this_machine
+from hyperplane.jobs.submission.parameters import is_protected, parameter_faults
 
 pytestmark = pytest.mark.process
 
@@ -73,7 +80,7 @@ def test_times_of_jobs_may_be_text():
 def test_a_pending_job_is_cancelled_at_once_without_a_supervisor(monkeypatch):
     told = []
     monkeypatch.setattr(
-        submitting.supervisor_client, "notify_supervisor", lambda *args: told.append(args)
+        job_control.supervisor_client, "notify_supervisor", lambda *args: told.append(args)
     )
     made = kept()
     assert cancel(made.id).status == "pending"
@@ -112,7 +119,7 @@ def test_a_label_that_is_none_of_the_documented_ones_is_reported_and_kept():
     known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
     made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
             for one in (*known, "minibsic", "zz9")}  # fmt: skip
-    told = {name: submitting.job_warnings(job) for name, job in made.items()}
+    told = {name: job_control.job_warnings(job) for name, job in made.items()}
     assert [name for name, found in told.items() if found] == ["minibsic", "zz9"]
     assert "did you mean minibasic" in told["minibsic"][0]
     assert "minibasic, basic, dl" in told["zz9"][0]
@@ -212,17 +219,17 @@ def test_jobs_are_meant_by_what_submitting_gave_and_by_the_beginning_of_an_id():
     for bad in (7, None, [7], b"x"):
         with pytest.raises(RequestError):
             summarize_jobs(bad)
-    for call in (JobHandle, cancel, resume, outputs.get_output):
+    for call in (JobHandle, cancel, resume, job_output.get_output):
         with pytest.raises((RequestError, JobError)):
             call(7.5)
 
 
 def test_an_output_is_set_for_a_job_that_there_is():
     made = kept()
-    outputs.set_output("value", made.id[:13])
-    assert outputs.get_output(made.id) == "value"
+    job_output.set_output("value", made.id[:13])
+    assert job_output.get_output(made.id) == "value"
     with pytest.raises(JobError, match="no such job"):
-        outputs.set_output("value", "no-such-job")
+        job_output.set_output("value", "no-such-job")
     cancel(made.id)
 
 
@@ -231,7 +238,9 @@ def test_earlier_runs_are_found_behind_many_later_ones():
     runs = [replace(one, id=f"run-{i}", submitted=100.0 + i) for i, one in enumerate(runs)]
     for one in runs:
         open_store().add(replace(one, status=DONE))
-    found = [[run["id"] for run in outputs.previous_runs(f"run-{i}", limit=2)] for i in (0, 1, 4)]
+    found = [
+        [run["id"] for run in job_output.previous_runs(f"run-{i}", limit=2)] for i in (0, 1, 4)
+    ]
     assert found == [[], ["run-0"], ["run-3", "run-2"]]
 
 
@@ -286,24 +295,6 @@ def test_logs_are_those_of_what_failed_or_ended_last():
     with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
         job.logs("a")
     cancel(made.id)
-
-
-def test_only_the_end_of_a_log_is_read(tmp_path, monkeypatch):
-    log = tmp_path / "a.log"
-    monkeypatch.setattr(outputs, "_BLOCK_BYTES", 16)
-    texts = ["", "\n", "one", "one\n", "one\ntwo", "é" * 40 + "\n\n" + "ü" * 9 + "\r\nlast\n"]
-    for text in [*texts, "x" * 500, "\n" * 99, "".join(f"line {i}\n" for i in range(200))]:
-        log.write_text(text, newline="")
-        for lines in (0, 1, 2, 3, 50, 1_000):
-            wanted = text.splitlines()
-            assert outputs.read_last_lines(log, lines) == "\n".join(
-                wanted[max(0, len(wanted) - lines) :]
-            )
-    with log.open("wb") as opened:
-        opened.truncate(20 * 10**9)  # a hole, too large to be read as a whole
-        opened.seek(0, os.SEEK_END)
-        opened.write(b"\nlast but one\nlast")
-    assert outputs.read_last_lines(log, 2) == "last but one\nlast"
 
 
 @pytest.mark.parametrize("lines", [-1, 1.5, "3", True])

@@ -16,9 +16,10 @@ import pytest
 from containers import Container
 from job_cases import bash
 
-from hyperplane.jobs import Pipeline, submission_snapshot
-from hyperplane.jobs.adoption import can_adopt, hold_submission_lock
-from hyperplane.jobs.submitting import new_job
+from hyperplane.jobs import Pipeline
+from hyperplane.jobs.execution.job_folder import can_adopt, hold_submission_lock
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.submission import submission_snapshot
 
 pytestmark = pytest.mark.process
 

@@ -7,8 +7,8 @@ from job_cases import LIMIT
 
 import hyperplane
 from hyperplane.errors import RequestError, UnknownArgument
-from hyperplane.jobs import submitting
-from hyperplane.jobs.home import open_store
+from hyperplane.jobs import job_control
+from hyperplane.jobs.store.jobs_home import open_store
 
 pytestmark = pytest.mark.process
 
@@ -43,7 +43,7 @@ def test_what_the_function_itself_says_is_no_option(option):
 def test_a_job_type_is_an_option(value, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        submitting, "new_job", lambda made, **options: seen.append(options) or 1 / 0
+        job_control, "new_job", lambda made, **options: seen.append(options) or 1 / 0
     )
     if value == "a label":
         with pytest.raises(ZeroDivisionError):

@@ -24,21 +24,15 @@ import sqlalchemy as sql
 from job_cases import bash, holds
 from scale import scaled
 
-from hyperplane.cli.job_foreground import run_here
+from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.errors import JobError, JobStoreError
-from hyperplane.jobs import (
-    JobHandle,
-    Pipeline,
-    cancel_marker,
-    list_jobs,
-    step_wrapper,
-    store_backoff,
-    supervisor_client,
-)
-from hyperplane.jobs.home import jobs_folder, open_store
-from hyperplane.jobs.states import CANCELLED, DONE
-from hyperplane.jobs.store_backoff import Backoff
-from hyperplane.jobs.submitting import new_job
+from hyperplane.jobs import JobHandle, Pipeline, list_jobs, step_wrapper, supervisor_client
+from hyperplane.jobs.execution import job_folder
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.store import backoff
+from hyperplane.jobs.store.backoff import Backoff
+from hyperplane.jobs.store.job_records import CANCELLED, DONE
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
 pytestmark = pytest.mark.process
 
@@ -100,7 +94,7 @@ class FullDisk:
 @pytest.fixture
 def disk(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(store_backoff, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.01)
     made = FullDisk(monkeypatch)
     engine = open_store()._engine
     sql.event.listen(engine, "before_cursor_execute", made.statement)
@@ -123,7 +117,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
         job = the_job(folder)
         disk.begin(first, times)
         try:
-            ended = asyncio.run(run_here(open_store(), job, {}, quiet=True))
+            ended = asyncio.run(run_in_foreground(open_store(), job, {}, quiet=True))
         except (JobError, JobStoreError) as error:
             # Before anything is stored it is an error at once.
             assert not (folder / "one").exists(), error  # noqa: PT017
@@ -157,18 +151,18 @@ def test_what_waits_says_so_once_and_ever_more_rarely():
         assert patience.record_failure(full) == delays[-1]  # of another job at the same time
         now[0] += delays[-1]
     assert delays[:3] == [
-        store_backoff.FIRST_DELAY,
-        2 * store_backoff.FIRST_DELAY,
-        4 * store_backoff.FIRST_DELAY,
+        backoff.FIRST_DELAY,
+        2 * backoff.FIRST_DELAY,
+        4 * backoff.FIRST_DELAY,
     ]
-    assert delays[-1] == store_backoff.MAX_DELAY
+    assert delays[-1] == backoff.MAX_DELAY
     assert said == [
         "waiting: /home/ada/jobs: No space left on device: free space on that disk; "
         "the job then continues"
     ]
     patience.record_success()
     assert said[1:] == ["resuming"]
-    assert patience.record_failure(full) == store_backoff.FIRST_DELAY
+    assert patience.record_failure(full) == backoff.FIRST_DELAY
 
 
 @pytest.fixture
@@ -268,11 +262,11 @@ def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
     job = the_job(tmp_path)
     job.folder_path.mkdir(parents=True)
     (job.folder_path / "lock").touch()
-    assert not cancel_marker.has_marker(job)
-    cancel_marker.set_marker(job)
-    assert cancel_marker.has_marker(job)
-    cancel_marker.remove_marker(job)
-    assert not cancel_marker.has_marker(job)
+    assert not job_folder.is_marked_cancelled(job)
+    job_folder.mark_cancelled(job)
+    assert job_folder.is_marked_cancelled(job)
+    job_folder.remove_cancel_marker(job)
+    assert not job_folder.is_marked_cancelled(job)
 
 
 def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:

@@ -27,8 +27,8 @@ from job_cases import (
 from scale import scaled
 
 from hyperplane.jobs import JobHandle, supervisor_client
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, LOST
+from hyperplane.jobs.store.jobs_home import open_store
 
 pytestmark = pytest.mark.process
 
@@ -251,7 +251,7 @@ def test_retries_are_counted_over_kills(tmp_path):
 def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
     import sqlalchemy as sql
 
-    from hyperplane.jobs.home import store_url
+    from hyperplane.jobs.store.jobs_home import store_url
 
     on, go = tmp_path / "on", tmp_path / "go"
     job = submitted(bash("slow", f"touch {on}; {holds(go)}; echo to the end"))

@@ -9,8 +9,8 @@ import pytest
 from scale import scaled
 
 from hyperplane.jobs import Pipeline, Step, submit
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import DONE, IN_PROGRESS, OPEN
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, OPEN
+from hyperplane.jobs.store.jobs_home import open_store
 
 JOBS, AT_MOST = scaled(40, 1_000), scaled(10, 100)
 

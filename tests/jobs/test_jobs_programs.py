@@ -14,8 +14,8 @@ from job_cases import LIMIT, bash, ran, submitted
 import hyperplane
 from hyperplane.errors import JobFailed, RequestError
 from hyperplane.jobs import Pipeline, Step, submit
-from hyperplane.jobs.requirements import INSTALL_STEP
-from hyperplane.jobs.states import DONE, FAILED
+from hyperplane.jobs.execution.requirements import INSTALL_STEP
+from hyperplane.jobs.store.job_records import DONE, FAILED
 
 pytestmark = pytest.mark.process
 
@@ -135,7 +135,7 @@ def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_
 def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
     (tmp_path / "secrets" / "db").mkdir(parents=True)
     (tmp_path / "secrets" / "db" / "password").write_text("from a file\n")
-    from hyperplane.jobs.environment import find_secrets, secret_variables
+    from hyperplane.jobs.execution.step_environment import find_secrets, secret_variables
 
     found, missing = find_secrets(["db/password", "none"], {}, str(tmp_path / "secrets"))
     assert (found, missing) == ({"db/password": "from a file"}, ["none"])

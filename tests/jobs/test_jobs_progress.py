@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from hyperplane.jobs import Attempt, Job, Pipeline, Step
+from hyperplane.jobs.execution.step_command import attempt_prefix
 from hyperplane.jobs.job_progress import (
     NOT_RUN,
     WAITING,
@@ -19,7 +20,7 @@ from hyperplane.jobs.job_progress import (
     step_progress,
     to_plain_line,
 )
-from hyperplane.jobs.states import (
+from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
     FAILED,
@@ -29,7 +30,6 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     WorkUnit,
 )
-from hyperplane.jobs.step_command import attempt_prefix
 
 STEPS = (
     Step(name="one", kind="command", argv=("true",)),

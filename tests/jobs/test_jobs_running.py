@@ -11,8 +11,8 @@ from job_cases import LIMIT, bash, is_alive, ran, submitted, wait_until
 
 from hyperplane.errors import JobCancelled, JobFailed, JobTimeout, RequestError
 from hyperplane.jobs import Resources, Step, submit
-from hyperplane.jobs.home import this_machine
-from hyperplane.jobs.states import DONE, FAILED, TIMED_OUT
+from hyperplane.jobs.store.job_records import DONE, FAILED, TIMED_OUT
+from hyperplane.jobs.store.jobs_home import this_machine
 
 pytestmark = pytest.mark.process
 

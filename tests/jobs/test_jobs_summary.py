@@ -12,9 +12,9 @@ from job_cases import bash
 
 from hyperplane import notebook_common as nc
 from hyperplane.jobs import Pipeline, job_summary
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS
-from hyperplane.jobs.submitting import cancel, new_job
+from hyperplane.jobs.job_control import cancel, new_job
+from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS
+from hyperplane.jobs.store.jobs_home import open_store
 
 INTERVAL = 0.02
 

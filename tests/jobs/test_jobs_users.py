@@ -11,8 +11,8 @@ import dask
 import pytest
 from users import ONE_MORE, OTHER, as_other_user, program_of, shared_folder
 
-from hyperplane.jobs.home import jobs_folder, this_machine
-from hyperplane.jobs.kernel_folder import KernelFolder
+from hyperplane.jobs.notebook_steps.kernel_folder import KernelFolder
+from hyperplane.jobs.store.jobs_home import jobs_folder, this_machine
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hyperplane import bag
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.errors import ReadError, RequestError
 from hyperplane.formats.suffixes import detect_common_format
 from hyperplane.objectstore.file_names import (

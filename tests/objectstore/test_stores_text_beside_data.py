@@ -6,7 +6,7 @@ import dask
 import pytest
 
 from hyperplane import shard_rows
-from hyperplane.calculator.data_files import measure_files
+from hyperplane.calculator.measure import measure_files
 from hyperplane.dataframe import read
 from hyperplane.errors import RequestError
 

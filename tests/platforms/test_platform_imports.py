@@ -61,7 +61,7 @@ def test_the_check_sees_imports_for_types_in_functions_and_by_name() -> None:
         "from hyperplane.core.errors import Fault\n"
         "from hyperplane.platforms.local import machine\n"
         "if TYPE_CHECKING:\n"
-        "    from hyperplane.jobs.processes import LocalProcess\n"
+        "    from hyperplane.jobs.execution.attempt_process import LocalProcess\n"
         "def f():\n"
         "    from dask_cuda import CUDAWorker\n"
         "    import distributed.security, dask\n"

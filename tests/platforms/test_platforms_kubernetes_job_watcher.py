@@ -7,17 +7,16 @@ import errno
 
 import pytest
 
-from hyperplane.errors import EngineError
 from hyperplane.platforms.kubernetes import job_watcher
 from hyperplane.platforms.kubernetes.api import KubernetesApi
-from hyperplane.platforms.kubernetes.errors import ObjectNotFound, RequestRefused
+from hyperplane.platforms.kubernetes.errors import KubernetesError, ObjectNotFound, RequestRefused
 from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "n"}}
 
 
 def refusal(status, words="no"):
-    return RequestRefused("kubernetes", words, status)
+    return RequestRefused(words, status)
 
 
 class Server(KubernetesApi):
@@ -44,7 +43,7 @@ class Server(KubernetesApi):
         if self._answers.get("lost"):
             self._answers["lost"].pop()
             self.there[kind, name] = found
-            raise EngineError("kubernetes", "the answer was lost")
+            raise KubernetesError("the answer was lost")
         self._next("create", kind)
         self.there[kind, name] = found
         return found
@@ -52,7 +51,7 @@ class Server(KubernetesApi):
     async def get(self, kind, name, version="v1"):
         self._next("get", kind)
         if (kind, name) not in self.there:
-            raise ObjectNotFound("kubernetes", f"no {kind} {name}")
+            raise ObjectNotFound(f"no {kind} {name}")
         return self.there[kind, name]
 
     async def list(self, kind, version="v1", *, labels="", fields=""):
@@ -62,7 +61,7 @@ class Server(KubernetesApi):
     async def delete(self, kind, name, version):
         self._next("delete", kind)
         if (kind, name) not in self.there:
-            raise ObjectNotFound("kubernetes", "no such job")
+            raise ObjectNotFound("no such job")
         del self.there[kind, name]
 
 
@@ -104,7 +103,7 @@ def test_a_refusal_is_reported_at_once():
 
 def test_a_server_that_is_away_too_long_may_have_it_or_not(monkeypatch):
     monkeypatch.setattr(job_watcher, "CREATE_SECONDS", -1)
-    watcher, _ = watching(create=[EngineError("kubernetes", "no route")])
+    watcher, _ = watching(create=[KubernetesError("no route")])
     with pytest.raises(OSError, match="no route") as caught:
         asyncio.run(watcher.create(JOB, owned))
     assert caught.value.errno == errno.EAGAIN
@@ -147,7 +146,7 @@ def test_who_may_not_see_events_is_asked_once():
 
 
 def test_what_is_gone_is_deleted_and_what_does_not_answer_is_not():
-    watcher, server = watching(delete=[EngineError("kubernetes", "no route")])
+    watcher, server = watching(delete=[KubernetesError("no route")])
     server.there["jobs", "n"] = JOB
     assert asyncio.run(watcher.delete("n")) is False
     assert asyncio.run(watcher.delete("n")) is True
@@ -155,7 +154,7 @@ def test_what_is_gone_is_deleted_and_what_does_not_answer_is_not():
 
 
 def test_one_connection_serves_all_requests_and_a_failed_one_is_repeated():
-    watcher, server = watching(connect=[EngineError("kubernetes", "no route")])
+    watcher, server = watching(connect=[KubernetesError("no route")])
 
     async def many():
         assert not await watcher.delete("n")
@@ -166,7 +165,7 @@ def test_one_connection_serves_all_requests_and_a_failed_one_is_repeated():
 
 
 def test_a_namespace_that_does_not_exist_is_a_refusal():
-    watcher, server = watching(create=[ObjectNotFound("kubernetes", "no namespace lab")])
+    watcher, server = watching(create=[ObjectNotFound("no namespace lab")])
     with pytest.raises(PermissionError, match="no namespace lab"):
         asyncio.run(watcher.create(JOB, owned))
     assert server.there == {}
@@ -180,7 +179,7 @@ def test_an_object_that_is_deleted_meanwhile_is_created_again():
 
 
 def test_a_secret_is_there_or_not_or_that_is_unknown():
-    watcher, server = watching(get=[EngineError("kubernetes", "no route"), None])
+    watcher, server = watching(get=[KubernetesError("no route"), None])
     assert asyncio.run(watcher.has_secret("n")) is None
     assert asyncio.run(watcher.has_secret("n")) is False
     server.there["secrets", "n"] = {}

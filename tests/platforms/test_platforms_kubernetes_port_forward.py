@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-import hyperplane
 from hyperplane.platforms.kubernetes import port_forward
-from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound
+from hyperplane.platforms.kubernetes.errors import ObjectNotFound, PortForwardError
 from hyperplane.platforms.kubernetes.port_forward import PortForwards
 
 
@@ -56,7 +55,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 
     async def get(name: str, **options: Any) -> Service:
         if name != "flights-scheduler":
-            raise ObjectNotFound(ENGINE, f"no service {name}")
+            raise ObjectNotFound(f"no service {name}")
         return found
 
     monkeypatch.setattr(port_forward, "KubernetesApi", Api)
@@ -86,9 +85,7 @@ def test_ports_are_open_until_they_are_closed(service: Service) -> None:
 def test_a_service_that_does_not_exist_is_named(service: Service) -> None:
     async def main() -> None:
         forwards = PortForwards("other", "lab", {8786: None})
-        with pytest.raises(
-            hyperplane.StartFailed, match=r"forwarded to service other: .*no service"
-        ):
+        with pytest.raises(PortForwardError, match=r"forwarded to service other: .*no service"):
             await forwards.open()
         await forwards.close()
 

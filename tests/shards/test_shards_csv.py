@@ -62,7 +62,7 @@ def whole(url, n, **options):
     step=st.sampled_from([2, 1 << 16]),
     piece=st.sampled_from([3, 20, 1 << 25]),
 )
-def test_shares_of_any_file_are_what_pandas_reads(
+def test_shares_of_any_file_equal_what_pandas_reads(
     tmp_path_factory, data, n, newline, blank, last, quoting, step, piece
 ):
     path = tmp_path_factory.mktemp("csv") / "one.csv"
@@ -106,7 +106,7 @@ def test_a_share_may_begin_within_a_value_of_many_lines(tmp_path, multiline):
         same(whole(path, n, multiline=multiline), read_csv(path))
 
 
-def test_lines_that_are_no_values_of_several_need_no_look_at_quotes(tmp_path):
+def test_without_multiline_every_line_is_a_record(tmp_path):
     path = tmp_path / "inches.csv"
     path.write_text("".join(f'{n}" pipe,"{n}"" wide, long"\n' for n in range(1000)))
     found = whole(path, 5, names=["a", "b"], multiline=False, dtypes={"a": "str"})
@@ -120,7 +120,7 @@ def test_shares_are_about_equal_bytes(tmp_path):
     assert max(sizes) < 1.2 * min(sizes)
 
 
-def test_only_the_own_bytes_are_read(monkeypatch):
+def test_little_more_than_the_share_is_read(monkeypatch):
     store = fresh()
     monkeypatch.setattr(text_samples, "HEAD", 10_000)
     monkeypatch.setattr(text_samples, "EXCERPT", 2_000)
@@ -138,7 +138,7 @@ def test_only_the_own_bytes_are_read(monkeypatch):
     same(pd.concat(found, ignore_index=True), frame)
 
 
-def test_types_are_those_of_the_whole_in_every_share(tmp_path):
+def test_every_share_has_the_types_of_the_whole_table(tmp_path):
     path = tmp_path / "late.csv"
     path.write_text("a,b\n" + "1,\n" * 500 + "2.5,x\n")
     found = shares(path, 600)
@@ -166,14 +166,14 @@ def test_columns_types_times_and_separator(tmp_path):
     assert set(found["y"]) == {"é"}
 
 
-def test_a_byte_order_mark_and_blank_lines_before_the_header_are_no_data(tmp_path):
+def test_a_byte_order_mark_and_blank_lines_before_the_header_are_skipped(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("\ufeff\n\r\nn,s\n1,a\n2,b\n3,c\n".encode())
     for n in (1, 2, 5):
         assert whole(path, n).to_dict("list") == {"n": [1, 2, 3], "s": ["a", "b", "c"]}
 
 
-def test_packed_files_are_dealt_out_whole(tmp_path):
+def test_compressed_files_are_not_divided(tmp_path):
     for number in range(5):
         text = "n\n" + "".join(f"{100 * number + row}\n" for row in range(100))
         (tmp_path / f"{number}.csv.gz").write_bytes(gzip.compress(text.encode()))
@@ -186,14 +186,14 @@ def test_packed_files_are_dealt_out_whole(tmp_path):
     assert whole(tmp_path / "*.csv*", 7)["n"].to_list() == list(range(900))
 
 
-def test_one_packed_file_cannot_be_shared(tmp_path):
+def test_a_single_compressed_file_is_refused(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"n\n1\n"))
     assert len(shard_rows(tmp_path / "a.csv.gz", 1, 0)) == 1
     with pytest.raises(RequestError, match="decompress it, or split it"):
         shard_rows(tmp_path / "a.csv.gz", 2, 0)
 
 
-def test_a_wrong_cut_is_an_error_and_counting_all_quotes_is_the_way_out(tmp_path, monkeypatch):
+def test_a_wrong_boundary_is_an_error_that_multiline_avoids(tmp_path, monkeypatch):
     monkeypatch.setattr(record_starts, "READ_BYTES", 64)
     monkeypatch.setattr(record_starts, "MAX_LOOKAHEAD", 256)
     path = tmp_path / "nested.csv"
@@ -211,7 +211,7 @@ def test_a_wrong_cut_is_an_error_and_counting_all_quotes_is_the_way_out(tmp_path
     same(whole(path, 4, multiline=True), pd.read_csv(path))
 
 
-def test_the_environment_says_which_share(tmp_path, monkeypatch):
+def test_the_environment_determines_the_share(tmp_path, monkeypatch):
     pd.DataFrame({"n": range(10)}).to_csv(tmp_path / "a.csv", index=False)
     monkeypatch.setenv("HYPERPLANE_SHARD_INDEX", "1")
     monkeypatch.setenv("HYPERPLANE_SHARD_COUNT", "2")
@@ -220,7 +220,7 @@ def test_the_environment_says_which_share(tmp_path, monkeypatch):
     assert [*first["n"], *second["n"]] == list(range(10))
 
 
-def test_what_cannot_be_shared_is_refused(tmp_path):
+def test_invalid_requests_are_refused(tmp_path):
     (tmp_path / "a.avro").write_bytes(b"Obj")
     with pytest.raises(RequestError, match="shard_files"):
         shard_rows(tmp_path / "a.avro", 2, 0)

@@ -41,7 +41,7 @@ def starts(text: bytes) -> list[int]:
 
 
 def unquoted(text: bytes, target: int) -> int:
-    """Return where the search begins: at the target, or after the quotes around it."""
+    """Return the offset where the search begins: the target, or the end of quotes around it."""
     if text[target - 1] == ord('"'):
         while target < len(text) and text[target] == ord('"'):
             target += 1
@@ -64,7 +64,7 @@ def written(rows, newline, quoting, last):
     last=st.booleans(),
     step=st.sampled_from([1, 2, 5, 1 << 16]),
 )
-def test_every_cut_is_the_next_true_beginning(
+def test_every_boundary_is_the_next_record_start(
     width, data, newline, quoting, last, step, tmp_path_factory
 ):
     rows = data.draw(st.lists(st.lists(VALUES, min_size=width, max_size=width), max_size=8))
@@ -91,7 +91,7 @@ def test_every_cut_is_the_next_true_beginning(
     rows=st.lists(st.lists(VALUES, min_size=2, max_size=2), min_size=1, max_size=8),
     step=st.sampled_from([1, 3, 1 << 16]),
 )
-def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_factory):
+def test_counting_all_quotes_gives_the_same_boundaries(rows, step, tmp_path_factory):
     text = written(rows, "\n", csv.QUOTE_MINIMAL, last=True)
     path = tmp_path_factory.mktemp("cut") / "one.csv"
     path.write_bytes(text)
@@ -117,7 +117,7 @@ def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_fact
         (b"xab\ncd\n", None),
     ],
 )
-def test_one_run_of_quotes_tells_the_side(text, within):
+def test_one_run_of_quotes_determines_the_state(text, within):
     found = record_starts.infer_quote_state(text, False, RecordLayout(3, ","))
     assert (found.in_quotes if found else None) is within
 

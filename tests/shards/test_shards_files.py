@@ -51,7 +51,7 @@ def test_names_that_are_equal_as_numbers_have_an_order(tmp_path):
 
 @settings(max_examples=scaled(20, 100), suppress_health_check=list(HealthCheck))
 @given(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=20), n=st.integers(1, 12))
-def test_shares_by_bytes_are_gapless_and_near_the_mean(sizes, n):
+def test_shares_by_bytes_are_contiguous_and_near_the_mean(sizes, n):
     store = fresh()
     for number, size in enumerate(sizes):
         store.pipe_file(f"/d/{number}.bin", b"x" * size)
@@ -70,19 +70,19 @@ def test_a_file_goes_where_its_middle_byte_lies(tmp_path):
     assert shard_files(tmp_path, 2, 0, by="bytes") == [str(tmp_path / "a")]
 
 
-def test_by_bytes_is_not_by_count(folder):
+def test_shares_by_bytes_differ_from_shares_by_count(folder):
     sizes = [len(shard_files(folder, 4, idx, by="bytes")) for idx in range(4)]
     assert sum(sizes) == 23
     assert sizes[0] > 2 * sizes[3]
 
 
-def test_the_environment_says_which_share(folder, monkeypatch):
+def test_the_environment_determines_the_share(folder, monkeypatch):
     monkeypatch.setenv("CLOUD_RUN_TASK_INDEX", "2")
     monkeypatch.setenv("CLOUD_RUN_TASK_COUNT", "3")
     assert shard_files(folder) == shard_files(folder, 3, 2)
 
 
-def test_everything_wrong_is_said_at_once(folder):
+def test_all_faults_are_reported_together(folder):
     with pytest.raises(RequestError) as raised:
         shard_files(folder, 0, "one", by="size")
     assert [fault.where for fault in raised.value.faults] == ["idx", "n_machines", "by"]
@@ -92,7 +92,7 @@ def test_everything_wrong_is_said_at_once(folder):
 
 @pytest.mark.parametrize("by", ["count", "bytes"])
 @pytest.mark.parametrize("place", ["disk", "memory"])
-def test_a_file_that_comes_late_moves_no_share_of_a_frozen_listing(folder, tmp_path, by, place):
+def test_a_new_file_does_not_change_shares_of_a_frozen_listing(folder, tmp_path, by, place):
     frozen = tmp_path / "run.json" if place == "disk" else f"memory://frozen/{tmp_path.name}.json"
     there = ordered(folder)
     shares = [shard_files(folder / "*.csv", 3, 0, by=by, frozen=frozen)]
@@ -115,9 +115,9 @@ def test_shards_that_start_at_once_have_one_listing(folder, tmp_path):
     assert set(ordered(folder)) <= set(found)
 
 
-def test_a_frozen_listing_is_of_the_same_files_and_nothing_else(folder, tmp_path):
+def test_a_frozen_listing_of_other_urls_is_refused(folder, tmp_path):
     shard_files(folder / "*.csv", 3, 0, frozen=tmp_path / "run.json")
-    with pytest.raises(RequestError, match="the same urls as"):
+    with pytest.raises(RequestError, match="a listing of the same urls"):
         shard_files(folder / "part-1*.csv", 3, 0, frozen=tmp_path / "run.json")
     for text in ("", "{}", "[1]", '{"asked": 1, "files": 2}'):
         (tmp_path / "other.json").write_text(text)

@@ -44,7 +44,7 @@ def faults(*arguments):
     return raised.value.faults
 
 
-def test_where_nothing_is_said_there_is_one():
+def test_without_sources_there_is_one_shard():
     assert shard() == Shard(0, 1) == (0, 1)
     assert pickle.loads(pickle.dumps(shard())) == (0, 1)
 
@@ -65,7 +65,7 @@ def test_where_nothing_is_said_there_is_one():
         ({"HYPERPLANE_SHARD_COUNT": "1"}, (0, 1)),
     ],
 )
-def test_each_runner_is_understood(environment, variables, expected):
+def test_the_variables_of_each_runner_are_read(environment, variables, expected):
     environment(variables)
     if expected is None:
         faults()
@@ -81,7 +81,7 @@ def test_arguments_come_before_our_variables_before_the_runner(environment):
     assert shard(np.int64(1), np.int64(2)) == (1, 2)
 
 
-def test_a_count_completes_what_kubernetes_says(environment):
+def test_a_count_completes_the_index_of_kubernetes(environment):
     environment({"JOB_COMPLETION_INDEX": "4"})
     assert shard(count=5) == (4, 5)
     [fault] = faults()
@@ -115,7 +115,7 @@ def test_a_count_completes_what_kubernetes_says(environment):
         ({**CLOUD, "HYPERPLANE_SHARD_COUNT": "9"}, ["CLOUD_RUN_TASK_COUNT"]),
     ],
 )
-def test_what_is_wrong_names_the_variables(environment, variables, where):
+def test_faults_name_the_variables(environment, variables, where):
     environment(variables)
     assert [fault.where for fault in faults()] == where
 
@@ -152,7 +152,7 @@ def test_arguments_are_checked(arguments, where):
 
 
 @pytest.mark.process
-def test_a_task_that_only_asks_who_it_is_loads_no_data_libraries():
+def test_reading_the_shard_imports_no_data_libraries():
     code = """
 import sys
 import hyperplane

@@ -28,7 +28,7 @@ RECORD = st.fixed_dictionaries(
     last=st.booleans(),
     raw=st.booleans(),
 )
-def test_shares_of_any_records_are_the_whole(tmp_path_factory, records, n, newline, last, raw):
+def test_shares_of_any_records_are_the_whole_file(tmp_path_factory, records, n, newline, last, raw):
     path = tmp_path_factory.mktemp("jsonl") / "one.jsonl"
     lines = [json.dumps(record, ensure_ascii=not raw) for record in records]
     path.write_bytes((newline.join(lines) + newline * last).encode("utf-8", "surrogatepass"))
@@ -43,7 +43,7 @@ def test_shares_of_any_records_are_the_whole(tmp_path_factory, records, n, newli
         assert may == [record.get("may") for record in records]
 
 
-def test_only_the_own_bytes_are_read(monkeypatch):
+def test_little_more_than_the_share_is_read(monkeypatch):
     store = fresh()
     monkeypatch.setattr(text_samples, "HEAD", 10_000)
     monkeypatch.setattr(text_samples, "EXCERPT", 2_000)

@@ -68,13 +68,13 @@ def test_other_templates_are_refused(template):
     assert {fault.where for fault in raised.value.faults} == {"template"}
 
 
-def test_a_fault_hides_what_is_secret():
+def test_faults_do_not_show_secrets():
     with pytest.raises(RequestError) as raised:
         output_path("s3://key:secret@b/../{idx}", 1, 4)
     assert "secret" not in str(raised.value)
 
 
-def test_everything_wrong_is_said_at_once():
+def test_all_faults_are_reported_together():
     with pytest.raises(RequestError) as raised:
         output_path("../{who}/out.csv", 4, 4)
     assert [fault.where for fault in raised.value.faults] == ["idx"] + 3 * ["template"]

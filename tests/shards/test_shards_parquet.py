@@ -81,7 +81,7 @@ def test_only_row_groups_of_the_share_are_read(big):
         assert nbytes < size / 8 + 4 * (footer + 65_536)
 
 
-def test_on_a_disk_other_row_groups_are_not_looked_at(big, tmp_path):
+def test_other_row_groups_are_not_read_from_local_disk(big, tmp_path):
     frame, _, data = big
     metadata, damaged = parquet.read_metadata(pa.BufferReader(data)), bytearray(data)
     for number in (*range(5), *range(10, 40)):
@@ -96,7 +96,7 @@ def test_on_a_disk_other_row_groups_are_not_looked_at(big, tmp_path):
         shard_rows(tmp_path / "damaged.parquet", 8, 2)
 
 
-def test_only_columns_that_are_asked_for_are_read(big):
+def test_only_requested_columns_are_read(big):
     _, size, _ = big
     _, every, _ = read_of(lambda: shard_rows("tally://big.parquet", 2, 0))
     one, nbytes, _ = read_of(lambda: shard_rows("tally://big.parquet", 2, 0, columns=["x"]))

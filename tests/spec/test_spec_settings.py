@@ -12,7 +12,7 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
 from hyperplane.spec.settings.jobs import JobSettings
-from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.spec.settings.slurm import parse_walltime
 
 
 def test_an_engine_may_add_its_own_and_has_the_common_ones():
@@ -34,7 +34,7 @@ def test_durations_for_dask_have_units_that_it_accepts():
 
 
 def test_every_setting_that_is_a_time_takes_the_same_units():
-    assert seconds_of("10 min") == seconds_of("10 minutes") == 600
+    assert parse_walltime("10 min") == parse_walltime("10 minutes") == 600
     jobs = JobSettings(grace="1 min", timeout="2 hrs", active_timeout=-1)
     assert (parse_seconds(jobs.grace), jobs.timeout, jobs.active_timeout) == (60, 7200, -1)
     assert Step(name="a", kind="command", argv=["a"], timeout="10 min").timeout == 600

@@ -1,7 +1,7 @@
-"""moto's server, whose conditional requests come one after the other.
+"""moto's S3 server, with conditional requests one at a time: ``atomic_moto.py -H HOST -p PORT``.
 
-S3 lets one of many requests at once create an object. moto looks whether it is there, and then
-stores it: on a busy machine, two succeed. ``python atomic_moto.py -H HOST -p PORT``.
+Of concurrent requests that create an object, S3 accepts one. moto checks whether the object exists
+and stores it in a second step, so that on a busy machine two requests can succeed.
 """
 
 from __future__ import annotations

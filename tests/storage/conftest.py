@@ -1,4 +1,4 @@
-"""Stores to save to: servers of real protocols, and a store with injected faults."""
+"""Object stores for tests: servers of real protocols, and a store with injected faults."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def s3(s3_options: dict[str, Any]) -> servers.Bucket:
 
 @pytest.fixture
 def atomic_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files in memory for many threads: as on a real store, each call is one step.
+    """Make calls of fsspec's file system in memory atomic, as those of a real store are.
 
-    fsspec looks whether a file is there and then makes it: of two threads, both create it. Its
-    listings fail with KeyError for a file that another thread removes meanwhile.
+    fsspec checks whether a file exists and creates it in a second step, so that two threads can
+    both create it. Its listings raise KeyError for a file that another thread removes meanwhile.
     """
     one_at_a_time = threading.RLock()
 

@@ -1,12 +1,12 @@
 """An object store with injected faults: ``faulty://`` URLs, shared by several processes.
 
-It is a folder, in which the processes that use it meet: ``objects`` as they are, ``faults.json``
-with what goes wrong, ``journal.jsonl`` with every call. What goes wrong in a call is drawn from
-the seed, the operation, the path and how often that was tried, so that neither the order of
-threads nor the number of processes changes it.
+It is a folder that processes share: ``objects`` has the objects, ``faults.json`` the configured
+faults, and ``journal.jsonl`` every call. The fault of a call is drawn from the seed, the
+operation, the path and the number of the attempt, so that neither the order of threads nor the
+number of processes changes it.
 
-As on a real store, an object is there whole or not at all, there are no folders and no renames,
-and a file that is closed after an error in its ``with`` block is published as far as it came.
+As on a real store, objects appear complete or not at all, there are no folders and no renames, and
+a file that is closed after an error in its ``with`` block is published with the data so far.
 """
 
 from __future__ import annotations

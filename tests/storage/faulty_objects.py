@@ -21,7 +21,7 @@ class Objects:
         self.root = root
 
     def counter(self, what: str) -> Path:
-        """Return the file whose length counts something."""
+        """Return the file whose length is the value of a counter."""
         return self.root / "counts" / hashlib.sha1(what.encode()).hexdigest()
 
     def _file(self, path: str) -> Path:

@@ -90,7 +90,7 @@ class Store:
         return [Call(**json.loads(line)) for line in whole.splitlines()]
 
     def writes(self) -> list[Call]:
-        """Return the calls that changed something, whether the caller got the answer or not."""
+        """Return the calls that changed an object, also those whose answer was lost."""
         done = ("ok", "lost")
         return [call for call in self.journal() if call.op in WRITES and call.outcome in done]
 

@@ -43,7 +43,7 @@ def moments(count: int, longest: float, seed: int = 0) -> Iterator[float]:
 
 
 def run_reporting(script: str, *arguments: str, patience: float = 280.0) -> Any:
-    """Return the JSON on the last output line of a program that does the killing itself."""
+    """Return the JSON in the last output line of a program that itself kills processes."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -60,10 +60,10 @@ def run(
 ) -> ProgramResult:
     """Run a program in a separate session, and kill it with SIGKILL.
 
-    ``after`` so many seconds, or ``when`` something is so; with neither it runs to its end, or
-    to where it kills itself. ``whom`` chooses one of its processes instead of the first (none:
-    not yet); the others then go on, and their end is waited for. Nothing that the program
-    started is left. The folder of this module is on its path.
+    It is killed ``after`` some seconds, or as soon as ``when`` returns True; with neither it runs
+    until it ends or kills itself. ``whom`` chooses the process to kill instead of the first one,
+    or returns None to wait; the other processes then continue, and the call waits for their end.
+    All processes of the program are ended. The folder of this module is on the program's path.
     """
     mark = uuid.uuid4().hex
     places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
@@ -108,7 +108,7 @@ def _kill(
     whom: Whom | None,
     deadline: float,
 ) -> bool:
-    """Wait for the moment, and kill; return False if the program has ended by then."""
+    """Wait, then kill the program; return False if it has ended before."""
     due = _now() + (after or 0.0)
     while process.poll() is None and _now() < deadline:
         if _now() >= due and (when is None or when()):

@@ -1,6 +1,6 @@
-"""A proxy with injected faults before a real store, to exercise the libraries' own retries.
+"""A proxy with injected faults in front of a real store, to test the libraries' own retries.
 
-It takes the same :class:`faulty_store.Faults` as the store of ours; shares are of requests.
+Its faults are :class:`faulty_store.Faults`; rates are fractions of requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OWN = {"connection", "keep-alive", "transfer-encoding", "content-length", "loca
 
 
 class Proxy:
-    """Test handle of a proxy: URL, faults, which may be changed, and counts."""
+    """Test handle of a proxy: its URL, its faults, which may be changed, and its counts."""
 
     def __init__(self, upstream: str, faults: Faults) -> None:
         self.upstream, self.faults = upstream.rstrip("/"), faults

@@ -1,4 +1,4 @@
-"""Shared by the tests of saving: locations to save to, and rows."""
+"""Fixtures of the tests of saving: locations of outputs, and rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 #: For ``pytest.fixture(params=PLACES)(places)``.
 PLACES = ["disk", "memory"]

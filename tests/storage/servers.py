@@ -116,7 +116,7 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
-    """What the log of a server says, once it does."""
+    """Wait for a pattern in the log of a server; return its first group."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         found = re.search(pattern, log.read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""Errors of object stores as gcsfs and s3fs raise them once they have given up themselves.
+"""Errors of object stores as gcsfs and s3fs raise them after their own retries.
 
 gcsfs keeps the status and drops the headers of an answer, Retry-After among them. s3fs raises an
 OSError whose cause has both; a cause is lost when an error is pickled.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 #: Kinds of transient errors.
 TRANSIENT = ("429", "500", "502", "503", "reset", "closed", "timeout")
-#: Kinds of lasting errors: no permission, no bucket, no space.
+#: Kinds of permanent errors: no permission, no bucket, no space.
 PERMANENT = ("403", "404", "ENOSPC")
 
 _Make = Callable[[str, str, "int | None"], Exception]

@@ -36,7 +36,7 @@ def numbers_at(url):
     return hyperplane.load(url).n.compute().to_list()
 
 
-def test_rows_come_after_those_that_are_there(url):
+def test_appended_rows_follow_the_existing_rows(url):
     assert append(rows(1, 2), url).files == 2
     assert append(rows(3, 4), url).rows == 4
     append(rows(3, 4), url)
@@ -69,7 +69,7 @@ def test_a_new_version_has_no_runs(url):
     assert numbers_at(url) == [7, 1, 2]
 
 
-def test_bags_are_not_added_to_frames(url):
+def test_bags_are_not_appended_to_dataframes(url):
     import dask.bag as db
 
     append(rows(1, 2), url)

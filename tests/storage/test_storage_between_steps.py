@@ -1,4 +1,4 @@
-"""Another process acts between two steps of a save: nothing is lost or refused."""
+"""A save is correct if another process acts between two of its steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.errors import StorageError
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage import shard_saving
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
 
 URL = "memory://moments/out"
@@ -55,7 +55,7 @@ def published_files():
     return [name for name in fsspec.filesystem("memory").find(URL) if name.endswith(".parquet")]
 
 
-def test_a_shard_that_is_done_leaves_what_another_one_still_copies(monkeypatch):
+def test_a_finished_shard_keeps_parts_that_another_shard_still_copies(monkeypatch):
     save_shard(0)
     save_shard(1)
     copies = []
@@ -91,7 +91,7 @@ def test_a_shard_that_is_done_leaves_what_another_one_still_copies(monkeypatch):
     assert loaded() == list(range(30))
 
 
-def test_parts_that_cannot_be_copied_now_are_copied_later(monkeypatch):
+def test_parts_that_cannot_be_copied_are_copied_by_a_later_call(monkeypatch):
     save_shard(0)
     save_shard(1)
     copy = MemoryFileSystem.cp_file
@@ -112,7 +112,7 @@ def test_parts_that_cannot_be_copied_now_are_copied_later(monkeypatch):
     assert loaded() == list(range(30))
 
 
-def test_what_is_published_while_we_look_was_not_written_by_another_program(monkeypatch):
+def test_a_version_published_during_a_read_is_not_foreign(monkeypatch):
     frame = dd.from_pandas(rows(0), npartitions=2)
 
     def saved_meanwhile(numbers):

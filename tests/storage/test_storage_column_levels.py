@@ -13,7 +13,7 @@ import pytest
 import hyperplane
 from hyperplane.dataframe import group_agg, read, window_agg
 from hyperplane.errors import RequestError
-from hyperplane.storage.object_formats import list_formats
+from hyperplane.storage.object_kinds import list_formats
 
 ROWS = pd.DataFrame(
     {"t": pd.date_range("2024", periods=6, freq="12h"), "k": [1, 2] * 3, "v": [1.5, *range(5)]}
@@ -76,7 +76,7 @@ def test_no_warning_where_no_name_is_joined(tmp_path):
 
 @pytest.mark.parametrize("name", ["partition_by", "partition_on", "partition_cols"])
 @pytest.mark.parametrize("url", ["{}/w", "memory://levels/w"])
-def test_folders_by_value_are_refused_with_what_to_type(tmp_path, name, url):
+def test_partition_options_are_refused_with_advice(tmp_path, name, url):
     with pytest.raises(RequestError, match=rf"{name}.*to_parquet\(url, partition_on=") as caught:
         hyperplane.save(windows(), url.format(tmp_path), **{name: ["k"]})
     assert [fault.where for fault in caught.value.faults] == [name]
@@ -84,7 +84,7 @@ def test_folders_by_value_are_refused_with_what_to_type(tmp_path, name, url):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
-def test_what_the_error_says_works(tmp_path):
+def test_the_advice_of_the_error_works(tmp_path):
     made = windows()
     made.columns = ["v_sum", "v_mean"]
     made.reset_index().to_parquet(tmp_path / "w", partition_on=["k"])

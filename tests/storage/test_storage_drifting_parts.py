@@ -13,7 +13,7 @@ from saving_cases import in_this_thread
 import hyperplane
 from hyperplane.errors import DataError, ReadError
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.object_formats import list_formats
+from hyperplane.storage.object_kinds import list_formats
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 FORMATS = list(list_formats("dataframe"))
@@ -68,7 +68,7 @@ def test_shards_widen_the_type(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_value_that_the_common_type_does_not_hold_is_named(tmp_path, form):
+def test_a_value_that_does_not_fit_the_common_type_is_named(tmp_path, form):
     append(tmp_path / "out", form, [1.5], [1, 2**53 + 1])
     with pytest.raises(ReadError, match=r"part-0000.*'n' holds 9007199254740993.* float64"):
         hyperplane.load(tmp_path / "out").compute()
@@ -88,7 +88,7 @@ def test_other_columns_are_an_error_at_once(tmp_path, form):
         hyperplane.load(tmp_path / "out")
 
 
-def test_what_others_wrote_has_types_that_hold_all_of_it(tmp_path):
+def test_files_of_other_programs_have_types_that_fit_all_values(tmp_path):
     (tmp_path / "csv").mkdir()
     (tmp_path / "parquet").mkdir()
     for number, values in enumerate(([1, 2], [1.5, None], [2**40, 3])):
@@ -153,7 +153,7 @@ def test_infinity_is_not_written_as_a_missing_value(tmp_path):
         hyperplane.save(pd.DataFrame({"x": [1.0, np.inf]}), tmp_path / "a.jsonl")
 
 
-def test_the_same_text_of_another_type_is_something_else(tmp_path):
+def test_equal_text_of_another_type_is_saved_again(tmp_path):
     for values in ([1, 2], ["1", "2"]):
         df = dd.from_pandas(pd.DataFrame({"n": values}), npartitions=1)
         hyperplane.save(df, tmp_path / "out", format="csv", mode="overwrite")

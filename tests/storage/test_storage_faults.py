@@ -13,7 +13,7 @@ import hyperplane
 from hyperplane.errors import StorageError
 from hyperplane.objectstore import retrying
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ OBJECTS = scaled(300, 4_000)
 
 
 @pytest.mark.slow
-def test_many_small_objects_through_a_bad_day(faulty_store, tmp_path, monkeypatch):
+def test_many_small_objects_on_a_store_with_faults(faulty_store, tmp_path, monkeypatch):
     monkeypatch.setattr(
         retrying, "FIRST_WAIT", 0.02
     )  # shortens the waits, not the number of attempts
@@ -76,7 +76,7 @@ def test_a_dataframe_through_faults_of_every_kind(faulty_store, monkeypatch, lik
     ("permanent", "says"),
     [("403", "credentials"), ("404", "create it"), ("ENOSPC", "no space left")],
 )
-def test_what_does_not_pass_fails_at_once_with_what_to_do(faulty_store, like, permanent, says):
+def test_permanent_errors_fail_immediately_with_advice(faulty_store, like, permanent, says):
     store = faulty_store(like=like, permanent=permanent)
     computed = []
 
@@ -103,7 +103,7 @@ class Clock:
         return self.now
 
 
-def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypatch):
+def test_retries_of_a_store_that_never_recovers_end(faulty_store, monkeypatch):
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
     monkeypatch.setattr(retrying, "RETRY_SECONDS", 5)
     monkeypatch.setattr(retrying, "time", Clock())
@@ -113,7 +113,7 @@ def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypat
     assert len(store.journal()) == 6
 
 
-def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkeypatch):
+def test_a_transient_error_after_a_refusal_is_retried(faulty_store, monkeypatch):
     """The answer to the first request is lost, and reading the existing file fails at first."""
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
     store = faulty_store(like="s3")

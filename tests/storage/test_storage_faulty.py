@@ -45,7 +45,7 @@ def tried(system, count, name="bucket/{}"):
         return list(pool.map(write, range(count)))
 
 
-def test_without_faults_it_is_a_store(faulty_store):
+def test_without_faults_the_store_works(faulty_store):
     store = faulty_store()
     frame = pd.DataFrame({"n": range(100)})
     frame.to_parquet(f"{store.url}/d e/ü.parquet", storage_options=store.options)
@@ -72,7 +72,7 @@ def test_without_faults_it_is_a_store(faulty_store):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5])
-def test_a_share_of_calls_fails_and_the_journal_tells(faulty_store, share):
+def test_a_fraction_of_calls_fails_and_is_in_the_journal(faulty_store, share):
     store = faulty_store(transient=share, seed=1)
     errors = tried(system_of(store), 1_000)
     failed = [number for number, error in enumerate(errors) if error]
@@ -85,7 +85,7 @@ def test_a_share_of_calls_fails_and_the_journal_tells(faulty_store, share):
     assert set(store.objects()) == set(journal) - refused
 
 
-def test_a_seed_says_what_fails(faulty_store):
+def test_the_seed_determines_the_faults(faulty_store):
     def failures(seed):
         return list(map(repr, tried(system_of(faulty_store(transient=0.2, seed=seed)), 200)))
 
@@ -128,7 +128,7 @@ def test_errors_are_those_of_the_libraries(faulty_store, like):
     assert error.errno == errno.ENOSPC
 
 
-def test_permanent_errors_last_until_they_are_ended(faulty_store):
+def test_permanent_errors_last_until_the_faults_are_changed(faulty_store):
     store = faulty_store()
     system = system_of(store)
     system.pipe_file("bucket/a", b"1")
@@ -148,7 +148,7 @@ def test_permanent_errors_last_until_they_are_ended(faulty_store):
 
 
 class Clock:
-    """A ``time`` module whose clock only the test advances, and which records sleeps."""
+    """A ``time`` module that records sleeps, and whose clock only the test advances."""
 
     def __init__(self):
         self.now, self.slept = 1_000_000.5, []
@@ -209,7 +209,7 @@ def test_a_new_object_is_listed_late_and_read_at_once(faulty_store):
     assert system.info("bucket/f/new")["size"] == 1
 
 
-def test_lost_answers_are_of_writes_that_took_place(faulty_store):
+def test_writes_with_lost_answers_took_place(faulty_store):
     store = faulty_store(lost=0.3)
     system = system_of(store)
     errors = tried(system, 200)

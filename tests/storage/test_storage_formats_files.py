@@ -24,7 +24,7 @@ import hyperplane
 from hyperplane.errors import ReadError
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.object_formats import list_formats
+from hyperplane.storage.object_kinds import list_formats
 
 
 @pytest.fixture(autouse=True)

@@ -58,7 +58,7 @@ def test_numbers_of_numpy_and_times_have_a_plain_form_in_json(tmp_path):
     }  # fmt: skip
 
 
-def test_each_thing_that_json_has_no_form_for_is_named(tmp_path):
+def test_each_value_that_json_cannot_represent_is_named(tmp_path):
     obj = {"a": [0, 1, 2, {3}], "b": float("nan"), 5: 1, "c": {"d": b"x"}, "e": pd.NaT}
     where, said = faults_of(obj, tmp_path)
     assert where == ["the key 5 of obj", "obj['a'][3]", "obj['b']", "obj['c']['d']", "obj['e']"]
@@ -80,7 +80,7 @@ plain = st.recursive(
 
 @settings(max_examples=scaled(10, 50))
 @given(st.lists(plain, max_size=4))
-def test_what_json_has_a_form_for_comes_back(items):
+def test_values_that_json_can_represent_are_loaded_unchanged(items):
     lines = encode_json_records(items).data.decode().split("\n")
     assert lines.pop() == ""
     assert [json.loads(line) for line in lines] == items
@@ -98,14 +98,14 @@ def test_what_json_has_a_form_for_comes_back(items):
         (["\udc80"], "text", "item 0", "Unicode"),
     ],
 )
-def test_an_item_that_is_no_line_is_named(tmp_path, items, form, where, wrong):
+def test_an_item_that_is_not_one_line_is_named(tmp_path, items, form, where, wrong):
     with pytest.raises(WrongType, match=wrong) as caught:
         hyperplane.save(db.from_sequence(items, npartitions=1), tmp_path / "out", format=form)
     assert caught.value.where == where
     assert not (tmp_path / "out").exists()
 
 
-def test_the_part_is_named_too():
+def test_the_error_names_the_part():
     with (
         pytest.raises(WrongType, match=r"^part 3, item 0 .*item is a set") as caught,
         name_part_in_errors(3),
@@ -160,7 +160,7 @@ def test_arrays_of_objects(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:zarr", "ignore::UserWarning:xarray")
-def test_words_and_other_calendars_are_no_such_objects(tmp_path):
+def test_text_and_other_calendars_are_saved(tmp_path):
     made = xr.Dataset({"v": ("x", np.array(["ü", "a"], object))})
     hyperplane.save(made, tmp_path / "a.zarr")
     assert hyperplane.load(tmp_path / "a.zarr").v.compute().to_numpy().tolist() == ["ü", "a"]
@@ -170,7 +170,7 @@ def test_words_and_other_calendars_are_no_such_objects(tmp_path):
     assert object_faults(xr.Dataset({"t": ("x", times)}), "array") == []
 
 
-def test_a_client_that_must_be_awaited(tmp_path):
+def test_an_asynchronous_client_is_refused(tmp_path):
     df = dd.from_pandas(pd.DataFrame({"n": [1, 2]}), npartitions=1)
 
     async def try_it():
@@ -188,7 +188,7 @@ def test_a_client_that_must_be_awaited(tmp_path):
     assert loaded.n.compute().to_list() == [1, 2]
 
 
-def test_a_file_system_that_must_be_awaited():
+def test_an_asynchronous_file_system_is_refused():
     with pytest.raises(RequestError, match="asynchronous = True"):
         hyperplane.save(b"", "memory://a/b", asynchronous=True)
     with pytest.raises(RequestError, match="asynchronous = True"):

@@ -16,7 +16,7 @@ import json, os, pathlib, random, signal, sys, time
 sys.path.insert(0, sys.argv[3])
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.objectstore.save_target import resolve_target
 
 dask.config.set({"scheduler": "sync", "dataframe.convert-string": False})

@@ -25,7 +25,7 @@ SCRIPT = """
 import json, os, pathlib, random, signal, sys, time
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.objectstore.save_target import resolve_target
 
 sys.path.insert(0, sys.argv[3])
@@ -121,7 +121,7 @@ print(json.dumps(seen))
 
 
 @pytest.mark.parametrize("kind", ["disk", "object store"])
-def test_a_killed_shard_runs_again_and_the_whole_is_there_once(kind: str, tmp_path: Path) -> None:
+def test_a_killed_shard_runs_again_and_all_rows_are_saved_once(kind: str, tmp_path: Path) -> None:
     rounds = scaled(12, 40)  # even: the last one publishes
     seen = killing.run_reporting(
         SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds)

@@ -48,7 +48,7 @@ def test_killed_at_a_write(faulty_store, moment):
     assert [call.outcome for call in store.journal()] == ["ok"] * 3 + ["killed"]
 
 
-def test_killed_when_something_is_so(faulty_store):
+def test_a_program_is_killed_when_a_condition_is_true(faulty_store):
     store = faulty_store()
     looks = []
 

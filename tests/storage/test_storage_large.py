@@ -100,7 +100,7 @@ def test_the_second_writer_of_a_large_file_gets_an_error(tmp_path, large, monkey
     assert hyperplane.save(large, out).written == 1
 
 
-def test_a_copy_that_breaks_off_leaves_what_was_there(tmp_path, large, monkeypatch):
+def test_an_interrupted_copy_keeps_the_previous_file(tmp_path, large, monkeypatch):
     out = tmp_path / "out" / "a.bin"
     hyperplane.save(b"old", out)
 
@@ -154,7 +154,7 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
     assert "5/5" in shown.getvalue()
 
 
-def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
+def test_a_progress_bar_that_starts_at_the_end_is_stopped(monkeypatch):
     """The timer starts the bar while the block ends; the bar must not remain."""
     shown, begun, left = io.StringIO(), threading.Event(), threading.Event()
     monkeypatch.setattr(shown, "isatty", lambda: True)
@@ -176,7 +176,7 @@ def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
     assert shown.getvalue().count("\x1b[?25h") == shown.getvalue().count("\x1b[?25l") == 1
 
 
-def test_a_file_that_may_not_be_read_is_an_error_with_its_name(tmp_path, monkeypatch):
+def test_an_unreadable_file_is_named_in_the_error(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.txt").write_text("a")
 
@@ -189,7 +189,7 @@ def test_a_file_that_may_not_be_read_is_an_error_with_its_name(tmp_path, monkeyp
             hyperplane.save(tmp_path / source, tmp_path / "out")
 
 
-def test_a_fault_that_passes_is_tried_again(tmp_path, large, monkeypatch):
+def test_a_transient_error_is_retried(tmp_path, large, monkeypatch):
     real, tries = multipart_upload.shutil.copyfile, []
 
     def unsteady(source, draft):

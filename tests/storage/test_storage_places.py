@@ -60,14 +60,14 @@ def test_the_current_folder_and_those_above_it_are_refused(tmp_path, monkeypatch
     assert hyperplane.load("out").n.compute().to_list() == [1, 2]
 
 
-def test_a_gone_current_folder_is_no_hindrance(tmp_path, monkeypatch):
+def test_a_removed_current_folder_is_not_an_error(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert hyperplane.save(b"a", tmp_path / "a.bin").changed
 
 
-def test_names_are_short_enough_for_what_is_made_of_them(tmp_path):
+def test_names_of_more_than_200_bytes_are_refused(tmp_path):
     for name in ("ü" * 101, "a" * 201):
         with pytest.raises(RequestError, match="at most 200 bytes"):
             hyperplane.save(frame(), tmp_path / name)
@@ -77,7 +77,7 @@ def test_names_are_short_enough_for_what_is_made_of_them(tmp_path):
         hyperplane.save("text", tmp_path / f"{name[:-10]}.txt")
 
 
-def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+def test_a_symbolic_link_is_kept_and_its_target_is_replaced(tmp_path):
     (tmp_path / "disk").mkdir()
     hyperplane.save(frame(), tmp_path / "disk" / "v1")
     (tmp_path / "latest").symlink_to(tmp_path / "disk" / "v1")
@@ -96,7 +96,7 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o002])
-def test_what_is_published_has_the_rights_of_any_new_file(tmp_path, umask):
+def test_published_files_have_the_permissions_of_new_files(tmp_path, umask):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "b.txt").write_text("b")
     (tmp_path / "source" / "b.txt").chmod(0o600)
@@ -151,7 +151,7 @@ def test_a_field_in_the_name_is_the_number_of_the_shard(tmp_path):
         hyperplane.save(rows, tmp_path / "{}.csv", shard=(0, 2), run="a")
 
 
-def test_a_template_is_no_name_to_load_and_what_to_read_is_said(tmp_path):
+def test_loading_a_template_is_refused_with_advice(tmp_path):
     for number in (0, 1):
         path = hyperplane.output_path(f"{tmp_path}/s_{{}}.parquet", number)
         hyperplane.save(pd.DataFrame({"a": [number]}), path)

@@ -1,4 +1,4 @@
-"""How gcsfs and s3fs report a store in trouble, compared with the injected errors."""
+"""Errors that gcsfs and s3fs raise for failing stores equal the injected errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def spoiled(request, bucket, like, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["429", "500", "503", "reset", "closed", "timeout", "403", "404"])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # connections that the proxy cut off
-def test_errors_of_ours_are_those_of_the_libraries(spoiled, like, kind):
+def test_injected_errors_equal_those_of_the_libraries(spoiled, like, kind):
     between, system, top = spoiled
     # The answer is delayed until the client has timed out, however slow this process is.
     between.faults = Faults(like=like, transient=1, kinds=(kind,), retry_after=7, slow_seconds=250)

@@ -14,7 +14,7 @@ import pytest
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 pytestmark = [
     pytest.mark.service,
@@ -100,7 +100,7 @@ def test_arrays_and_files(bucket):
     assert "application/json" in (info.get("contentType"), info.get("ContentType"))
 
 
-def test_no_bucket_is_said_at_once(bucket):
+def test_a_missing_bucket_is_reported_immediately(bucket):
     url = f"{bucket.url.partition('://')[0]}://no-such-bucket-here/out"
     computed = []
     df = frame().map_partitions(lambda part: computed.append(1) or part, meta=frame()._meta)
@@ -110,7 +110,7 @@ def test_no_bucket_is_said_at_once(bucket):
     assert not computed
 
 
-def test_leftovers_are_cleared_away(bucket):
+def test_leftovers_are_removed(bucket):
     url, options = f"{bucket.url}/out", bucket.options
     hyperplane.save(frame(), url, storage_options=options)
     target = resolve_target(url, options)

@@ -20,7 +20,7 @@ from hyperplane.errors import OutputConflict, OutputExists, RequestError, Storag
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage import missing_shards
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
 from hyperplane.storage.part_saving import staging_folder
 from hyperplane.storage.rename_commit import RenameCommit
@@ -44,7 +44,7 @@ def version_of(url, options):
     return version
 
 
-def test_a_draft_that_a_killed_shard_left_is_no_shard(tmp_path):
+def test_an_incomplete_file_of_a_killed_shard_is_not_a_shard(tmp_path):
     url = str(tmp_path / "out")
     rows = pd.DataFrame({"n": [1, 2]})
     for index in (0, 1):
@@ -170,7 +170,7 @@ def test_a_file_does_not_take_the_place_of_a_folder(faulty_store, tmp_path):
         assert version_of(url, options) == 0
 
 
-def test_only_like_is_added_to_like(tmp_path):
+def test_appended_parts_have_the_kind_and_format_of_the_saved_ones(tmp_path):
     url = str(tmp_path / "out")
     hyperplane.save(frame(0), url)
     with pytest.raises(RequestError, match="dataframe as parquet"):
@@ -178,7 +178,7 @@ def test_only_like_is_added_to_like(tmp_path):
     assert version_of(url, {}) == 0
 
 
-def test_fewer_partitions_are_a_change(tmp_path):
+def test_fewer_partitions_are_other_content(tmp_path):
     url = str(tmp_path / "out")
     df = frame(0)
     hyperplane.save(df, url)
@@ -203,7 +203,7 @@ def test_text_keeps_digits_times_and_empty_partitions(tmp_path, form):
     pd.testing.assert_frame_equal(found, made.reset_index(drop=True), rtol=0, atol=0)
 
 
-def test_clearing_away_at_one_place_spares_its_neighbour(tmp_path):
+def test_cleanup_of_one_output_keeps_files_of_another(tmp_path):
     hyperplane.save(b"x", tmp_path / "cl.parquet")
     draft = tmp_path / ".cl.parquet.0123456789ab.part"
     draft.write_bytes(b"half")
@@ -214,7 +214,7 @@ def test_clearing_away_at_one_place_spares_its_neighbour(tmp_path):
     assert (found.files, found.nbytes, draft.exists()) == (1, 4, False)
 
 
-def test_what_numbers_do_not_replace_they_do_not_remove(faulty_store):
+def test_manifest_commits_remove_only_files_that_they_replace(faulty_store):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
@@ -225,7 +225,9 @@ def test_what_numbers_do_not_replace_they_do_not_remove(faulty_store):
 
 @pytest.mark.process
 @pytest.mark.parametrize("place", ["disk", "store"])
-def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_path, faulty_store):
+def test_leftovers_of_a_failed_save_are_removed_while_its_process_runs(
+    place, tmp_path, faulty_store
+):
     store = faulty_store() if place == "store" else None
     url, options = (f"{store.url}/out", store.options) if store else (str(tmp_path / "out"), {})
     hyperplane.save(frame(0), url, storage_options=options)
@@ -244,7 +246,7 @@ def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_p
     look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
     if store is None:  # other processes see the same files
         said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
-        assert said.startswith(f"{url}: 1 file left over, 3 B\n"), said
+        assert said.startswith(f"{url}: 1 leftover file, 3 B\n"), said
     else:
         assert hyperplane.storage.clean(url, storage_options=options).nbytes == 3
     assert [name for name in left() if name not in before] == [
@@ -254,7 +256,7 @@ def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_p
     assert left() == before
 
 
-def test_what_is_published_but_not_copied_is_kept_when_its_save_has_failed(
+def test_published_parts_are_kept_until_they_are_copied_after_a_failed_save(
     faulty_store, monkeypatch
 ):
     store = faulty_store()
@@ -279,7 +281,7 @@ def test_what_is_published_but_not_copied_is_kept_when_its_save_has_failed(
     assert not [name for name in store.objects() if "attempt-" in name]
 
 
-def test_what_is_copied_is_removed_where_its_save_ended_before_that(faulty_store, monkeypatch):
+def test_copied_parts_are_removed_after_their_save_was_interrupted(faulty_store, monkeypatch):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
 

@@ -13,7 +13,7 @@ from saving_cases import PLACES, flights, in_this_thread, parts_of, places
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 base = pytest.fixture(params=PLACES)(places)
@@ -29,7 +29,7 @@ def test_a_dataframe_comes_back_with_types_and_index(base):
     pd.testing.assert_frame_equal(chosen, frame[["delay"]])
 
 
-def test_plain_readers_find_the_parts_and_nothing_else(tmp_path):
+def test_other_readers_find_only_the_parts(tmp_path):
     frame = flights().assign(carrier="AA").reset_index(drop=True)
     out = str(tmp_path / "out")
     hyperplane.save(dd.from_pandas(frame, npartitions=3), out)
@@ -99,7 +99,7 @@ def test_a_bag(base):
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_no_rows_and_one(base, rows):
+def test_dataframes_of_no_and_of_one_row(base, rows):
     frame = flights(rows).drop(columns="carrier")  # Parquet keeps no categories without rows
     hyperplane.save(dd.from_pandas(frame, npartitions=1), f"{base}/out")
     pd.testing.assert_frame_equal(hyperplane.load(f"{base}/out").compute(), frame)
@@ -139,7 +139,7 @@ def test_the_second_writer_gets_an_error(base, monkeypatch):
     assert not [name for name in left if name.startswith("attempt-")]
 
 
-def test_a_failing_partition_leaves_what_was_there(base):
+def test_a_failing_partition_keeps_the_previous_version(base):
     df = dd.from_pandas(flights(), npartitions=3)
     hyperplane.save(df, f"{base}/out")
 

@@ -40,7 +40,7 @@ def test_arrays(base, kind):
             xr.testing.assert_identical(again.compute(), obj)
 
 
-def test_a_chunk_that_was_deleted_is_no_silent_zero(tmp_path):
+def test_a_deleted_chunk_is_an_error_instead_of_zeros(tmp_path):
     hyperplane.save(da.ones((4, 4), chunks=2), str(tmp_path / "a.zarr"))
     chunk = next(file for file in (tmp_path / "a.zarr" / "c").rglob("*") if file.is_file())
     chunk.unlink()

@@ -33,7 +33,7 @@ ONE = {
 
 
 @pytest.mark.parametrize("name", sorted(ONE))
-def test_one_file_comes_back(base, name):
+def test_one_file_is_loaded_unchanged(base, name):
     obj = ONE[name]
     assert hyperplane.save(obj, f"{base}/{name}").written == 1
     assert not hyperplane.save(obj, f"{base}/{name}").changed
@@ -89,13 +89,13 @@ def test_files_and_folders_of_this_machine(base, tmp_path):
         hyperplane.save(pathlib.Path("nowhere"), f"{base}/c")
 
 
-def test_the_name_of_a_file_is_not_taken_for_its_content(tmp_path):
+def test_the_name_of_an_existing_file_is_not_saved_as_text(tmp_path):
     (tmp_path / "model.bin").write_text("weights")
     with pytest.raises(RequestError, match=r"pass pathlib\.Path"):
         hyperplane.save(str(tmp_path / "model.bin"), tmp_path / "copy.txt")
 
 
-def test_a_pickle_is_opened_only_for_who_trusts_it(tmp_path):
+def test_a_joblib_model_is_loaded_only_if_trusted(tmp_path):
     import joblib
 
     joblib.dump({"a": 1}, tmp_path / "m.joblib")

@@ -17,7 +17,7 @@ _here = pytest.fixture(autouse=True)(in_this_thread)
 
 
 @pytest.mark.parametrize("mode", ["folder", "rights"])
-def test_a_place_that_cannot_be_written_fails_before_anything_is_computed(tmp_path, mode):
+def test_an_unwritable_target_fails_before_anything_is_computed(tmp_path, mode):
     computed = []
 
     def watched(part):
@@ -61,7 +61,7 @@ def test_secrets_are_not_shown():
     assert "s3cret" not in repr(resolve_target("memory://a/b", {"token": "s3cret"}))
 
 
-def test_what_is_shown(tmp_path):
+def test_the_printed_result(tmp_path):
     result = hyperplane.save(dd.from_pandas(flights(), npartitions=2), tmp_path / "out")
     assert "100 rows in 2 files" in str(result)
     assert str(tmp_path / "out") in result._repr_html_()

@@ -201,7 +201,7 @@ def test_a_copy_replaces_what_is_there(store):
         system.cp_file(f"{top}/nothing", f"{top}/c")
 
 
-def test_listings_are_remembered_until_one_says_otherwise(bucket, store):
+def test_listings_are_cached_until_the_cache_is_cleared(bucket, store):
     """Objects of another process are visible late unless the cache is cleared."""
     system, top = store
     other = fsspec.filesystem(system.protocol[0], **bucket.options, use_listings_cache=False)
@@ -274,7 +274,7 @@ def test_a_server_dies_with_its_owner(tmp_path: Path, kind):
         raise
 
 
-def test_a_missing_store_is_a_failure():
+def test_a_missing_server_fails_the_test():
     with pytest.raises(pytest.fail.Exception, match=r"needs no_such_store: pip install"):
         servers.need("pytest", "no_such_store")
     servers.need("pytest")

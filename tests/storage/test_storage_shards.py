@@ -15,7 +15,7 @@ import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage import missing_shards
-from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def rows(index, add=0):
     return pd.DataFrame({"n": np.arange(index * 10, index * 10 + 10) + add})
 
 
-def test_the_whole_is_seen_when_all_shards_are_there(url):
+def test_the_output_is_visible_when_all_shards_are_saved(url):
     with pytest.raises(StorageError, match="no shard has been saved"):
         missing_shards(url)
     for done, index in enumerate([2, 0]):
@@ -88,7 +88,7 @@ def test_another_number_of_shards_is_another_run(url):
     assert hyperplane.load(url).compute().n.to_list() == list(range(30))
 
 
-def test_of_two_runs_of_a_shard_one_wins(url):
+def test_one_of_two_concurrent_attempts_of_a_shard_wins(url):
     def one(add):
         try:
             return hyperplane.save(rows(0, add), url, shard=(0, 2)).changed
@@ -103,7 +103,7 @@ def test_of_two_runs_of_a_shard_one_wins(url):
     assert hyperplane.load(url).compute().n.to_list()[:10] == rows(0, winner).n.to_list()
 
 
-def test_all_at_once(url):
+def test_all_shards_at_once(url):
     with ThreadPoolExecutor(8) as pool:
         results = list(
             pool.map(lambda index: hyperplane.save(rows(index), url, shard=(index, 8)), range(8))
@@ -117,7 +117,7 @@ def test_all_at_once(url):
     assert not [name for name in beside if name.startswith(("attempt", "shards"))]
 
 
-def test_what_cannot_be_a_shard(tmp_path):
+def test_invalid_shards_are_refused(tmp_path):
     for shard in ((2, 2), (-1, 2), (0,), "0/2", (0.0, 2)):
         with pytest.raises(RequestError, match="0 <= index < count"):
             hyperplane.save(rows(0), tmp_path / "out", shard=shard)
@@ -125,7 +125,7 @@ def test_what_cannot_be_a_shard(tmp_path):
         hyperplane.save({"a": 1}, tmp_path / "out", shard=(0, 2))
 
 
-def test_no_whole_is_ever_of_two_runs(url):
+def test_no_output_mixes_shards_of_two_runs(url):
     def save(index, add, run):
         return hyperplane.save(
             rows(index, add), url, shard=(index, 2), mode="overwrite", run=run
@@ -157,7 +157,7 @@ def test_a_run_keeps_parts_that_another_run_replaces(url):
     assert hyperplane.load(url).compute().n.to_list() == [*range(10), *range(15, 25)]
 
 
-def test_shards_that_replace_nothing_do_not_replace_what_came_between(url):
+def test_shards_with_mode_error_do_not_replace_a_concurrent_save(url):
     hyperplane.save(rows(0), url, shard=(0, 2))
 
     def slow(part):
@@ -181,7 +181,7 @@ def test_a_committed_shard_is_skipped_before_it_is_computed(url):
     assert missing_shards(url) == [1]
 
 
-def test_shards_of_different_columns_are_no_whole(url):
+def test_shards_of_different_columns_are_not_published(url):
     hyperplane.save(rows(0), url, shard=(0, 2))
     with pytest.raises(OutputConflict, match="different columns"):
         hyperplane.save(rows(1).rename(columns={"n": "m"}), url, shard=(1, 2))

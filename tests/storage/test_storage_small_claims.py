@@ -34,7 +34,7 @@ def _with_rows(path, rows):
     return path
 
 
-def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkeypatch):
+def test_rows_larger_than_memory_are_an_error_that_names_the_number(tmp_path, monkeypatch):
     path = _with_rows(tmp_path / "x.parquet", 2**40)
     assert parquet.read_metadata(path).num_rows == 2**40
 
@@ -56,19 +56,19 @@ def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_
         dataframe.read(path)
 
 
-def test_rows_that_are_not_there_are_an_error_and_not_left_out(tmp_path):
+def test_missing_rows_are_an_error(tmp_path):
     with pytest.raises(ReadError, match="footer declares 5 rows, and it holds 3"):
         hyperplane.load(_with_rows(tmp_path / "x.parquet", 5))
 
 
-def test_json_nested_deeper_than_arrow_goes_is_an_error_of_the_column(tmp_path):
+def test_json_nested_deeper_than_arrow_supports_is_an_error_of_the_column(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a":' + "[" * 200 + "1" + "]" * 200 + "}\n")
     with pytest.raises(DataError, match=r"column 'a': has a type that Arrow .*read_records"):
         dataframe.read(path)
 
 
-def test_a_store_of_more_chunks_than_a_graph_holds_is_an_error(tmp_path):
+def test_a_store_of_too_many_chunks_for_a_graph_is_an_error(tmp_path):
     folder = tmp_path / "x.zarr"
     (folder / "a").mkdir(parents=True)
     (folder / ".zgroup").write_text(json.dumps({"zarr_format": 2}))

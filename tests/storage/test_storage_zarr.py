@@ -130,7 +130,7 @@ def test_dask_arrays(place, array, chunks):
     assert not save(array, place).changed
 
 
-def test_what_zarr_cannot_hold_is_said(tmp_path):
+def test_values_that_zarr_does_not_support_are_refused(tmp_path):
     url = str(tmp_path / "a.zarr")
     with pytest.raises(RequestError, match="compute_chunk_sizes"):
         hyperplane.save(numbers()[numbers() > 3], url)
@@ -149,7 +149,7 @@ def test_what_zarr_cannot_hold_is_said(tmp_path):
     hyperplane.save(other.drop_encoding(), url)
 
 
-def test_an_array_that_is_held_while_it_is_overwritten(place):
+def test_a_loaded_array_is_not_mixed_with_a_later_version(place):
     array = numbers()
     save(array, place)
     held, token = load(place), load(place).name
@@ -166,7 +166,7 @@ def test_an_array_that_is_held_while_it_is_overwritten(place):
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
-def test_a_chunk_that_is_harmed_is_an_error(place, harm):
+def test_a_damaged_chunk_is_an_error(place, harm):
     save(xr.Dataset({"v": (("y", "x"), numbers())}), place)
     held = load(place)
     path = place[2]("v/c/1/2")
@@ -274,7 +274,7 @@ def test_shards_are_read_by_ranges_and_compared(place):
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
-def test_what_another_program_wrote_is_read(place):
+def test_zarr_of_another_program_is_read(place):
     options = {"storage_options": place[1]} if place[1] else {}
     made = weather().drop_vars(["first", "note"])
     made.to_zarr(place[0], **options)

@@ -54,7 +54,7 @@ def test_nothing_is_lost_on_a_store_that_fails(faulty_store, hurried, like):
     assert outcomes & set(store_errors.TRANSIENT)
 
 
-def test_a_fault_that_lasts_is_said_and_nothing_is_published(faulty_store, hurried):
+def test_a_permanent_error_is_raised_and_nothing_is_published(faulty_store, hurried):
     store = faulty_store()
     url, options = f"{store.url}/a.zarr", store.options
     hyperplane.save(grid(), url, storage_options=options)
@@ -66,9 +66,9 @@ def test_a_fault_that_lasts_is_said_and_nothing_is_published(faulty_store, hurri
 
 
 def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
-    from hyperplane.storage import zarr_chunks
+    from hyperplane.storage import zarr_writing
 
-    counter, write = itertools.count(), zarr_chunks.write_block
+    counter, write = itertools.count(), zarr_writing.write_block
 
     def twice(block, path, region, writing):
         first = write(block, path, region, writing)
@@ -76,12 +76,12 @@ def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
         assert again == first  # the first file remains
         return again
 
-    monkeypatch.setattr(zarr_chunks, "write_block", twice)
+    monkeypatch.setattr(zarr_writing, "write_block", twice)
     hyperplane.save(grid(), tmp_path / "a.zarr")
     assert (hyperplane.load(tmp_path / "a.zarr").compute() == grid().compute()).all()
 
 
-def test_what_two_variables_share_is_computed_once(tmp_path):
+def test_results_shared_by_two_variables_are_computed_once(tmp_path):
     seen = []
     source = grid().map_blocks(lambda block: seen.append(1) or block, dtype=float, meta=np.ones(0))
     made = xr.Dataset({"a": (("y", "x"), source + 1), "b": (("y", "x"), source * 2)})

@@ -20,7 +20,7 @@ def _sync():
         yield
 
 
-def test_arrays_alone_are_dask_arrays(tmp_path):
+def test_arrays_outside_of_groups_are_dask_arrays(tmp_path):
     values = np.arange(20).reshape(4, 5)
     da.from_array(values, chunks=2).to_zarr(str(tmp_path / "of-dask.zarr"))
     zarr.save_array(tmp_path / "old.zarr", values, zarr_format=2)
@@ -65,6 +65,6 @@ def test_damaged_metadata(tmp_path, name, data):
         hyperplane.load(tmp_path / "d.zarr")
 
 
-def test_data_sets_are_data_sets(tmp_path):
+def test_groups_with_dimension_names_are_data_sets(tmp_path):
     xarray.Dataset({"v": ("t", np.arange(3))}).to_zarr(tmp_path / "set.zarr", zarr_format=2)
     assert hyperplane.load(tmp_path / "set.zarr")["v"].values.tolist() == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The errors that hyperplane raises; ``hyperplane.errors`` is their public module."""
+"""Errors of hyperplane; their public module is ``hyperplane.errors``."""
 
 from __future__ import annotations
 

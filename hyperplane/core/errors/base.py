@@ -16,12 +16,12 @@ class Fault:
     where : str
         Name of the argument, or path of the key.
     asked : str
-        The invalid value, as text; ``"nothing"`` for a missing value. Empty where the fault is not
-        one of a value: ``allowed`` then says what is wrong.
+        The invalid value, as text; ``"nothing"`` for a missing value. Empty if the fault does not
+        concern a value; ``allowed`` then says what is wrong.
     allowed : str
         Description of valid values.
     advice : str
-        What to do next; may be empty.
+        Advice on the next step; may be empty.
     source : str
         File or environment variable of the value; empty for arguments.
     """
@@ -84,7 +84,7 @@ class HyperplaneError(Exception):
         return _rebuild, (type(self), str(self), self.__dict__)
 
 
-def _numbered(title: str, faults: Sequence[Fault]) -> str:
+def _number_faults(title: str, faults: Sequence[Fault]) -> str:
     count = f"{len(faults)} fault" + ("" if len(faults) == 1 else "s")
     lines = [f"  {number}. {fault}" for number, fault in enumerate(faults, 1)]
     return "\n".join([title.format(count=count), *lines])
@@ -100,12 +100,12 @@ class RequestError(HyperplaneError, ValueError):
     """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__(_numbered("{count} in the request:", faults))
+        super().__init__(_number_faults("{count} in the request:", faults))
         self.faults = tuple(faults)
 
     def state(self, outcome: str) -> None:
-        """Add to the message what was not done, such as ``nothing was started``."""
-        self.args = (_numbered(f"{{count}} in the request, {outcome}:", self.faults),)
+        """Add the outcome to the message, such as ``nothing was started``."""
+        self.args = (_number_faults(f"{{count}} in the request, {outcome}:", self.faults),)
 
 
 class UnknownArgument(RequestError, TypeError):
@@ -173,7 +173,7 @@ class ConfigError(HyperplaneError, ValueError):
     """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__(_numbered("{count} in the configuration:", faults))
+        super().__init__(_number_faults("{count} in the configuration:", faults))
         self.faults = tuple(faults)
         self.path = faults[0].where if faults else ""
 

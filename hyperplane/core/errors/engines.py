@@ -8,7 +8,7 @@ from hyperplane.core.errors.base import HyperplaneError
 
 
 class EngineError(HyperplaneError, RuntimeError):
-    """An engine could not carry out a plan or find a cluster.
+    """An engine could not start, find or close a cluster.
 
     Attributes
     ----------

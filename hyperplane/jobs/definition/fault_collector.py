@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs.definition.lenient_yaml import normalize_key
-from hyperplane.jobs.definition.wording import format_value, suggest_names
-from hyperplane.jobs.definition.yaml_text import YamlList, YamlMapping, YamlNode
+from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
+from hyperplane.jobs.definition.yaml_tree import YamlList, YamlMapping, YamlNode
 
-#: Maximum faults for which similar names are looked up: a hostile file must not keep a processor
+#: Maximum faults for which similar names are looked up: a malicious file must not keep a processor
 #: busy.
 _MAX_SUGGESTIONS = 50
 #: Maximum length of a path of keys that a message shows unchanged.

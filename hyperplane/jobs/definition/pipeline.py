@@ -10,12 +10,12 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.jobs.definition import fields
-from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_path
-from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
-from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
+from hyperplane.jobs.definition import field_types
+from hyperplane.jobs.definition.dependencies import dependency_faults, resolve_dependencies
+from hyperplane.jobs.definition.message_formatting import format_path
+from hyperplane.jobs.definition.referenced_files import PipelineFiles, find_files, is_path
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_path
+from hyperplane.jobs.definition.validated_record import ValidatedRecord, validate_record
 
 
 class Pipeline(ValidatedRecord):
@@ -36,14 +36,14 @@ class Pipeline(ValidatedRecord):
     root : str
         Absolute folder that all paths are relative to.
     warnings : tuple of str
-        Accepted deviations of the file, with how to correct them.
+        Deviations of the file that were accepted, and how to correct each.
     """
 
-    name: fields.Name
+    name: field_types.Name
     steps: tuple[Step, ...]
-    requirements: fields.PathText | None = None
-    working_dir: fields.PathText | None = None
-    job_type: fields.Name | None = None
+    requirements: field_types.PathText | None = None
+    working_dir: field_types.PathText | None = None
+    job_type: field_types.Name | None = None
     root: str
     warnings: tuple[str, ...] = ()
 
@@ -100,6 +100,7 @@ class Pipeline(ValidatedRecord):
         Returns
         -------
         Pipeline
+            With all dependencies resolved, and its paths relative to its root.
 
         Raises
         ------
@@ -167,7 +168,7 @@ class Pipeline(ValidatedRecord):
         Raises
         ------
         RequestError
-            With everything that Batch does not support.
+            With a fault for each feature that AWS Batch does not support.
         """
         from hyperplane.jobs.exporters.asl import to_asl  # rarely used
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
+from hyperplane.jobs.definition.dependencies import dependency_faults, resolve_dependencies
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
-from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_file, is_path
 from hyperplane.jobs.definition.lenient_yaml import read_lenient
-from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
+from hyperplane.jobs.definition.message_formatting import format_path, format_value
 from hyperplane.jobs.definition.pipeline import Pipeline, with_relative_paths
-from hyperplane.jobs.definition.records import validate_record
+from hyperplane.jobs.definition.referenced_files import PipelineFiles, find_files, is_file, is_path
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.definition.tasks import TaskDraft, read_task
-from hyperplane.jobs.definition.wording import format_path, format_value
-from hyperplane.jobs.definition.yaml_text import (
+from hyperplane.jobs.definition.validated_record import validate_record
+from hyperplane.jobs.definition.yaml_tree import (
     MAX_FILE_BYTES,
     YamlError,
     YamlList,
@@ -58,7 +58,7 @@ def read_pipeline(
     Returns
     -------
     Pipeline
-        Its ``warnings`` are the accepted deviations of the file.
+        The pipeline. Its ``warnings`` are the deviations of the file that were accepted.
 
     Raises
     ------

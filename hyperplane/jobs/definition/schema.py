@@ -34,7 +34,7 @@ _TASK = {
     "kernel": "The Jupyter kernel that executes the notebook.",
     "depends_on": "Names of steps that it waits for; [] for none.",
     "working_dir": "Working folder, relative to the root.",
-    "port": "Port on which it serves.",
+    "port": "Port on which the program serves.",
     "chunks": "Number of chunks, with chunk_id.",
     "foreach": "Run once per value, with item and chunk_id.",
     "max_parallel": "Maximum concurrent chunks.",
@@ -44,7 +44,7 @@ _TASK = {
     "cluster": "Arguments of initialize_cluster for the step's Dask cluster.",
     "env": "Environment variables; no secrets.",
     "secrets": "Names of secrets, not values.",
-    "output": "URL of what its chunks save.",
+    "output": "URL of the data that its chunks save.",
     "more_memory": "Factor by which memory grows with each retry after running out of it.",
     "split": "Factor by which pieces grows with each retry after running out of memory.",
 }

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 
 from hyperplane.core.errors import Fault
-from hyperplane.jobs.definition import fields
-from hyperplane.jobs.definition.records import ValidatedRecord, validate_record
-from hyperplane.jobs.definition.rules import resources_faults, step_faults
+from hyperplane.jobs.definition import field_types
+from hyperplane.jobs.definition.step_rules import resources_faults, step_faults
+from hyperplane.jobs.definition.validated_record import ValidatedRecord, validate_record
 
 Kind = Literal["notebook", "python", "javascript", "bash", "command"]
 
@@ -28,12 +28,22 @@ class Resources(ValidatedRecord):
         Memory in GB (10**9 bytes).
     gpus : int
         GPUs.
+
+    Raises
+    ------
+    RequestError
+        With every fault, such as a pool together with cores.
+
+    Examples
+    --------
+    >>> Resources(cores=4, ram_gb="16 GB")
+    Resources(pool=None, cores=4.0, ram_gb=16.0, gpus=0)
     """
 
-    pool: fields.Name | None = None
-    cores: fields.Cores | None = None
-    ram_gb: fields.Memory | None = None
-    gpus: fields.Gpus = 0
+    pool: field_types.Name | None = None
+    cores: field_types.Cores | None = None
+    ram_gb: field_types.Memory | None = None
+    gpus: field_types.Gpus = 0
 
     @classmethod
     def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
@@ -62,7 +72,7 @@ class Step(ValidatedRecord):
     working_dir : str, optional
         Working folder, relative to the root; by default that of the pipeline.
     port : int, optional
-        Port on which it serves, from 1 to 65535.
+        Port on which the program serves, from 1 to 65535.
     chunks : int, optional
         Number of times that the step runs, with the parameter ``chunk_id`` from 0.
     foreach : tuple of str, optional
@@ -78,13 +88,14 @@ class Step(ValidatedRecord):
     cluster : mapping, optional
         Arguments of ``initialize_cluster`` for the Dask cluster of the step.
     env : mapping of str to str
-        Environment variables; they are stored with the job and shown to all who can see it.
+        Environment variables. They are stored with the job, and shown to all users who can read its
+        store.
     secrets : tuple of str
         Names of secrets for the step: environment variables of the submission, or files below
         ``/etc/hyperplane/secrets``. Their values are not stored.
     output : str, optional
-        URL of what the chunks save with ``hyperplane.save(shard=)``: chunks whose shard is
-        committed there are done and are not run.
+        URL of the data that the chunks save with ``hyperplane.save(shard=)``: a chunk whose shard
+        is already committed there is done, and is not run.
     more_memory : float, optional
         Factor by which ``resources.ram_gb`` and the cluster's ``ram_gb_per_proc`` grow with each
         retry after the step ran out of memory.
@@ -105,27 +116,27 @@ class Step(ValidatedRecord):
     600.0
     """
 
-    name: fields.Name
+    name: field_types.Name
     kind: Kind
-    path: fields.OptionalPath = ""
-    output_path: fields.PathText | None = None
-    kernel: fields.Name | None = None
-    depends_on: tuple[fields.Name, ...] = ()
-    working_dir: fields.PathText | None = None
-    port: fields.Port | None = None
-    chunks: fields.Chunks | None = None
-    foreach: fields.Items | None = None
-    max_parallel: fields.Chunks | None = None
-    retries: fields.Retries | None = None
-    timeout: fields.Duration | None = None
+    path: field_types.OptionalPath = ""
+    output_path: field_types.PathText | None = None
+    kernel: field_types.Name | None = None
+    depends_on: tuple[field_types.Name, ...] = ()
+    working_dir: field_types.PathText | None = None
+    port: field_types.Port | None = None
+    chunks: field_types.Chunks | None = None
+    foreach: field_types.Items | None = None
+    max_parallel: field_types.Chunks | None = None
+    retries: field_types.Retries | None = None
+    timeout: field_types.Duration | None = None
     resources: Resources = Resources()
     cluster: dict[str, JsonValue] | None = None
-    env: fields.Environment = Field(default_factory=dict)
-    secrets: tuple[fields.Secret, ...] = ()
-    output: fields.Url | None = None
-    more_memory: fields.Factor | None = None
-    split: fields.Pieces | None = None
-    argv: tuple[fields.Text, ...] = ()
+    env: field_types.Environment = Field(default_factory=dict)
+    secrets: tuple[field_types.Secret, ...] = ()
+    output: field_types.Url | None = None
+    more_memory: field_types.Factor | None = None
+    split: field_types.Pieces | None = None
+    argv: tuple[field_types.Text, ...] = ()
 
     @classmethod
     def _build_nested(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
-from hyperplane.jobs.definition.records import validate_record
-from hyperplane.jobs.definition.rules import CONTENT_FIELDS
+from hyperplane.jobs.definition.message_formatting import format_path, format_value
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_path, format_value
-from hyperplane.jobs.definition.yaml_text import YamlMapping, YamlNode, to_python
+from hyperplane.jobs.definition.step_rules import CONTENT_FIELDS
+from hyperplane.jobs.definition.validated_record import validate_record
+from hyperplane.jobs.definition.yaml_tree import YamlMapping, YamlNode, to_python
 
 #: Accepted values of ``type``, with the kind of step.
 TYPES = {
@@ -75,7 +75,7 @@ _TYPES_WITHOUT_BLANKS = {name.replace(" ", ""): name for name in TYPES}
 
 @dataclass(frozen=True)
 class TaskDraft:
-    """Valid fields of a step, and their places in the file.
+    """Valid fields of a step, and their lines in the file.
 
     Parameters
     ----------
@@ -121,12 +121,12 @@ def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraf
     keys = {field: key for key, field in TASK_KEYS.items() if field not in {"path", "argv"}}
     keys |= {"path": CONTENT_KEYS.get(kind, "type"), "argv": "command"}
     values = {"kind": kind} if kind else {}
-    silent = {"kind"} | (set() if kind else {"path", "argv"})
+    unreported = {"kind"} | (set() if kind else {"path", "argv"})
     for key, value in entries.nodes.items():
         if key == "type":
             continue
         if key in CONTENT_KEYS.values() and key != CONTENT_KEYS.get(kind):
-            silent |= {"path", "argv"}
+            unreported |= {"path", "argv"}
             _report_wrong_key(entries, key, kind, where, collector)
             continue
         read = to_python(value, text=key in _TEXT_KEYS)
@@ -140,7 +140,7 @@ def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraf
     for fault in faults:
         field = fault.where.partition(".")[0]
         values.pop(field, None)
-        if field not in silent:
+        if field not in unreported:
             line, path = draft.locate(fault)
             place = format_path(f"{index}.{path}", "tasks")
             collector.add_fault(line, place, fault.asked, fault.allowed, fault.advice)

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import config
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import parse_seconds
-from hyperplane.jobs.definition.order import order_in_waves
-from hyperplane.jobs.parameters import parameter_faults, parameter_variables, parameters_as_text
-from hyperplane.jobs.retries import BACKOFF_RATE, count_retries, retry_delay
+from hyperplane.jobs.definition.dependencies import order_in_waves
+from hyperplane.jobs.execution.retries import BACKOFF_RATE, count_retries, retry_delay
+from hyperplane.jobs.submission.parameters import (
+    parameter_faults,
+    parameter_variables,
+    parameters_as_text,
+)
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.step import Step

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
 
 
 class Document(NamedTuple):

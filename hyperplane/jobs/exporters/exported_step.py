@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hyperplane.core.errors import Fault, UnknownPool
+from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_value
-from hyperplane.jobs.environment import (
+from hyperplane.jobs.execution.failure_kinds import INPUT, classify_failure
+from hyperplane.jobs.execution.step_command import build_arguments, notebook_output_path
+from hyperplane.jobs.execution.step_environment import (
     PARAMETERS,
     cluster_variable,
     secret_variables,
     step_variables,
 )
-from hyperplane.jobs.failure_kinds import INPUT, classify_failure
-from hyperplane.jobs.parameters import PARAMETER_PREFIX
 from hyperplane.jobs.runners.step_resources import resource_request
-from hyperplane.jobs.states import Job, WorkUnit
-from hyperplane.jobs.step_command import build_arguments, notebook_output_path
+from hyperplane.jobs.store.job_records import Job, WorkUnit
+from hyperplane.jobs.submission.parameters import PARAMETER_PREFIX
 
 #: Exit codes after which a retry makes no sense.
 INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "") == INPUT)

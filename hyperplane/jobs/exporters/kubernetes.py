@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs import calls
+from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_value
-from hyperplane.jobs.environment import PARAMETERS
+from hyperplane.jobs.execution.retries import count_retries
+from hyperplane.jobs.execution.step_command import working_folder
+from hyperplane.jobs.execution.step_environment import PARAMETERS
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.exported_step import (
     INPUT_CODES,
@@ -24,7 +26,6 @@ from hyperplane.jobs.exporters.exported_step import (
     find_common_faults,
     slug,
 )
-from hyperplane.jobs.retries import count_retries
 from hyperplane.jobs.runners.item import ITEMS
 from hyperplane.jobs.runners.kubernetes.step_pod import (
     CONTAINER,
@@ -35,8 +36,7 @@ from hyperplane.jobs.runners.kubernetes.step_pod import (
     find_requirements_faults,
 )
 from hyperplane.jobs.runners.step_resources import resource_request
-from hyperplane.jobs.states import Job
-from hyperplane.jobs.step_command import working_folder
+from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.kubernetes.batch_job import (
     build_disruption_rule,
     build_exit_code_rule,

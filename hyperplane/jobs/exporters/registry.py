@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.registry import Registry
-from hyperplane.jobs.definition.wording import suggest_names
+from hyperplane.jobs.definition.message_formatting import suggest_names
 
 if TYPE_CHECKING:
     from hyperplane.jobs.exporters.base import Document, Exporter
-    from hyperplane.jobs.states import Job
+    from hyperplane.jobs.store.job_records import Job
 
 #: Exporters by name, which is that of a scheduler; other packages register theirs in the
 #: entry-point group.
@@ -81,7 +81,7 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     Examples
     --------
     >>> from hyperplane.jobs import Pipeline, Step
-    >>> from hyperplane.jobs.submitting import new_job
+    >>> from hyperplane.jobs.job_control import new_job
     >>> step = Step(name="years", kind="command", argv=("echo", "a b"), chunks=10, max_parallel=4)
     >>> documents = render("slurm", new_job(Pipeline.from_steps("flights", [step])))
     >>> [document.name for document in documents]

@@ -11,11 +11,13 @@ from typing import ClassVar
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, check
-from hyperplane.jobs import requirements
-from hyperplane.jobs.definition.order import waves
+from hyperplane.jobs.definition.dependencies import waves
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.environment import PARAMETERS
+from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.retries import count_retries, retry_delay
+from hyperplane.jobs.execution.step_command import working_folder
+from hyperplane.jobs.execution.step_environment import PARAMETERS
 from hyperplane.jobs.exporters import retry_wrapper
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.exported_step import (
@@ -27,12 +29,10 @@ from hyperplane.jobs.exporters.exported_step import (
     find_common_faults,
     slug,
 )
-from hyperplane.jobs.parameters import variable_name
-from hyperplane.jobs.retries import count_retries, retry_delay
 from hyperplane.jobs.runners.slurm.submit import batch_resources
 from hyperplane.jobs.runners.step_resources import grace_seconds
-from hyperplane.jobs.states import Job
-from hyperplane.jobs.step_command import working_folder
+from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.submission.parameters import variable_name
 from hyperplane.platforms.slurm.arrays import format_range
 from hyperplane.platforms.slurm.directives import format_directives, format_options
 from hyperplane.platforms.slurm.script import SUBMIT_FUNCTION, quote_word, render_array

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Protocol
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import warn_caller
-from hyperplane.jobs import notebook_checks
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
+from hyperplane.jobs.notebook_steps import notebook_checks
+from hyperplane.jobs.store.job_records import Job
 
 
 class StepProcess(Protocol):

@@ -13,7 +13,7 @@ import sys
 
 #: Variable with all items as JSON.
 ITEMS = "HYPERPLANE_JOB_ITEMS"
-# Also in hyperplane.jobs.environment, whose import is slow.
+# Also in hyperplane.jobs.execution.step_environment, whose import is slow.
 _PARAMETERS, _ITEM = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PARAMETER_ITEM"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.processes import AttemptCommand, LocalProcess
-from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
+from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
+from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
 

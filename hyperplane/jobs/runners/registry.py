@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.registry import Registry
-from hyperplane.jobs.definition.wording import format_value
+from hyperplane.jobs.definition.message_formatting import format_value
 
 if TYPE_CHECKING:
     from hyperplane.jobs.runners.base import Runner

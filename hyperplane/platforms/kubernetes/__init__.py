@@ -1,15 +1,15 @@
-"""The API of Kubernetes for clusters and jobs, of which it imports neither.
+"""Kubernetes: requests to its API server, manifests, and states of pods and Jobs.
 
 ``api``
-    Requests to the API server, each with a time limit; the only module that uses private names of
-    kr8s. ``errors`` has their errors, ``kubeconfig`` the configuration that they use.
+    Requests to the API server, each with a time limit. No other module uses private names of kr8s.
+    ``errors`` has the errors of requests; ``kubeconfig`` finds the configuration.
 ``objects``, ``pods``, ``staged_files``, ``batch_job``, ``manifest_yaml``
-    Manifests: labels and Secrets, containers and rights, files of this machine, Jobs and CronJobs,
-    and their text.
+    Manifests: labels and Secrets, containers and their rights, files copied into pods, Jobs and
+    CronJobs, and manifests as YAML.
 ``job_watcher``
-    Create, watch and delete many Jobs with few requests.
+    Creates, watches and deletes many Jobs with few requests.
 ``pod_status``
-    Why a pod waits, whether it will ever run, and how it ended.
+    Reasons why pods wait, and how containers and Jobs ended.
 ``port_forward``
     Ports of this machine that lead to a service.
 """

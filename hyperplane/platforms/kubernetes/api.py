@@ -16,11 +16,11 @@ import httpx
 import kr8s
 import kr8s.asyncio
 
-from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.platforms.kubernetes.errors import (
-    ENGINE,
     FORBIDDEN,
     NOT_FOUND,
+    KubeconfigError,
+    KubernetesError,
     ObjectNotFound,
     RequestRefused,
     describe_refusal,
@@ -32,8 +32,8 @@ REQUEST_SECONDS = 300.0
 #: Seconds for a login, in which a user may have to use a browser.
 LOGIN_SECONDS = 300.0
 
-#: Errors of the connection, including answers that are not JSON (a proxy's, for example), and a
-#: connection that another request has closed.
+#: Errors of the connection, including responses that are not JSON, such as those of a proxy, and
+#: a connection that another request has closed.
 _CONNECTION_ERRORS = (
     *(httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream),
     *(json.JSONDecodeError, RuntimeError),
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class KubernetesApi:
     """Requests to one namespace, for use in one event loop only.
 
-    Requests raise :class:`ObjectNotFound`, :class:`RequestRefused`, or an EngineError if the API
-    server does not respond.
+    Requests raise :class:`ObjectNotFound`, :class:`RequestRefused`, or another KubernetesError if
+    the API server does not respond.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class KubernetesApi:
 
         Raises
         ------
-        StartFailed
+        KubernetesError
             When there is no usable configuration, no server or no access.
         """
         with translate_errors("reach the API server", self.namespace):
@@ -148,7 +148,7 @@ class KubernetesApi:
     async def read_log(
         self, pod: str, container: str, *, previous: bool = False, lines: int | None = None
     ) -> bytes:
-        """Return the log of a container, or its last lines; `previous`: before its last restart."""
+        """Return the log of a container, or its last lines; ``previous``: before its restart."""
         params: dict[str, Any] = {"container": container}
         params.update({"previous": "true"} if previous else {})
         params.update({"tailLines": lines} if lines else {})
@@ -195,32 +195,30 @@ class KubernetesApi:
 
 
 @contextmanager
-def translate_errors(doing: str, namespace: str) -> Iterator[None]:
-    """Convert errors of a request to EngineErrors that say what to do."""
+def translate_errors(action: str, namespace: str) -> Iterator[None]:
+    """Raise errors of a request in this block as KubernetesErrors with advice."""
     try:
         yield
-    except EngineError:
+    except KubernetesError:
         raise
     except kr8s.ServerError as error:
         status = error.response.status_code if error.response is not None else 0
         message = " ".join(str(error).split())
         if status == NOT_FOUND:
-            raise ObjectNotFound(ENGINE, message) from error
-        described = describe_refusal(status, message, doing, namespace)
-        raise RequestRefused(ENGINE, described, status) from error
+            raise ObjectNotFound(message) from error
+        described = describe_refusal(status, message, action, namespace)
+        raise RequestRefused(described, status) from error
     except _CONNECTION_ERRORS as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise EngineError(
-            ENGINE,
-            f"the API server of Kubernetes cannot be reached ({doing}): {reason}. Check that "
+        raise KubernetesError(
+            f"the API server of Kubernetes cannot be reached ({action}): {reason}. Check that "
             "'kubectl get pods' works with the same KUBECONFIG and context",
         ) from error
 
 
-def _configuration_error(error: Exception) -> StartFailed:
+def _configuration_error(error: Exception) -> KubeconfigError:
     where = os.environ.get("KUBECONFIG", DEFAULT_KUBECONFIG)
-    return StartFailed(
-        ENGINE,
+    return KubeconfigError(
         f"there is no usable configuration of kubectl: {error}. Searched: {where} (KUBECONFIG) and "
         "the service account of a pod. Check that 'kubectl get pods' works",
     )
@@ -229,8 +227,12 @@ def _configuration_error(error: Exception) -> StartFailed:
 async def run_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine within a time limit.
 
-    ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that coincides with the end.
-    Raises TimeoutError.
+    ``asyncio.wait_for`` of Python 3.11 loses a cancellation that coincides with the end.
+
+    Raises
+    ------
+    TimeoutError
+        If the coroutine did not end in time; it was cancelled.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -28,19 +28,19 @@ def build_job(
     Parameters
     ----------
     name : str
-        Its name.
+        Name of the Job.
     labels, annotations : mapping of str to str
-        Those of the Job; its pods have the labels, too.
+        Labels of the Job and its pods, and annotations of the Job.
     pod : mapping
         From :func:`build_job_pod`.
     retry : mapping
-        Fields of its spec on retries, indices and failures.
+        Fields of the Job's spec for retries, indices and failures.
     pod_annotations : mapping of str to str, optional
-        Annotations of its pods.
+        Annotations of the pods.
     suspend : bool, optional
-        Whether it waits until a user resumes it.
+        Whether the Job waits until a user resumes it.
     deadline : float, optional
-        Seconds after which Kubernetes ends it.
+        Seconds after which Kubernetes ends the Job.
     """
     spec = {
         **retry,
@@ -56,7 +56,7 @@ def build_job(
 def build_cron_job(
     name: str, labels: Mapping[str, str], pod: Mapping[str, Any], *, schedule: str, overlap: bool
 ) -> dict[str, Any]:
-    """Return a CronJob whose Jobs have one attempt; `schedule` is in UTC."""
+    """Return a CronJob whose Jobs have one attempt; ``schedule`` is in UTC."""
     spec = {
         "schedule": schedule,
         "timeZone": "Etc/UTC",

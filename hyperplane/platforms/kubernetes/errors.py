@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.core.errors.platforms import PlatformError
 
 #: Name of the platform in errors.
-ENGINE = "kubernetes"
+PLATFORM = "kubernetes"
+#: HTTP statuses.
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, INVALID = 401, 403, 404, 409, 422
 
 #: Response codes of an API server that is overloaded or starting.
 _BUSY = {429, 500, 502, 503, 504}
 
 
-class ObjectNotFound(EngineError):
-    """Raised when an object of Kubernetes does not exist."""
+class KubernetesError(PlatformError):
+    """The API server of Kubernetes does not answer a request; base of the errors below."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(PLATFORM, message)
 
 
-class RequestRefused(StartFailed):
-    """Raised when the API server refuses a request.
+class KubeconfigError(KubernetesError):
+    """There is no usable configuration of kubectl."""
+
+
+class PortForwardError(KubernetesError):
+    """No port can be forwarded to a service."""
+
+
+class ObjectNotFound(KubernetesError):
+    """An object of Kubernetes does not exist."""
+
+
+class RequestRefused(KubernetesError):
+    """The API server refuses a request.
 
     Attributes
     ----------
@@ -25,8 +41,8 @@ class RequestRefused(StartFailed):
         HTTP status of the response.
     """
 
-    def __init__(self, engine: str, message: str, status: int = 0) -> None:
-        super().__init__(engine, message)
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
         self.status = status
 
     def is_conflict(self) -> bool:
@@ -41,23 +57,20 @@ class RequestRefused(StartFailed):
         return exceeded or self.status in _BUSY
 
 
-def format_error(error: Exception) -> str:
-    """Return the message of an error without the engine's prefix."""
-    return str(error).removeprefix(f"engine {getattr(error, 'engine', '')}: ")
-
-
-def describe_refusal(status: int, message: str, doing: str, namespace: str) -> str:
-    """Return what the API server refuses, why, and what to do."""
+def describe_refusal(status: int, message: str, action: str, namespace: str) -> str:
+    """Return the message of a refused request: the reason and advice."""
     where = f"in namespace {namespace!r}" if namespace else "of this context"
     if status == UNAUTHORIZED:
-        return f"the API server refuses the login ({doing}): {message}. Log in again as for kubectl"
+        return (
+            f"the API server refuses the login ({action}): {message}. Log in again as for kubectl"
+        )
     if status == FORBIDDEN:
         return (
-            f"not allowed to {doing} {where}: {message}. The permissions that hyperplane needs are "
-            "in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
+            f"not allowed to {action} {where}: {message}. The permissions that hyperplane needs "
+            "are in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
         )
     if status == CONFLICT:
         return f"the name is already in use {where}: {message}. Use another name"
     if status == INVALID:
-        return f"the API server refuses the manifest ({doing}): {message}"
-    return f"the API server answered {status} ({doing}): {message}"
+        return f"the API server refuses the manifest ({action}): {message}"
+    return f"the API server answered {status} ({action}): {message}"

@@ -1,6 +1,6 @@
-"""Create, watch and delete Jobs that have the same labels, with shared requests for all of them.
+"""Create, watch and delete Jobs that have the same labels, with one request for all of them.
 
-The state is polled with lists: the example rbac.yaml does not grant the permission to watch.
+The state is polled, because the example rbac.yaml does not grant the permission to watch.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import (
-    ENGINE,
+    NOT_FOUND,
+    KubeconfigError,
+    KubernetesError,
     ObjectNotFound,
     RequestRefused,
-    format_error,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class JobSnapshot:
 
 
 class JobWatcher:
-    """Client for the Jobs with certain labels; to be used in one event loop.
+    """Client for Jobs that have the same labels; for use in one event loop only.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ class JobWatcher:
         self.last_error = ""
 
     async def get_snapshot(self, labels: str, since: float = float("-inf")) -> JobSnapshot | None:
-        """Return the Jobs of a label selector, always the same, and their pods.
+        """Return the Jobs of a label selector, which must always be the same, and their pods.
 
-        They are as of after ``since``; None if the API server fails.
+        The snapshot is newer than ``since``; None if the API server fails.
         """
         async with self._lock:
             fresh = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * (
@@ -93,14 +93,14 @@ class JobWatcher:
                 try:
                     self._snapshot = await self._list_objects(labels)
                     self.last_error = ""
-                except EngineError as error:
-                    self._snapshot, self.last_error = None, format_error(error)
+                except KubernetesError as error:
+                    self._snapshot, self.last_error = None, str(error)
                 self._snapshot_at = started_at
             return self._snapshot
 
     async def _list_objects(self, labels: str) -> JobSnapshot:
         api = await self._api()
-        # Jobs first: a pod without a Job in the list then belongs to a new Job.
+        # Jobs are listed first, so that a pod without a Job in the list belongs to a new Job.
         jobs = {
             one["metadata"]["name"]: one for one in await api.list("jobs", BATCH, labels=labels)
         }
@@ -140,17 +140,18 @@ class JobWatcher:
         until, pause = time.monotonic() + CREATE_SECONDS, 1.0
         while True:
             try:
-                async with self._request_slots:  # for both: no other Job precedes this Secret
+                # One slot for both, so that no other Job is created before this Secret.
+                async with self._request_slots:
                     created = await self._create_object("jobs", job, BATCH)
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
                     if (secret := secret_of({**kind, **created})) is not None:
                         await self._create_object("secrets", secret, "v1")
                     return
-            except EngineError as error:
+            except KubernetesError as error:
                 if _is_final(error):
-                    raise OSError(errno.EPERM, format_error(error), "Kubernetes") from error
+                    raise OSError(errno.EPERM, str(error), "Kubernetes") from error
                 if time.monotonic() > until:
-                    raise OSError(errno.EAGAIN, format_error(error), "Kubernetes") from error
+                    raise OSError(errno.EAGAIN, str(error), "Kubernetes") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, CREATE_PAUSE_SECONDS)
 
@@ -159,9 +160,9 @@ class JobWatcher:
         try:
             return await api.create(kind, content, version)
         except ObjectNotFound as error:
-            raise StartFailed(ENGINE, format_error(error)) from error
+            raise RequestRefused(str(error), NOT_FOUND) from error  # the namespace
         except RequestRefused as error:
-            # A response was lost: the names are unique.
+            # The name is unique, so this process created the object, and the response was lost.
             if not error.is_conflict():
                 raise
             return await api.get(kind, name, version)
@@ -173,18 +174,18 @@ class JobWatcher:
                 await (await self._api()).delete("jobs", name, BATCH)
         except ObjectNotFound:
             return True
-        except EngineError:
+        except KubernetesError:
             return False
         return True
 
     async def has_secret(self, name: str) -> bool | None:
-        """Whether a Secret exists; None if the API server fails."""
+        """Return whether a Secret exists; None if the API server fails."""
         try:
             async with self._request_slots:
                 await (await self._api()).get("secrets", name)
         except ObjectNotFound:
             return False
-        except EngineError:
+        except KubernetesError:
             return None
         return True
 
@@ -193,7 +194,7 @@ class JobWatcher:
         try:
             async with self._request_slots:
                 return await (await self._api()).read_log(pod, self._container)
-        except EngineError:
+        except KubernetesError:
             return None
 
     async def follow_log(self, pod: str) -> AsyncIterator[bytes]:
@@ -210,11 +211,11 @@ class JobWatcher:
             return self._connected
 
 
-def _is_final(error: EngineError) -> bool:
-    """Whether the API server refuses an object now and later."""
+def _is_final(error: KubernetesError) -> bool:
+    """Return whether a repeated request would fail, too."""
     if isinstance(error, RequestRefused):
         return not error.is_retryable()
-    return isinstance(error, StartFailed)
+    return isinstance(error, KubeconfigError)
 
 
 def _creation_time(pod: Object) -> str:

@@ -1,4 +1,4 @@
-"""Find the configuration of Kubernetes: that of kubectl, or the service account of a pod."""
+"""Find the configuration for requests: that of kubectl, or the service account of a pod."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-#: File of kubectl's configuration without the variable KUBECONFIG.
+#: File of kubectl's configuration if the variable KUBECONFIG is not set.
 DEFAULT_KUBECONFIG = "~/.kube/config"
 #: Folder in which Kubernetes gives a pod its service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

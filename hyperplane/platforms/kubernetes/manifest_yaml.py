@@ -8,14 +8,14 @@ from typing import Any
 
 import yaml
 
-#: Texts that every YAML parser reads as text: to some, ``y`` is true and ``1e3`` a number.
+#: Texts that every YAML parser reads as text; some read ``y`` as true and ``1e3`` as a number.
 _PLAIN_TEXT = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 
 def dump_yaml(manifest: Mapping[str, Any], *, blocks: bool = False) -> str:
-    """Dump a manifest as YAML that every parser reads alike.
+    """Return a manifest as YAML that all parsers read in the same way.
 
-    With ``blocks``, texts with several lines are blocks and not one quoted line.
+    With ``blocks``, texts with several lines are literal blocks instead of one quoted line.
     """
     dumper = _BlockDumper if blocks else _ManifestDumper
     text: str = yaml.dump(

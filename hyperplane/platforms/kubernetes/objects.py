@@ -1,4 +1,4 @@
-"""Labels, owners, Secrets and texts of the objects that are created on Kubernetes."""
+"""Labels and Secrets of objects on Kubernetes, and texts in their manifests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def build_secret(
     name : str
         Name of the Secret.
     labels : mapping of str to str
-        Its labels.
+        Labels of the Secret.
     contents : mapping of str to bytes
-        Its keys and their contents.
+        Contents of the Secret, by key.
     """
     reference = {key: owner[key] for key in ("apiVersion", "kind")}
     reference |= {key: owner["metadata"][key] for key in ("name", "uid")}

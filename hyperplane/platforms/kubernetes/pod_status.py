@@ -1,4 +1,4 @@
-"""Explain why a pod does not run, whether it ever will, and how it ended."""
+"""Reasons why pods do not run, and how containers and Jobs ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 Object = Mapping[str, Any]
 
 _PROGRAM_ADVICE = "check that the image has the program on its PATH"
-#: Waiting reasons of containers that do not resolve by themselves -> what to do.
+#: Reasons for which a waiting container will never run -> advice.
 ADVICE = {
     "ImagePullBackOff": "check hyperplane.engines.kubernetes.image and .image_pull_secrets",
     "InvalidImageName": "check hyperplane.engines.kubernetes.image",
@@ -29,7 +29,7 @@ NOT_STARTED, COMMAND_NOT_FOUND = 128, 127
 
 
 class PendingPod(NamedTuple):
-    """A pod that waits for a reason which does not resolve by itself.
+    """A pod that waits for a reason for which it will never run.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class PendingPod(NamedTuple):
     reason : str
         One of :data:`ADVICE`.
     text : str
-        The reason, and what to do.
+        The reason, with advice.
     ran : bool
-        Whether the container has run, so that it has a log.
+        Whether the container has run before, so that it has a log.
     """
 
     pod: str
@@ -62,7 +62,7 @@ class PodEnd(NamedTuple):
     out_of_memory : bool
         Whether the kernel killed the program because of its memory.
     time : float or None
-        When it ended, if that is known.
+        Time of the end, if it is known.
     """
 
     code: int | None
@@ -83,24 +83,24 @@ def find_pending_pod(
 ) -> PendingPod | None:
     """Return the first pod that will not run, or None if all may run later.
 
-    ``advice`` replaces that of :data:`ADVICE`, and says what to do when memory is exceeded.
+    ``advice`` overrides :data:`ADVICE`, and may have an entry for ``OUT_OF_MEMORY``.
     """
     known = {**ADVICE, **(advice or {})}
     for pod in pods:
         name = pod["metadata"]["name"]
-        for status in _containers(pod):
+        for status in _iterate_container_statuses(pod):
             waiting = status.get("state", {}).get("waiting", {})
             reason = waiting.get("reason", "")
             if reason not in ADVICE:
                 continue
             message = _failure_message(name, events) or waiting.get("message", "")
-            to_do = known[reason]
+            advised = known[reason]
             ended = status.get("lastState", {}).get("terminated", {})
             if reason == "CrashLoopBackOff":
                 if ended.get("reason") == OUT_OF_MEMORY:
-                    to_do = _describe_kill(pod, status["name"], known)
+                    advised = _describe_kill(pod, status["name"], known)
                 message = f"it repeatedly ended with exit code {ended.get('exitCode', 'unknown')}"
-            text = f"pod {name}: {reason}: {_one_line(message)}; {to_do}"
+            text = f"pod {name}: {reason}: {_one_line(message)}; {advised}"
             return PendingPod(name, status["name"], reason, text, bool(ended))
     return None
 
@@ -123,7 +123,7 @@ def find_out_of_memory(
     """Return messages on containers killed for memory, by pod name and restart count."""
     found = {}
     for pod in pods:
-        for status in _containers(pod):
+        for status in _iterate_container_statuses(pod):
             for state in ("state", "lastState"):
                 if status.get(state, {}).get("terminated", {}).get("reason") == OUT_OF_MEMORY:
                     name = pod["metadata"]["name"]
@@ -133,9 +133,9 @@ def find_out_of_memory(
 
 
 def _describe_kill(pod: Object, container: str, advice: Mapping[str, str] | None) -> str:
-    limit, to_do = format_memory_limit(pod, container), (advice or {}).get(OUT_OF_MEMORY, "")
+    limit, advised = format_memory_limit(pod, container), (advice or {}).get(OUT_OF_MEMORY, "")
     text = f"the kernel killed it because it used more memory than its pod has, {limit}"
-    return f"{text}: {to_do}" if to_do else text
+    return f"{text}: {advised}" if advised else text
 
 
 def select_events(events: Sequence[Object], prefix: str) -> list[Object]:
@@ -154,7 +154,7 @@ def drop_traceback_frames(log: str) -> list[str]:
     return [line for line in log.splitlines() if line and not line[0].isspace()]
 
 
-def _containers(pod: Object) -> Iterator[Object]:
+def _iterate_container_statuses(pod: Object) -> Iterator[Object]:
     status = pod.get("status", {})
     yield from status.get("initContainerStatuses") or ()
     yield from status.get("containerStatuses") or ()
@@ -179,14 +179,14 @@ def get_container_state(pod: Object, container: str) -> dict[str, Any]:
 
 
 def read_start_time(pod: Object, container: str) -> float | None:
-    """Return when a container started; None before."""
+    """Return the time at which a container started; None before."""
     state = get_container_state(pod, container)
     started = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     return parse_time(started) if started else None
 
 
 def has_finished(pod: Object, container: str) -> bool:
-    """Return whether a container has ended, or its pod without it."""
+    """Return whether a container, or its whole pod, has ended."""
     phase = pod["status"].get("phase")
     return phase in ("Succeeded", "Failed") or "terminated" in get_container_state(pod, container)
 
@@ -216,7 +216,7 @@ def read_end(pod: Object, container: str) -> PodEnd | None:
 
 
 def _is_disrupted(pod: Object) -> bool:
-    """Return whether Kubernetes ended the pod, such as for another or with its node."""
+    """Return whether Kubernetes ended the pod, such as for another pod or with its node."""
     return any(
         one["type"] == "DisruptionTarget" and one["status"] == "True"
         for one in pod["status"].get("conditions") or ()
@@ -241,12 +241,12 @@ def is_ready(pod: Object) -> bool:
 
 def has_ended(pod: Object) -> bool:
     """Return whether a pod is being deleted and none of its containers runs."""
-    runs = any("running" in status.get("state", {}) for status in _containers(pod))
+    runs = any("running" in status.get("state", {}) for status in _iterate_container_statuses(pod))
     return "deletionTimestamp" in pod["metadata"] and not runs
 
 
 def read_deletion_time(pod: Object) -> float | None:
-    """Return when the deletion of a pod was requested; None if it was not."""
+    """Return the time at which the deletion of a pod was requested; None if it was not."""
     requested = pod["metadata"].get("deletionTimestamp")
     return parse_time(requested) if requested else None
 
@@ -259,7 +259,7 @@ def parse_time(text: str) -> float:
 def _describe_phase(pod: Object) -> str:
     if "deletionTimestamp" in pod["metadata"]:
         return "ending"
-    for status in _containers(pod):
+    for status in _iterate_container_statuses(pod):
         if reason := status.get("state", {}).get("waiting", {}).get("reason"):
             return str(reason)
     phase = str(pod.get("status", {}).get("phase", "Unknown"))

@@ -1,4 +1,4 @@
-"""Parts of pod manifests: containers, variables, resources, nodes and the rights of pods."""
+"""Parts of the manifests of pods: containers, variables, volumes, resources and rights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GPU = "nvidia.com/gpu"
 def build_container(
     name: str, image: str | None, *, pull_policy: str | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """Return a container without extra privileges; ``fields`` are others of its fields."""
+    """Return a container without privileges; ``fields`` are additional fields."""
     container: dict[str, Any] = {"name": name, "image": image}
     if pull_policy:
         container["imagePullPolicy"] = pull_policy
@@ -27,9 +27,9 @@ def build_container(
 def build_unprivileged_pod(
     *, run_as_non_root: bool = True, run_as_user: int | None = None, service_links: bool = True
 ) -> dict[str, Any]:
-    """Return the fields of a pod that may do nothing that its program does not need.
+    """Return the fields of a pod without access to the API server and without privileges.
 
-    With ``service_links``, every service of the namespace sets environment variables.
+    With ``service_links``, its containers have environment variables for each service.
     """
     context: dict[str, Any] = {"runAsNonRoot": run_as_non_root}
     if run_as_user is not None:
@@ -64,7 +64,7 @@ def build_configured_pod(settings: KubernetesSettings, nodes: Mapping[str, str])
 
 
 def select_nodes(settings: KubernetesSettings, pool: str, alias: str) -> dict[str, str]:
-    """Return the node labels of the settings; without a pool those that do not name it."""
+    """Return the node labels of the settings; without a pool, only those without placeholders."""
     return {
         key: value.replace("{pool}", pool).replace("{alias}", alias)
         for key, value in parse_pairs(settings.node_selector).items()
@@ -95,7 +95,7 @@ def build_secret_volume(
 def round_to_millicores(cores: float) -> int:
     """Return cores in thousandths, rounded up.
 
-    As floats, 4.03 cores would be 4030.0000000000005 of them.
+    The product is rounded first, because 4.03 * 1000 is 4030.0000000000005.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def round_to_millicores(cores: float) -> int:
 def format_quantities(
     *, millicores: int | None = None, memory: int | None = None, gpus: int = 0
 ) -> dict[str, str]:
-    """Return the amounts of resources as Kubernetes reads them; ``memory`` is in bytes.
+    """Return amounts of resources in the format of Kubernetes; ``memory`` is in bytes.
 
     Examples
     --------

@@ -11,9 +11,8 @@ from typing import Any
 
 from kr8s.asyncio.objects import Service
 
-from hyperplane.core.errors import StartFailed
 from hyperplane.platforms.kubernetes.api import KubernetesApi
-from hyperplane.platforms.kubernetes.errors import ENGINE
+from hyperplane.platforms.kubernetes.errors import PortForwardError
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +43,19 @@ class PortForwards:
         )
 
     async def open(self) -> None:
-        """Return when all ports are open."""
+        """Return when all ports are open.
+
+        Raises
+        ------
+        PortForwardError
+            When there is no such service, or a port of this machine is in use.
+        """
         self._thread.start()
         while not self._ready.is_set():
             await asyncio.sleep(0.01)
         if self._error is not None:
-            raise StartFailed(
-                ENGINE, f"no port can be forwarded to service {self._service}: {self._error}"
+            raise PortForwardError(
+                f"no port can be forwarded to service {self._service}: {self._error}"
             ) from self._error
 
     async def close(self) -> None:

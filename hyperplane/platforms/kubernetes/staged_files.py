@@ -1,4 +1,4 @@
-"""Files of this machine that a Secret carries into a pod."""
+"""Files of this machine that a Secret copies into a pod."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hyperplane.platforms.kubernetes.pods import build_secret_volume
 
-#: Maximum bytes of a staged file: an object has at most 1 MiB, and a Secret may hold variables.
+#: Maximum bytes of a staged file: a Secret has at most 1 MiB, and may also have variables.
 MAX_FILE_BYTES = 900_000
 _VOLUME = "files"
 #: Read and execute.
@@ -20,7 +20,7 @@ class StagedFile(NamedTuple):
     Parameters
     ----------
     key : str
-        Key in the Secret; it has a dash, which variables have not.
+        Key in the Secret, with a dash, because names of variables in the same Secret have none.
     path : str
         Path in the pod.
     content : bytes
@@ -41,7 +41,7 @@ def mount_files(files: Sequence[StagedFile]) -> list[dict[str, Any]]:
 
 
 def build_file_volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
-    """Return the volume with the files of a Secret, and not its variables; none without files."""
+    """Return the volume with the files of a Secret, without its variables; none if no files."""
     return (
         [build_secret_volume(_VOLUME, secret, _MODE, [one.key for one in files])] if files else []
     )

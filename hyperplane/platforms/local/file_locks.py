@@ -2,9 +2,9 @@
 
 They work between containers, where process IDs are meaningless.
 
-A process keeps a shared lock on each file and folder that it uses. What has no lock is abandoned
-and may be removed. On file systems without locks, such as some network file systems, everything
-counts as locked.
+A process keeps a shared lock on each file and folder that it uses. Those without a lock are
+abandoned and may be removed. On file systems without locks, such as some network file systems, all
+count as locked.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if sys.platform != "win32":
 
 #: Seconds to wait for a process that is checking whether something is locked.
 LOCK_TIMEOUT_SECONDS = 5.0
-#: Open descriptors with the shared locks of this process. Those of replaced files stay open:
-#: another process may have opened such a file and not yet tried its lock.
+#: Open descriptors with the shared locks of this process. Those of replaced files stay open,
+#: because another process may have opened such a file without having tried its lock yet.
 _locked: dict[Path, list[int]] = defaultdict(list)
 
 
@@ -43,7 +43,8 @@ def exclusive_lock(file: Path) -> Iterator[IO[str]]:
 def try_lock(file: Path) -> IO[str] | None:
     """Lock a file and return it, open for appending; None if another process has locked it.
 
-    None, too, if the file was removed or replaced at the same time. Closing it ends the lock.
+    None is also returned if the file was removed or replaced meanwhile. Closing the file ends the
+    lock.
     """
     opened = file.open("a")
     try:
@@ -91,7 +92,10 @@ def create_locked_folder(folder: Path) -> None:
 
 
 def share_lock(current: Path, path: Path) -> bool:
-    """Take a shared lock on `current`, which is or will be moved to `path`; False if it is gone."""
+    """Take a shared lock on a file or folder; return False if it does not exist.
+
+    ``current`` is its path now, ``path`` the one to which it is or will be moved.
+    """
     if sys.platform == "win32":  # an open file cannot be removed there
         return True
     try:

@@ -1,7 +1,7 @@
 """Detect the GPUs that this process may use, without creating a CUDA context.
 
-A context would hold GPU memory, and a process that assigns GPUs to others (dask-cuda's does) must
-have none.
+A context would occupy GPU memory, and a process that assigns GPUs to others, such as dask-cuda's,
+must have none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path("/")
-#: Folder of device files; in a container only the GPUs that it may use are there.
+#: Folder of device files; a container has only those of the GPUs that it may use.
 DEVICE_FOLDER = Path("/dev")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: Seconds that nvidia-smi may take; it may have to load the driver first.
@@ -63,7 +63,7 @@ def count_device_files() -> int:
 
 
 def _parse_visible(limit: str, installed: int) -> tuple[str, ...]:
-    """Return the GPUs in ``CUDA_VISIBLE_DEVICES``; as CUDA does, stop at the first invalid name."""
+    """Return the GPUs in ``CUDA_VISIBLE_DEVICES`` up to the first invalid name, as CUDA does."""
     found: list[str] = []
     if not installed:
         return ()

@@ -1,7 +1,7 @@
 """Cores, memory and disk space that this process may use.
 
-Control groups are nested, and a limit can be set at any level above the process, so every level is
-read, in version 2 and version 1. Reading only the top level gave 24 GB inside a group of 400 MB.
+Control groups are nested, and a limit can be set at any level above the process, so all levels are
+read, of versions 1 and 2. The top level alone showed 24 GB inside a group of 400 MB.
 """
 
 from __future__ import annotations

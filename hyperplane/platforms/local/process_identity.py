@@ -1,6 +1,6 @@
 """Identity of the running system, and the start times of its processes.
 
-Programs that avoid the imports of this package use this module too, so it imports only ``os``.
+It imports only ``os``, because programs that avoid the imports of this package use it, too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 
 
 def running_system() -> str:
-    """Return the boot and the process namespace that process IDs belong to, or "".
+    """Return the boot and the process namespace that process IDs belong to; empty if unknown.
 
     Containers, and machines that share a home, use the same IDs for different processes.
     """
@@ -21,7 +21,7 @@ def running_system() -> str:
 
 
 def start_time(pid: int) -> str:
-    """Return when a process started, in clock ticks since boot, or "" if that is unknown."""
+    """Return the start time of a process, in clock ticks since boot; empty if unknown."""
     try:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
             return stat.read().rpartition(")")[2].split()[19]
@@ -32,6 +32,7 @@ def start_time(pid: int) -> str:
 def is_id_reused(pid: int, began: str) -> bool:
     """Return whether a process ID now belongs to a process that started at another time.
 
-    False if no process has it: members of a process group outlive the process that it is named by.
+    False if no process has the ID: a process group has the ID of its first process, and may outlive
+    that process.
     """
     return start_time(pid) not in ("", began)

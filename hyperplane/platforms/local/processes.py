@@ -1,8 +1,8 @@
-"""Processes that outlive the program that started them, and are found again by other programs.
+"""Processes that outlive the program that started them, and that other programs can find.
 
-A process that runs on when its starter is killed must be found again by the next one, which must
-also learn how it ended. Therefore it has files at one path: its log, a lock that it holds while it
-lives, its process ID and its exit code.
+If the program that started a process is killed, the next program must find the process and its exit
+code. So each process has files with one prefix: its log, a lock that it holds while it runs, its
+process ID and its exit code.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def start_detached(
     Parameters
     ----------
     prefix : Path
-        Path of its files without their suffix: it appends to ``.log`` and locks ``.lock``.
+        Path of its files without their suffix. It appends to ``.log`` and locks ``.lock``.
     argv : sequence of str
-        Program and arguments. To be found again, the program writes ``.pid`` (process ID, start
-        time and running system, separated by spaces) and at its end ``.exit`` (the exit code).
+        Program and arguments. The program must write ``.pid`` (process ID, start time and running
+        system, separated by spaces), and at its end ``.exit`` (the exit code).
     environment : mapping of str to str
         The complete environment.
     folder : str
@@ -67,7 +67,7 @@ def start_detached(
 def start_daemon(argv: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> None:
     """Start a program in a separate session, and not as a child of this process.
 
-    The shell that starts it in the background makes it ignore SIGINT and SIGQUIT.
+    The program ignores SIGINT and SIGQUIT, because a shell starts it in the background.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class DetachedProcess:
         self._prefix, self._child = prefix, child
 
     async def wait(self, grace: float = 0.0) -> int | None:
-        """Wait for the process and return its exit code, None if it left none.
+        """Wait for the process and return its exit code; None if it has written none.
 
         Remaining processes of its group are ended with SIGTERM, and with SIGKILL after ``grace``
         seconds.
@@ -139,7 +139,7 @@ class DetachedProcess:
         return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
 
     def end_time(self) -> float:
-        """Return when a process that is no child ended, by its last file; 0 while it runs."""
+        """Return the time at which a process that is no child ended; 0 while it runs."""
         if self._child is not None or (self.exit_code() is None and self._is_alive()):
             return 0.0
         for suffix in (".exit", ".log"):
@@ -180,7 +180,7 @@ class DetachedProcess:
             return None
 
     def _is_alive(self) -> bool:
-        """Whether the process holds its lock."""
+        """Return whether the process holds its lock."""
         return is_locked(_file(self._prefix, ".lock"))
 
 

@@ -12,12 +12,12 @@ def task_id(array_id: str, index: str) -> str:
 
 
 def is_task(job_id: str) -> bool:
-    """Whether an id is that of a task, and not of a single job or a whole array."""
+    """Return whether an id is that of a task, not of a single job or a whole array."""
     return "_" in job_id
 
 
 def array_id(job_id: str) -> str:
-    """Return the id of the array of a task; that of a single job is unchanged."""
+    """Return the id of a task's array; the id of a single job is returned unchanged."""
     return job_id.partition("_")[0]
 
 

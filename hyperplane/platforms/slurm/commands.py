@@ -1,4 +1,4 @@
-"""Run Slurm's commands: which of them are installed, their environment, time limits and errors."""
+"""Run Slurm's commands with a time limit, in an environment without a surrounding job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CommandResult(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What the command has written to standard error, in one line; never empty."""
+        """Standard error in one line, or the exit code if it is empty."""
         lines = (line.strip() for line in self.errors.splitlines())
         return "; ".join(filter(None, lines)) or f"exit code {self.exit_code}"
 
@@ -63,8 +63,14 @@ def run_command(
 ) -> CommandResult:
     """Run a command to its end, by default in the environment of this process.
 
-    It is searched on `path`, by default that of its environment. Raises OSError if it cannot be
-    started, and TimeoutError if it does not end in time; then it is killed.
+    The command is searched on ``path``, by default the PATH of its environment.
+
+    Raises
+    ------
+    OSError
+        If the command cannot be started.
+    TimeoutError
+        If it did not end in time; it was killed.
     """
     try:
         done = subprocess.run(  # noqa: S603 - a list of arguments, and no shell
@@ -88,7 +94,7 @@ async def run_command_async(
     path: str | None = None,
     timeout: float | None = COMMAND_TIMEOUT_SECONDS,
 ) -> CommandResult:
-    """Do the same as :func:`run_command` without a thread: at exit Python starts no threads."""
+    """Do the same as :func:`run_command` without a thread, because at exit none can be started."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         _find_program(words[0], environment, path),
@@ -111,7 +117,7 @@ async def run_command_async(
 async def cancel_jobs(
     job_ids: Iterable[str], environment: Mapping[str, str] | None = None
 ) -> CommandResult:
-    """Cancel jobs; Slurm sends SIGTERM to those that run, and SIGKILL after its own grace time."""
+    """Cancel jobs; running ones get SIGTERM, and SIGKILL after Slurm's grace time."""
     return await run_command_async(["scancel", *job_ids], environment)
 
 

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hyperplane.spec.settings import SlurmSettings
-from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.spec.settings.slurm import parse_walltime
 
 _MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True)
 class BatchResources:
-    """Resources that a batch job requests; without one, the site's default applies.
+    """Resources that a batch job requests; the site's defaults apply to those that are omitted.
 
     Parameters
     ----------
     cores : float, optional
-        Cores; Slurm assigns whole ones, so it is rounded up.
+        Cores; rounded up, because Slurm assigns whole ones.
     memory : int, optional
         Bytes; rounded up to Slurm's megabytes, which have 2**20 bytes.
     gpus : int, optional
@@ -72,7 +72,7 @@ def format_time(seconds: int) -> str:
 
 
 def format_options(options: Mapping[str, str | int | bool | None]) -> list[str]:
-    """Return options as words of a command line; True is an option without value, None is none.
+    """Return options as words of a command line; True has no value, None omits an option.
 
     Examples
     --------
@@ -99,16 +99,16 @@ def node_directives(
     Parameters
     ----------
     settings : SlurmSettings
-        Partition, account, walltime and so on.
+        Partition, account, walltime and other options of the user.
     name : str
         Name of the job.
     log : str
-        Path of its log, in which Slurm replaces placeholders.
+        Path of the log, in which Slurm replaces placeholders.
     resources : BatchResources
-        What it requests; its time limit is the walltime of the settings.
+        Resources of the job; the walltime of the settings replaces their time limit.
     """
     if settings.walltime is not None:
-        resources = replace(resources, time_limit=seconds_of(settings.walltime))
+        resources = replace(resources, time_limit=parse_walltime(settings.walltime))
     options: dict[str, str | int | bool | None] = {
         "job-name": name,
         "output": f'"{log}"',

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 PENDING, RUNNING, COMPLETED, CANCELLED = "PENDING", "RUNNING", "COMPLETED", "CANCELLED"
 FAILED, OUT_OF_MEMORY, TIMEOUT = "FAILED", "OUT_OF_MEMORY", "TIMEOUT"
-#: State of a task that Slurm does not know although it knows the array: a task cancelled while
-#: pending leaves no record.
-REMOVED = "TAKEN OUT"
+#: State of a task without a record whose array has one: Slurm keeps none of a task that was
+#: cancelled while pending.
+REMOVED = "REMOVED"
 #: State of a job of which Slurm has no record: it forgets jobs some minutes after their end.
 UNKNOWN = ""
 #: States after a failure of the machines or the scheduler, for which the job is not responsible.
@@ -20,7 +20,7 @@ _INFRASTRUCTURE_FAILURES = frozenset({"BOOT_FAIL", "NODE_FAIL", "PREEMPTED"})
 _FINAL = _INFRASTRUCTURE_FAILURES | {
     *(CANCELLED, COMPLETED, "DEADLINE", FAILED, OUT_OF_MEMORY, "REVOKED", TIMEOUT),
 }
-#: Final states -> what has happened to the job.
+#: Final states -> the predicate of a sentence about the job.
 _END_REASONS = {
     OUT_OF_MEMORY: "used more memory than it requested",
     "PREEMPTED": "was preempted by a job of higher priority",
@@ -30,7 +30,7 @@ _END_REASONS = {
 }
 #: Messages of Slurm in the output of a job that exceeded its memory.
 _MEMORY_MESSAGE = re.compile("Exceeded (job|step) memory limit|oom.kill", re.IGNORECASE)
-#: Reasons of pending jobs that do not resolve by themselves -> what to do.
+#: Patterns of reasons for which a pending job will never start -> advice.
 _BLOCKED = {
     r"PartitionTimeLimit": "the time limit of the job is longer than the partition allows: set a "
     "shorter walltime",
@@ -60,12 +60,12 @@ def is_active(state: str) -> bool:
 
 
 def is_infrastructure_failure(state: str) -> bool:
-    """Whether a job has ended because of the machines or the scheduler, not by its own fault."""
+    """Return whether a state means that a machine or the scheduler ended the job."""
     return state in _INFRASTRUCTURE_FAILURES
 
 
 def is_out_of_memory(state: str, log_tail: str) -> bool:
-    """Whether a job was ended for its memory, by its state and the end of its output.
+    """Return whether a job was ended for its memory, by its state and the end of its output.
 
     Without control groups the state is FAILED, and only the output names the reason.
     """
@@ -110,7 +110,7 @@ class SlurmJobStatus:
 
     @property
     def blocked_advice(self) -> str:
-        """Why the job will not start, and what to do; empty if it may start."""
+        """Advice if the job will never start; empty if it may start."""
         if self.state != PENDING:
             return ""
         for pattern, advice in _BLOCKED.items():
@@ -120,7 +120,7 @@ class SlurmJobStatus:
 
     @property
     def end_reason(self) -> str:
-        """What has happened to the ended job, as the predicate of a sentence."""
+        """The end of the job, as the predicate of a sentence."""
         if self.state == TIMEOUT:
             return f"was ended by Slurm at its time limit of {self.limit}"
         return _END_REASONS.get(self.state, f"ended: {self}")
@@ -130,7 +130,7 @@ class SlurmJobStatus:
 
 
 def describe_blocked(job_id: str, status: SlurmJobStatus) -> str:
-    """Return why Slurm will never start a pending job, and what to do; empty if it may start.
+    """Return why Slurm will never start a pending job, with advice; empty if it may start.
 
     Examples
     --------
@@ -146,9 +146,9 @@ def count_states(statuses: Mapping[str, SlurmJobStatus], total: int) -> str:
 
     Examples
     --------
-    >>> waits = SlurmJobStatus("PENDING", "Resources", "30:00")
-    >>> runs = SlurmJobStatus("RUNNING", "None", "30:00")
-    >>> count_states({"1": waits, "2": waits, "3": runs}, total=4)
+    >>> pending = SlurmJobStatus("PENDING", "Resources", "30:00")
+    >>> running = SlurmJobStatus("RUNNING", "None", "30:00")
+    >>> count_states({"1": pending, "2": pending, "3": running}, total=4)
     '2 jobs PENDING (Resources), 1 job RUNNING, 1 job gone'
     """
     counts = Counter(map(str, statuses.values()))

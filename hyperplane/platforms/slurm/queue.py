@@ -25,7 +25,7 @@ from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 
 #: Seconds for which a listing of the queue is reused.
 CACHE_SECONDS = 1.5
-#: Checks for a job whose submission had no response: a busy Slurm may accept it late.
+#: Number of checks for a job whose submission had no response: a busy Slurm may accept it late.
 SUBMIT_CHECKS = 8
 #: Seconds between such checks while Slurm does not respond.
 NO_ANSWER_SECONDS = 10.0
@@ -42,7 +42,7 @@ _UNREACHED_JOB = re.compile(r"job id (\S+): ")
 def query_jobs(job_ids: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
     """Return the status of jobs by their ids, or None if Slurm does not answer.
 
-    A job that is not in the result is gone: Slurm forgets jobs some minutes after their end.
+    Ended jobs may be missing, because Slurm deletes their records after some minutes.
     """
     listed = list(job_ids)
     if not listed:
@@ -56,7 +56,7 @@ def query_jobs(job_ids: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
 async def query_jobs_async(
     job_ids: Iterable[str], environment: Mapping[str, str] | None = None
 ) -> dict[str, SlurmJobStatus] | None:
-    """Return the same as :func:`query_jobs`, without a thread: at exit none can be started."""
+    """Do the same as :func:`query_jobs` without a thread, because at exit none can be started."""
     listed = list(job_ids)
     if not listed:
         return {}
@@ -89,7 +89,7 @@ def _query_command(job_ids: list[str]) -> list[str]:
 
 
 def _read_statuses(result: CommandResult) -> dict[str, SlurmJobStatus] | None:
-    # So says squeue about a single job that Slurm has forgotten.
+    # squeue fails with this message for a single job of which Slurm has no record.
     if result.exit_code and "Invalid job id" not in result.errors:
         return None
     return parse_squeue(result.output)
@@ -112,9 +112,9 @@ class SlurmQueue:
         self._cancel_batcher = RequestBatcher(self._cancel)
 
     async def contains(self, job_id: str) -> bool:
-        """Whether a job is pending or running."""
+        """Return whether a job is pending or running."""
         await self._refresh()
-        # It may have been submitted after the listing.
+        # The job may have been submitted after the listing.
         return job_id in self._listed or is_active(await self.get_state(job_id))
 
     async def find_job_id(self, name: str) -> str | None:
@@ -137,12 +137,12 @@ class SlurmQueue:
         return job_id
 
     def pending_status(self, job_id: str) -> SlurmJobStatus | None:
-        """Return why a job was pending when last seen; None if it was not."""
+        """Return the status of a job that was pending in the last listing; None for others."""
         status = self._listed.get(job_id)
         return status if status is not None and status.state == PENDING else None
 
     async def get_state(self, job_id: str) -> str:
-        """Return the state of a job; empty if Slurm no longer knows it."""
+        """Return the state of a job; empty if Slurm has no record of it."""
         return await self._state_batcher.request(job_id)
 
     async def terminate(self, job_id: str) -> bool:

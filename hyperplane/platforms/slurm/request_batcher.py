@@ -17,15 +17,15 @@ AnswerT = TypeVar("AnswerT")
 
 
 class RequestBatcher(Generic[RequestT, AnswerT]):
-    """Answers requests that arrive within a short time with one call.
+    """Answers requests with one call for all that arrive within a short time.
 
     Parameters
     ----------
     answer : callable
         Takes the requests, and returns as many answers in the same order.
     uncancellable : bool, optional
-        Whether a request that is cancelled after the call has begun still waits for its end,
-        because the result may have to be undone. A request cancelled before is withdrawn.
+        Whether a request that is cancelled after the call has begun waits for the end of the call,
+        because its effect may have to be undone. A request that is cancelled earlier is withdrawn.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""Batch scripts: quoting, and the bash functions of a script that submits others."""
+"""Batch scripts: quoting, and the beginning of a script that submits others."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
 
-#: Beginning of a script that submits others with the function ``submit``, and cancels them if one
-#: cannot be submitted. It is bash, because such a script runs where this package is not installed.
+#: Beginning of a bash script that submits other scripts with the function ``submit``, and cancels
+#: their jobs if one cannot be submitted. It runs on machines without this package.
 SUBMIT_FUNCTION = """\
 set -euo pipefail
 unset CDPATH
@@ -47,7 +47,7 @@ def quote_word(text: str) -> str:
     a 'it'"'"'s' 'two'$'\n''lines'
     """
     word = shlex.quote(text)
-    # Such words are in single quotes: close and reopen them.
+    # shlex puts such words in single quotes, which are closed and opened again.
     return word.replace("\n", r"'$'\n''").replace("\r", r"'$'\r''")
 
 
@@ -57,6 +57,6 @@ def render_array(name: str, words: Iterable[str]) -> str:
 
 
 def render_script(argv: Sequence[str], folder: str) -> str:
-    """Render a script that becomes a program in a folder."""
+    """Render a script that runs a program in a folder, in place of the shell."""
     enter = f"cd -- {quote_word(folder)} || exit 126"
     return f"#!/bin/bash\n{enter}\nexec {' '.join(map(quote_word, argv))}\n"

@@ -1,4 +1,4 @@
-"""Files that this machine shares with the nodes: folders, private files, and their removal."""
+"""Folders and private files on a file system that this machine shares with the nodes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def shared_folder(settings: SlurmSettings) -> Path:
 
 
 def private_folder(settings: SlurmSettings, name: str) -> Path:
-    """Return the shared folder of a name, which no other user can enter."""
+    """Return the path of a shared folder that only this user can enter."""
     return default_private_folder(shared_folder(settings)) / name
 
 
 def log_folder(settings: SlurmSettings, default: Path) -> Path:
-    """Return the folder for the output of jobs: ``settings.log_folder``, or else `default`."""
+    """Return the folder for the output of jobs: ``settings.log_folder``, or else ``default``."""
     if settings.log_folder is None:
         return default
     return Path(settings.log_folder).expanduser().absolute()
@@ -45,7 +45,7 @@ def find_removable(folder: Path) -> list[Path]:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders that are empty; others use those that are not."""
+    """Remove the folders that are empty; other clusters use those that are not."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()

@@ -32,11 +32,14 @@ def submit_script(
 ) -> str:
     """Submit a batch script and return the id of its job or array.
 
-    Slurm's commands and configuration are found in `environment`, by default that of this process.
-    With ``--export=ALL`` the job inherits `job_environment`, by default the same, without the
-    variables of a surrounding job: in this way its values are in no script and on no command line.
+    Slurm's commands and settings are those of ``environment``, by default that of this process.
+    With ``--export=ALL`` the job inherits ``job_environment``, by default the same, without the
+    variables of a surrounding job. So its values are in no script and on no command line.
 
-    Raises OSError with the message of sbatch; its errno is EAGAIN for temporary failures.
+    Raises
+    ------
+    OSError
+        With the message of sbatch; its errno is EAGAIN for temporary failures.
     """
     words, variables, path = _command(options, environment, job_environment)
     try:
@@ -44,15 +47,15 @@ def submit_script(
             words, variables, stdin=script, path=path, timeout=SUBMIT_TIMEOUT_SECONDS
         )
     except TimeoutError as error:
-        raise _no_answer(error) from error
+        raise _no_answer_error(error) from error
     return _read_job_id(result)
 
 
 async def submit_script_async(script: str, options: Sequence[str] = ()) -> str:
     """Do the same as :func:`submit_script` in the environment of this process.
 
-    There is no time limit: a submission that was given up may have been accepted, and its job could
-    not be cancelled without an id.
+    There is no time limit, because a submission without a response may have been accepted, and its
+    job cannot be cancelled without an id.
     """
     words, variables, path = _command(options, None, None)
     result = await run_command_async(words, variables, stdin=script, path=path, timeout=None)
@@ -60,7 +63,7 @@ async def submit_script_async(script: str, options: Sequence[str] = ()) -> str:
 
 
 def is_array_refusal(error: OSError) -> bool:
-    """Whether sbatch has refused a job because it is an array, or one that is too long."""
+    """Return whether sbatch has refused arrays, or an array of this length."""
     return _ARRAY_MESSAGE in str(error)
 
 
@@ -73,13 +76,13 @@ def _command(
     words = ["sbatch", "--parsable", *options]
     if job_environment is None:
         return words, environment, None
-    place = {} if environment is None else environment
-    # The location of Slurm's configuration, even if the job must not see it.
-    kept = {name: place[name] for name in (CONFIGURATION_VARIABLE,) if name in place}
-    return words, {**drop_job_variables(job_environment), **kept}, place.get("PATH")
+    of_commands = {} if environment is None else environment
+    # sbatch needs the location of Slurm's configuration, also if the job has another one.
+    kept = {name: of_commands[name] for name in (CONFIGURATION_VARIABLE,) if name in of_commands}
+    return words, {**drop_job_variables(job_environment), **kept}, of_commands.get("PATH")
 
 
-def _no_answer(error: TimeoutError) -> OSError:
+def _no_answer_error(error: TimeoutError) -> OSError:
     """Return the error of an sbatch that did not end; Slurm may have accepted the job."""
     return OSError(errno.EAGAIN, error.strerror, error.filename)
 

@@ -1,1 +1,1 @@
-"""Hosts that are reached through SSH."""
+"""SSH: connections to hosts, and processes on them."""

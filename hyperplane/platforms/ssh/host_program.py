@@ -2,7 +2,7 @@
 
 Such a program reads its configuration, secrets included, as one line from standard input, so that
 none of it is in a process list or on a disk. It replies with one line when it is ready, and ends
-with the ssh connection, so that nothing is left behind when the starting program has ended.
+with the ssh connection, so that it does not outlive the program that started it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _replies: TextIO = sys.stdout
 def read_configuration() -> dict[str, Any]:
     """Read the configuration, and set the environment variables in its item ``variables``.
 
-    From here on, all output of this process goes to standard error, because only one line of
-    standard output is read as the reply.
+    After this call, all output of the process goes to standard error, because one line of standard
+    output is read as the reply.
     """
     global _replies
     configuration: dict[str, Any] = json.loads(sys.stdin.readline())

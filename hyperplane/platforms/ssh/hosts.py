@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncssh
 
+from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.core.units import plural
 from hyperplane.spec.settings import SshSettings
 
@@ -22,8 +23,8 @@ _CLOSE_TIMEOUT_SECONDS = 5.0
 SECTION = "hyperplane.engines.ssh"
 
 
-class HostConnectionError(RuntimeError):
-    """Hosts cannot be reached; the message names each of them with the reason.
+class HostConnectionError(PlatformError):
+    """Hosts cannot be reached; the message names each of them with the reason and advice.
 
     Parameters
     ----------
@@ -34,14 +35,10 @@ class HostConnectionError(RuntimeError):
     """
 
     def __init__(self, faults: Mapping[str, str], count: int) -> None:
-        super().__init__(faults, count)
+        title = f"{plural(len(faults), 'host')} of {count} cannot be used:"
+        lines = [f"{host}: {reason}" for host, reason in faults.items()]
+        super().__init__("ssh", "\n  ".join([title, *lines]))
         self.faults, self.count = faults, count
-
-    def __str__(self) -> str:
-        lines = [f"{host}: {reason}" for host, reason in self.faults.items()]
-        return "\n  ".join(
-            [f"{plural(len(lines), 'host')} of {self.count} cannot be used:", *lines]
-        )
 
 
 class SshConnections:
@@ -62,11 +59,11 @@ class SshConnections:
             When hosts cannot be reached.
         """
         wanted = list(dict.fromkeys(names))
-        answers = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
+        results = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
         faults = {
-            name: explain_error(answer, self._settings)
-            for name, answer in zip(wanted, answers, strict=True)
-            if isinstance(answer, BaseException)
+            name: explain_error(result, self._settings)
+            for name, result in zip(wanted, results, strict=True)
+            if isinstance(result, BaseException)
         }
         if faults:
             raise HostConnectionError(faults, len(wanted))
@@ -78,7 +75,7 @@ class SshConnections:
             if found is None or found.is_closed():
                 found = await asyncssh.connect(name, **self._options())
                 self._connections[name] = found
-            if self._closed:  # meanwhile, by the cleanup of an interrupted start
+            if self._closed:  # by the cleanup of an interrupted start, while connecting
                 found.abort()
                 raise asyncssh.ConnectionLost("the connections to all hosts are closed")
             return found
@@ -94,7 +91,7 @@ class SshConnections:
         self._connections.clear()
 
     def _options(self) -> dict[str, Any]:
-        """Return the settings as asyncssh's options; the rest is read from OpenSSH's files."""
+        """Return the settings as options of asyncssh, which reads others from OpenSSH's files."""
         settings = self._settings
         chosen = {
             "username": settings.username,

@@ -1,4 +1,4 @@
-"""Processes on hosts that end with their ssh connection, however the starting program ends."""
+"""Processes on hosts that end with their ssh connection, also if the starting program is killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READ_CHARACTERS = 65_536
 END_TIMEOUT_SECONDS = 20.0
 #: Seconds to wait for the exit status of a process that has closed its output.
 _EXIT_STATUS_SECONDS = 2.0
-#: Exit status of a shell that has not found a program.
+#: Exit status of a shell if it does not find a program.
 _NOT_FOUND = 127
 #: Runs a program in a separate process group, and ends the group when standard input is closed.
 _END_WITH_INPUT = """\
@@ -49,8 +49,8 @@ exit "$status"
 def end_with_connection(argv: Sequence[str]) -> list[str]:
     """Return a command that runs any program, and ends it when its standard input is closed.
 
-    The program's process group gets SIGTERM, and five seconds later SIGKILL. Its own standard input
-    is empty.
+    The program's process group gets SIGTERM, and SIGKILL five seconds later. The standard input of
+    the program is empty.
     """
     return ["sh", "-c", _END_WITH_INPUT, "sh", *argv]
 
@@ -65,16 +65,16 @@ class HostProcess:
     host : str
         The host that it runs on.
     argv : sequence of str
-        Program and arguments. Other users of the host can read them. The program must end when its
+        Program and arguments, which other users of the host can read. The program must end when its
         standard input is closed, as those of :mod:`hyperplane.platforms.ssh.host_program` and of
         :func:`end_with_connection` do.
     """
 
     def __init__(self, connections: SshConnections, host: str, argv: Sequence[str]) -> None:
         self.host, self.argv = host, list(argv)
-        #: The last lines of its output.
+        #: The last lines of the output.
         self.log: deque[str] = deque(maxlen=LOG_LINES)
-        #: Set when it has ended or its connection is lost.
+        #: Set when the process has ended or its connection is lost.
         self.ended = asyncio.Event()
         self._connections = connections
         self._process: asyncssh.SSHClientProcess[str] | None = None
@@ -109,7 +109,7 @@ class HostProcess:
                 if isinstance(found, dict):
                     self._follow(process.stdout)
                     return found
-            self.log.append(line.rstrip())  # of a login shell
+            self.log.append(line.rstrip())  # output of a login shell
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait_closed(), _EXIT_STATUS_SECONDS)
         return {}
@@ -124,7 +124,7 @@ class HostProcess:
             task.cancel()
 
     def explain_failure(self) -> str:
-        """Return why a program of Python did not start, and what to do; "" if that is unknown."""
+        """Return why a Python program did not start, with advice; empty if that is unknown."""
         text = "\n".join(self.log)
         if "No module named" in text:
             name = text.rpartition("No module named")[2].split()[0].strip("'\")(")

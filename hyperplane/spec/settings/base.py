@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hyperplane.core.errors import RequestError
 from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
-from hyperplane.core.units import as_dask_writes, parse_seconds
+from hyperplane.core.units import parse_seconds, to_dask_duration
 
 if TYPE_CHECKING:
     from typing import Self
@@ -18,17 +18,17 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def _duration(value: str | float) -> str | float:
+def _check_duration(value: str | float) -> str | float:
     try:
         if 0 <= parse_seconds(value) <= _LONGEST:
-            return cast("str | float", as_dask_writes(value))  # Dask parses some of them
+            return cast("str | float", to_dask_duration(value))  # Dask itself parses some settings
     except ValueError:
         pass
     allowed = f"seconds up to {_LONGEST:g}, or text such as '300s', '30m' or '2 hours'"
     raise ValueError(allowed)
 
 
-def _no_truth_value(value: object) -> object:
+def _refuse_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("seconds, or text such as '300s', '30m' or '2 hours'")
     return value
@@ -36,11 +36,11 @@ def _no_truth_value(value: object) -> object:
 
 #: Longest accepted duration: about 30 years.
 _LONGEST = 1e9
-Duration = Annotated[str | float, AfterValidator(_duration), BeforeValidator(_no_truth_value)]
+Duration = Annotated[str | float, AfterValidator(_check_duration), BeforeValidator(_refuse_bool)]
 
 
 class EngineSettings(BaseModel):
-    """Settings that every engine has."""
+    """Settings that all engines have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,7 +66,7 @@ class EngineSettings(BaseModel):
 
 
 class StartupSettings(EngineSettings):
-    """How long is waited for workers; ``config/engines.yaml`` explains each."""
+    """Time limits for workers that do not start or are lost; see ``config/engines.yaml``."""
 
     lost_worker_timeout: Duration = "300s"
     no_workers_timeout: Duration = "300s"

@@ -10,26 +10,26 @@ from hyperplane.core.units import gb_to_bytes
 from hyperplane.spec.settings.base import StartupSettings
 
 
-def _limit(value: float | str | None) -> float | str | None:
+def _check_limit(value: float | str | None) -> float | str | None:
     if isinstance(value, float) and not 0 < value <= 1:
         raise ValueError("more than 0 and at most 1, 'default', or null")
     return value
 
 
-def _folder(value: str) -> str:
+def _check_folder(value: str) -> str:
     # The path is also inserted into a script.
     if not value or not value.isprintable():
         raise ValueError("the path of a folder, without line breaks")
     return value
 
 
-#: A fraction of the memory of a GPU; always a float: dask-cuda reads the integer 1 as a byte.
+#: A fraction of the memory of a GPU. It must be a float: dask-cuda reads the integer 1 as a byte.
 GpuFraction = Annotated[float, Field(gt=0, le=1, strict=True)]
 Gigabytes = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-Limit = Annotated[float | Literal["default"] | None, AfterValidator(_limit)]
-Folder = Annotated[str, AfterValidator(_folder)]
+Limit = Annotated[float | Literal["default"] | None, AfterValidator(_check_limit)]
+Folder = Annotated[str, AfterValidator(_check_folder)]
 
-#: Settings of which each selects a different allocator.
+#: Settings that each select a different allocator.
 _ALLOCATORS = ("rmm_pool_fraction", "rmm_pool_gb", "rmm_async")
 
 
@@ -47,7 +47,7 @@ class CudaSettings(StartupSettings):
 
     @field_validator("rmm_pool_gb", "rmm_async")
     @classmethod
-    def _the_only_allocator(
+    def _check_single_allocator(
         cls, value: float | bool | None, info: ValidationInfo
     ) -> float | bool | None:
         others = [name for name in _ALLOCATORS if info.data.get(name)]
@@ -57,7 +57,7 @@ class CudaSettings(StartupSettings):
 
     @field_validator("rmm_libraries")
     @classmethod
-    def _have_a_pool(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_has_allocator(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if value and not any(info.data.get(name) for name in _ALLOCATORS):
             raise ValueError(f"empty without one of {', '.join(_ALLOCATORS)}")
         return value

@@ -26,20 +26,20 @@ Quantity = Literal[
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-def _option(name: object) -> object:
+def _normalize_option_name(name: object) -> object:
     """Normalize the name of an option; Dask treats ``-`` and ``_`` as equal."""
     return name.replace("-", "_") if isinstance(name, str) else name
 
 
-Option = Annotated[Name, BeforeValidator(_option)]
-# Excludes credentials before "@" and "{...}", which dask-gateway replaces from the environment.
+Option = Annotated[Name, BeforeValidator(_normalize_option_name)]
+# Excludes credentials before "@", and "{...}", which dask-gateway replaces from the environment.
 Url = Annotated[str, Field(pattern=r"^https?://[^\s@{}]+$")]
 ProxyAddress = Annotated[str, Field(pattern=r"^((gateway|tls)://)?[^\s@/{}]+:[0-9]+$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 def _default_options() -> dict[str, Quantity | None]:
-    """The option names of the examples in dask-gateway's manual."""
+    """Return the options of the examples in dask-gateway's manual."""
     return {"worker_cores": "nthreads", "worker_memory": "ram_gib"}
 
 
@@ -58,4 +58,6 @@ class GatewaySettings(RemoteSettings):
     @property
     def options_from_plan(self) -> dict[str, Quantity]:
         """Options whose values come from the plan, without those that are set to null."""
-        return {name: what for name, what in self.plan_options.items() if what is not None}
+        return {
+            name: quantity for name, quantity in self.plan_options.items() if quantity is not None
+        }

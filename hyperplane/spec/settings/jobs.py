@@ -13,15 +13,13 @@ from hyperplane.spec.settings.base import Duration
 _SHORTEST_LOG = 4096
 
 
-def _log_size(value: str | int) -> str | int:
+def _check_log_size(value: str | int) -> str | int:
     if parse_bytes(str(value)) < _SHORTEST_LOG:
         raise ValueError(f"at least {_SHORTEST_LOG} bytes, such as '100 MB'; null for no limit")
     return value
 
 
-LogSize = Annotated[str | int, AfterValidator(_log_size)]
-
-
+LogSize = Annotated[str | int, AfterValidator(_check_log_size)]
 #: Time limit of a job in seconds; -1 for no limit.
 Limit = Annotated[float, BeforeValidator(in_seconds)]
 

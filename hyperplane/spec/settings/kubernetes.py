@@ -36,12 +36,12 @@ def millicores(value: str | float) -> int:
     return number
 
 
-def _cpu(value: str | float) -> str | float:
+def _check_cpu(value: str | float) -> str | float:
     millicores(value)
     return value
 
 
-def _bytes(value: str | int) -> str | int:
+def _check_bytes(value: str | int) -> str | int:
     try:
         parse_bytes(str(value))
     except ValueError:
@@ -67,8 +67,8 @@ PoolLabel = Annotated[
 ]
 Annotation = Annotated[str, StringConstraints(pattern=f"^{_KEY}=" + r"[^\x00-\x1f]*$")]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*=[^\x00]*$")]
-Cpu = Annotated[str | float, AfterValidator(_cpu)]
-Bytes = Annotated[str | int, AfterValidator(_bytes)]
+Cpu = Annotated[str | float, AfterValidator(_check_cpu)]
+Bytes = Annotated[str | int, AfterValidator(_check_bytes)]
 
 
 class Toleration(BaseModel):

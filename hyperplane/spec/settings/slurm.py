@@ -12,57 +12,57 @@ from hyperplane.core.units import parse_seconds
 from hyperplane.spec.settings.base import Duration, NotNegative, RemoteSettings
 
 #: Options of sbatch that the plan sets. sbatch also accepts unambiguous prefixes of long options.
-_OF_THE_PLAN = (
+_PLAN_OPTIONS = (
     *("array", "cpus-per-task", "error", "job-name", "mem", "mem-per-cpu", "mem-per-gpu", "nodes"),
     *("ntasks", "ntasks-per-node", "output", "parsable", "wrap"),
 )
-_SHORT_OF_THE_PLAN = "aceJnNo"
+_SHORT_PLAN_OPTIONS = "aceJnNo"
 _SLURM_TIME = re.compile(
     r"(?:(?P<days>\d+)-(?=\d))?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?"
 )
-_SHORTEST = 60
+_SHORTEST_WALLTIME = 60
 
 
-def _line(value: str) -> str:
+def _check_line(value: str) -> str:
     """Refuse text with line breaks, which would add lines to the batch script."""
     if not value.isprintable() or not value.strip():
         raise ValueError("one line of text")
     return value
 
 
-def _folder(value: str) -> str:
+def _check_folder(value: str) -> str:
     if not value.isprintable() or not value.strip() or re.search(r"[\"'\\`]", value):
         raise ValueError("a path without quotes and backslashes, on one line")
     return value
 
 
-def _directive(value: str) -> str:
+def _check_directive(value: str) -> str:
     allowed = "one option of sbatch, such as '--exclusive' or '--reservation=tests'"
     try:
-        first, *others = shlex.split(_line(value))
+        first, *others = shlex.split(_check_line(value))
     except ValueError:
         raise ValueError(allowed) from None
     long = re.fullmatch(r"--([a-z][a-z-]*)(=.*)?", first)
     short = re.fullmatch(r"-([A-Za-z]).*", first)
     if not (long or short) or any(other.startswith(("-", "#")) for other in others):
         raise ValueError(allowed)
-    ours = short is not None and short[1] in _SHORT_OF_THE_PLAN
-    if ours or (long is not None and any(name.startswith(long[1]) for name in _OF_THE_PLAN)):
+    is_short = short is not None and short[1] in _SHORT_PLAN_OPTIONS
+    if is_short or (long is not None and any(name.startswith(long[1]) for name in _PLAN_OPTIONS)):
         raise ValueError(f"{allowed}; {first.partition('=')[0]} is set by the plan")
     return value
 
 
-def _walltime(value: str | float) -> str | float:
+def _check_walltime(value: str | float) -> str | float:
     allowed = "at least a minute: seconds, text such as '2 hours', or '1-12:00:00' as in Slurm"
     try:
-        if seconds_of(value) < _SHORTEST:
+        if parse_walltime(value) < _SHORTEST_WALLTIME:
             raise ValueError
     except (ValueError, LookupError, OverflowError):
         raise ValueError(allowed) from None
     return value
 
 
-def seconds_of(walltime: str | float) -> int:
+def parse_walltime(walltime: str | float) -> int:
     """Convert a walltime to whole seconds.
 
     It is a number of seconds, text such as ``"2 hours"``, or in Slurm's format:
@@ -71,8 +71,8 @@ def seconds_of(walltime: str | float) -> int:
 
     Examples
     --------
-    >>> seconds_of("1-12:00:00"), seconds_of("90:00"), seconds_of("2 hours"), seconds_of(90)
-    (129600, 5400, 7200, 90)
+    >>> [parse_walltime(text) for text in ("1-12:00:00", "90:00", "2 hours", 90)]
+    [129600, 5400, 7200, 90]
     """
     slurm = _SLURM_TIME.fullmatch(str(walltime).strip())
     if slurm is None or not (slurm["days"] or slurm["second"]):
@@ -88,10 +88,10 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:@+-]*$")]
 #: Node features with Slurm's operators for and, or, counts and groups.
 Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.,:=&|*()\[\]+-]*$")]
 Interface = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]{1,15}$")]
-Line = Annotated[str, AfterValidator(_line)]
-Folder = Annotated[str, AfterValidator(_folder)]
-Directive = Annotated[str, AfterValidator(_directive)]
-Walltime = Annotated[str | float, AfterValidator(_walltime)]
+Line = Annotated[str, AfterValidator(_check_line)]
+Folder = Annotated[str, AfterValidator(_check_folder)]
+Directive = Annotated[str, AfterValidator(_check_directive)]
+Walltime = Annotated[str | float, AfterValidator(_check_walltime)]
 
 
 class SlurmSettings(RemoteSettings):

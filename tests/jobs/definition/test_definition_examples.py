@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from hyperplane.jobs.definition.order import waves
+from hyperplane.jobs.definition.dependencies import waves
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import PIPELINE_KEYS, read_pipeline
 from hyperplane.jobs.definition.schema import DIALECT, json_schema

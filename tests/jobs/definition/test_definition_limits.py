@@ -18,7 +18,7 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import tasks
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
-from hyperplane.jobs.definition.yaml_text import MAX_DEPTH, MAX_FILE_BYTES
+from hyperplane.jobs.definition.yaml_tree import MAX_DEPTH, MAX_FILE_BYTES
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"

@@ -16,8 +16,8 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Resources, Step
+from hyperplane.jobs.execution.retries import retry_delay
 from hyperplane.jobs.exporters.asl import BATCH
-from hyperplane.jobs.retries import retry_delay
 
 
 @pytest.fixture

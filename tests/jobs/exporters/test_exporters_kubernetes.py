@@ -12,13 +12,13 @@ from kubernetes_variables import expand
 from runner_cases import HOSTILE, command, made, typical
 
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.environment import PARAMETERS, step_variables
+from hyperplane.jobs.execution.failure_kinds import classify_failure
+from hyperplane.jobs.execution.step_environment import PARAMETERS, step_variables
 from hyperplane.jobs.exporters import kubernetes
 from hyperplane.jobs.exporters.registry import render
-from hyperplane.jobs.failure_kinds import classify_failure
-from hyperplane.jobs.parameters import PARAMETER_PREFIX
 from hyperplane.jobs.runners import item
-from hyperplane.jobs.states import WorkUnit
+from hyperplane.jobs.store.job_records import WorkUnit
+from hyperplane.jobs.submission.parameters import PARAMETER_PREFIX
 
 IMAGE = "registry.example/flights:1"
 LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

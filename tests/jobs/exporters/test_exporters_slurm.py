@@ -11,9 +11,9 @@ from runner_cases import HOSTILE, command, made, ran, submitted
 import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.environment import PARAMETERS, step_variables
+from hyperplane.jobs.execution.step_environment import PARAMETERS, step_variables
 from hyperplane.jobs.exporters.registry import render
-from hyperplane.jobs.states import WorkUnit
+from hyperplane.jobs.store.job_records import WorkUnit
 
 pytestmark = pytest.mark.process
 

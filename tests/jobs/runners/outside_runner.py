@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import psutil
 
 from hyperplane.core.errors import Fault, check
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.exporters.base import Document
-from hyperplane.jobs.processes import AttemptCommand
-from hyperplane.jobs.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
 ENTRY_POINTS = f"""\

@@ -19,7 +19,7 @@ from services import until
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners import registry
 
 Result = TypeVar("Result")

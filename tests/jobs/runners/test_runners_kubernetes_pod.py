@@ -10,11 +10,11 @@ import zlib
 
 import pytest
 
-from hyperplane.errors import EngineError
-from hyperplane.jobs.failure_kinds import MEMORY, classify_failure
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.failure_kinds import MEMORY, classify_failure
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import attempt_job_name
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
+from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot
 
 
@@ -186,7 +186,7 @@ def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
     class Follows(FakeWatcher):
         async def follow_log(self, name):
             yield b"its "
-            raise EngineError("kubernetes", "the log broke off")
+            raise KubernetesError("the log broke off")
 
     said = "warning: no step reads the parameter 'sorce'\n"
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "wait"}}

@@ -17,7 +17,7 @@ from test_jobs_killed import kill_supervisor
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Step, submit
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, PROCESSED, TIMED_OUT
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, PROCESSED, TIMED_OUT
 
 pytestmark = [
     pytest.mark.engine,

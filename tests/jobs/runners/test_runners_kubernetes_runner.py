@@ -17,7 +17,7 @@ from runner_cases import command, made
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners import registry
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import (
     attempt_job_name,

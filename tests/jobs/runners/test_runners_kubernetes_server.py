@@ -12,11 +12,11 @@ from job_cases import ran
 from kubernetes_server import running_api_server
 from runner_cases import command
 
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners import registry
 from hyperplane.jobs.runners.kubernetes import pod_process
 from hyperplane.jobs.runners.kubernetes.step_pod import JOB_LABEL
-from hyperplane.jobs.states import FAILED
+from hyperplane.jobs.store.job_records import FAILED
 from hyperplane.platforms.kubernetes import job_watcher
 
 ID = "6f1d2c3b-0000-4000-8000-000000000001"

@@ -18,9 +18,9 @@ from test_jobs_killed import kill_supervisor
 from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, until  # noqa: F401
 
 from hyperplane.jobs import JobHandle
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.slurm.runner import SlurmRunner
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 SMALL = {"cores": 1, "ram_gb": 0.1}

@@ -14,7 +14,7 @@ from test_jobs_killed import kill_supervisor
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import JobHandle
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

@@ -28,11 +28,11 @@ from distributed.utils import Logs
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
+from hyperplane.clusters.dask.kubernetes.platform_errors import ENGINE, raise_engine_errors
 from hyperplane.clusters.dask.kubernetes.render import CLIENT, COMM_PORT, DASHBOARD_PORT
 from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
 from hyperplane.clusters.dask.settings import restore_client_settings
 from hyperplane.core.errors import EngineError, StartTimeout
-from hyperplane.platforms.kubernetes.errors import ENGINE
 from hyperplane.platforms.kubernetes.kubeconfig import is_in_pod
 from hyperplane.platforms.kubernetes.port_forward import PortForwards
 
@@ -123,6 +123,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         """The key pair of the cluster."""
         return self.resource.security
 
+    @raise_engine_errors
     async def _start(self) -> None:
         await self.resource.api.connect()
         self.namespace = self.resource.api.namespace

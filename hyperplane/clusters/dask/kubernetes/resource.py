@@ -12,6 +12,7 @@ from typing import Any
 from distributed.security import Security
 from distributed.utils import Log, Logs
 
+from hyperplane.clusters.dask.kubernetes.platform_errors import ENGINE, raise_engine_errors
 from hyperplane.clusters.dask.kubernetes.render import (
     API_VERSION,
     SECRET,
@@ -22,7 +23,7 @@ from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.platforms.kubernetes import objects, pod_status
 from hyperplane.platforms.kubernetes.api import KubernetesApi
-from hyperplane.platforms.kubernetes.errors import ENGINE, ObjectNotFound, RequestRefused
+from hyperplane.platforms.kubernetes.errors import KubernetesError, ObjectNotFound, RequestRefused
 
 #: Seconds that the operator may take to react to a new cluster.
 OPERATOR_SECONDS = 60.0
@@ -65,13 +66,12 @@ class DaskClusterResource:
         found: dict[str, str] = self.content.get("metadata", {}).get("annotations") or {}
         return found
 
+    @raise_engine_errors
     async def create(self, manifest: Mapping[str, Any], tls: Mapping[str, str]) -> None:
         """Create the resource, and the Secret that it owns."""
         try:
             await self._create_cluster(manifest)
-        except EngineError as error:
-            if not isinstance(error, ObjectNotFound):
-                raise
+        except ObjectNotFound as error:
             raise StartFailed(
                 ENGINE,
                 f"namespace {self.api.namespace!r} does not exist, or the operator of "
@@ -95,6 +95,7 @@ class DaskClusterResource:
             self.ours = not isinstance(error, RequestRefused | ObjectNotFound)
         self.content = creating.result()
 
+    @raise_engine_errors
     async def load(self) -> None:
         """Load the existing resource; raise an EngineError that lists others if there is none."""
         namespace = self.api.namespace
@@ -114,12 +115,13 @@ class DaskClusterResource:
         self.ours = True
 
     async def _other_clusters(self) -> str:
-        with suppress(EngineError):
+        with suppress(KubernetesError):
             found = [one["metadata"] for one in await self.api.list("daskclusters", API_VERSION)]
             names = [one["name"] for one in found if "deletionTimestamp" not in one]
             return ", ".join(names) or "none"
         return "unknown"
 
+    @raise_engine_errors
     async def wait_for_scheduler(self, deadline: float) -> None:
         """Return when the scheduler passes its health check.
 
@@ -156,6 +158,7 @@ class DaskClusterResource:
         labels += f",dask.org/component={component}" if component else ""
         return await self.api.list("pods", labels=labels)
 
+    @raise_engine_errors
     async def explain_pending(self) -> str:
         """Return one line on why pods do not run; raise StartFailed if waiting is useless."""
         pods = await self.pods()
@@ -167,12 +170,13 @@ class DaskClusterResource:
 
     async def _last_lines(self, pod: str, container: str) -> str:
         for previous in (True, False):
-            with suppress(EngineError):
+            with suppress(KubernetesError):
                 log = await self.api.read_log(pod, container, previous=previous, lines=LOG_LINES)
                 if kept := pod_status.drop_traceback_frames(log.decode(errors="replace")):
                     return "\n".join(kept[-LINES_SHOWN:])
         return ""
 
+    @raise_engine_errors
     async def warn_out_of_memory(self) -> None:
         """Warn once about each time that the kernel killed a container for memory."""
         found = pod_status.find_out_of_memory(await self.pods(), ADVICE)
@@ -181,6 +185,7 @@ class DaskClusterResource:
                 self._warned.add(key)
                 logger.warning("%s", words)
 
+    @raise_engine_errors
     async def logs(self) -> Logs:
         """Return the logs of all pods by their names, and that of the scheduler as "Scheduler"."""
         logs = Logs()
@@ -189,11 +194,12 @@ class DaskClusterResource:
             role = pod["metadata"]["labels"].get("dask.org/component", "")
             try:
                 text = (await self.api.read_log(name, role)).decode(errors="replace").rstrip("\n")
-            except EngineError as error:
+            except KubernetesError as error:
                 text = str(error)
             logs["Scheduler" if role == "scheduler" else name] = Log(text)
         return logs
 
+    @raise_engine_errors
     async def is_gone(self) -> bool:
         """Return whether the resource is deleted or being deleted."""
         try:
@@ -202,6 +208,7 @@ class DaskClusterResource:
             return True
         return "deletionTimestamp" in found["metadata"]
 
+    @raise_engine_errors
     async def delete(self, timeout: float) -> None:
         """Delete the resource; return when its pods have ended, or warn after `timeout` seconds."""
         deadline = time.monotonic() + timeout

@@ -25,7 +25,7 @@ from hyperplane.platforms.slurm.job_state import (
 from hyperplane.platforms.slurm.logs import read_log_tail
 from hyperplane.platforms.slurm.queue import query_jobs
 from hyperplane.spec.settings import SlurmSettings
-from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.spec.settings.slurm import parse_walltime
 
 #: Last lines of a log that are shown.
 LOG_LINES = 20
@@ -153,7 +153,8 @@ def explain_end(
 def _walltime(settings: SlurmSettings) -> str:
     if settings.walltime is None:
         return "hyperplane.engines.slurm.walltime is not set, so this is the partition's limit"
-    return f"hyperplane.engines.slurm.walltime is {_format_duration(seconds_of(settings.walltime))}"
+    limit = _format_duration(parse_walltime(settings.walltime))
+    return f"hyperplane.engines.slurm.walltime is {limit}"
 
 
 def _format_duration(seconds: float) -> str:

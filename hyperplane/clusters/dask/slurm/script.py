@@ -17,7 +17,7 @@ from hyperplane.platforms.slurm.script import quote_word
 from hyperplane.platforms.slurm.shared_folder import log_folder, private_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
-from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.spec.settings.slurm import parse_walltime
 
 #: Seconds after which a worker process without a scheduler ends; a job may start after its cluster
 #: has been closed.
@@ -30,7 +30,7 @@ def lifetime(settings: SlurmSettings) -> int | None:
     """Return the seconds after which a worker retires, before the time limit of its job."""
     if settings.walltime is None:
         return None
-    whole = seconds_of(settings.walltime)
+    whole = parse_walltime(settings.walltime)
     margin: float = parse_seconds(settings.leave_before)
     return math.ceil(max(whole - margin, whole / 2))
 

@@ -7,10 +7,14 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+<<<<<<< HEAD
 from hyperplane.core.errors import EngineError
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+=======
+>>>>>>> lcore
 from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.processes import AttemptCommand
 from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
+from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
 #: Seconds to wait for the rest of a log after its container has ended.
@@ -75,7 +79,7 @@ class AttemptFiles:
 
     async def _follow(self, pod: str) -> None:
         # After a broken connection or on a full disk, the whole log is fetched at the end.
-        with suppress(EngineError, OSError), self._command.file(".log").open("wb", 0) as log:
+        with suppress(KubernetesError, OSError), self._command.file(".log").open("wb", 0) as log:
             log.write(self._preface())
             async for part in self._watcher.follow_log(pod):
                 log.write(part)

@@ -13,7 +13,7 @@ from hyperplane import config
 from hyperplane.core.errors import UnknownPool
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.step_pod import STEP_NAME, build_step_labels, build_step_pod
 from hyperplane.platforms.kubernetes import batch_job, objects
 from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.attempt_files import AttemptFiles
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import attempt_job_name, owning_job_id
 from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, JOB_LABEL

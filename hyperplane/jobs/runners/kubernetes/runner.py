@@ -20,18 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hyperplane import config
-from hyperplane.core.errors import EngineError, Fault
-from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
+from hyperplane.core.errors import Fault
+from hyperplane.jobs import calls, notebook
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.notebook_steps import cell_errors, kernel_folder
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, FOLDER, find_requirements_faults
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.kubernetes.batch_job import BATCH
-from hyperplane.platforms.kubernetes.errors import format_error
+from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
 from hyperplane.platforms.kubernetes.staged_files import MAX_FILE_BYTES, StagedFile
@@ -93,8 +94,8 @@ class KubernetesRunner(RemoteQueueMixin):
             await api.connect()
             for kind, version in (("jobs", BATCH), ("pods", "v1")):
                 await api.list(kind, version)
-        except EngineError as error:
-            return format_error(error)
+        except KubernetesError as error:
+            return str(error)
         finally:
             with suppress(KeyError):
                 await api.close()

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperplane.core.errors import Fault
+from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.runners.step_resources import grace_seconds
 from hyperplane.platforms.kubernetes.batch_job import build_job_pod
 from hyperplane.platforms.kubernetes.objects import MANAGED_BY

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.environment import secret_variables
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.step_environment import secret_variables
 from hyperplane.jobs.runners.slurm import array_task
 from hyperplane.jobs.runners.slurm.job_id import prepare_id_file
 from hyperplane.jobs.runners.slurm.submit import BatchJob, submit_batch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.slurm.submit import batch_job_name
 from hyperplane.platforms.slurm.arrays import task_id
 from hyperplane.platforms.slurm.submit import SUBMIT_TIMEOUT_SECONDS

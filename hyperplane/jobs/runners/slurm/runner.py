@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.failure_kinds import read_tail
-from hyperplane.jobs.processes import AttemptCommand, LocalProcess
+from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
+from hyperplane.jobs.execution.step_log import read_tail
 from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
 from hyperplane.jobs.runners.slurm.array import array_command, array_key, submit_array
 from hyperplane.jobs.runners.slurm.job_id import SlurmJobId, prepare_id_file

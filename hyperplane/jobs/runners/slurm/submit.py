@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.processes import AttemptCommand
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.platforms.slurm.directives import BatchResources, format_options
 from hyperplane.platforms.slurm.logs import escape_path

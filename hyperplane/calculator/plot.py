@@ -1,0 +1,55 @@
+"""Plot of the memory needed and the memory of each pool's cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.optional import need
+from hyperplane.core.units import bytes_to_gb, plural
+from hyperplane.sizing.recommend import PoolOption
+from hyperplane.spec.pool import listing_order
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+#: Colors of the recommended pool, of other pools and of the memory needed.
+CHOSEN, OTHER, NEEDED = "#2a6f97", "#b8c9d6", "#c1121f"
+
+
+def draw(options: Sequence[PoolOption], memory_gb: float, ax: Axes | None = None) -> Axes:
+    """Draw a bar for the memory of each pool's nodes, and a line at the memory needed.
+
+    The first option is the recommended one.
+    """
+    pyplot = need("matplotlib.pyplot", "plot")
+    from matplotlib.axes import Axes
+
+    given_axes: Any = ax
+    if not isinstance(given_axes, Axes | None):
+        allowed = "matplotlib axes, or None for a new figure"
+        raise RequestError([Fault("ax", repr(given_axes)[:80], allowed)])
+    recommended = options[0].pool
+    options = sorted(options, key=lambda option: listing_order(option.pool))
+    size = (8, 0.45 * len(options) + 1.2)
+    axes = ax or pyplot.subplots(figsize=size, layout="constrained")[1]
+    given = [bytes_to_gb(option.total_ram) for option in options]
+    colors = [CHOSEN if option.pool == recommended else OTHER for option in options]
+    bars = axes.barh([option.pool.name for option in options], given, color=colors)
+    axes.bar_label(bars, [plural(option.nodes, "node") for option in options], padding=3)
+    axes.axvline(memory_gb, color=NEEDED, linewidth=1.5)
+    axes.annotate(
+        f"needed: {memory_gb:,.4g} GB",
+        (memory_gb, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, 4),
+        textcoords="offset points",
+        color=NEEDED,
+    )
+    axes.set_xlim(0, max([*given, memory_gb]) * 1.15)
+    axes.set_xlabel("memory given (GB)")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.invert_yaxis()
+    return axes

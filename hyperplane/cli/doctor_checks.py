@@ -1,0 +1,181 @@
+"""Checks of ``hyperplane doctor``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+import dask.config
+import psutil
+from packaging.requirements import Requirement
+
+import hyperplane
+from hyperplane import config
+from hyperplane.clusters import records, registry
+from hyperplane.clusters.engine import Engine
+from hyperplane.clusters.record_folders import record_folders
+from hyperplane.core.errors import ConfigError, HyperplaneError
+from hyperplane.core.folder_entries import find_in
+from hyperplane.core.units import format_bytes, gb_to_bytes, plural
+from hyperplane.platforms.local import machine
+from hyperplane.platforms.local.file_systems import file_system_type
+from hyperplane.platforms.local.private_folders import private_folder, remove_empty
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import LocalSettings
+
+#: ``off``: optional and not usable on this machine; ``wrong``: prevents clusters from starting.
+State = Literal["ok", "off", "warning", "wrong"]
+
+#: Packages whose versions are checked.
+PACKAGES = ("dask", "distributed", "pandas", "pyarrow", "numpy", "pydantic")
+#: Types of file systems that store files in memory.
+IN_MEMORY = {"tmpfs", "ramfs"}
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one check; ``advice`` may be empty."""
+
+    subject: str
+    state: State
+    text: str
+    advice: str = ""
+
+
+def check_versions() -> Iterator[CheckResult]:
+    """Check Python and the main packages against the requirements of hyperplane."""
+    yield CheckResult("python", "ok", platform.python_version())
+    yield CheckResult("hyperplane", "ok", hyperplane.__version__)
+    requirements = _read_requirements()
+    for package in PACKAGES:
+        yield _check_version(package, requirements.get(package))
+
+
+def _read_requirements() -> dict[str, Requirement]:
+    """Return the requirements without extras, by name; none if hyperplane is not installed."""
+    with suppress(metadata.PackageNotFoundError):
+        found = [Requirement(line) for line in metadata.requires("hyperplane") or ()]
+        return {
+            requirement.name: requirement
+            for requirement in found
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        }
+    return {}
+
+
+def _check_version(package: str, requirement: Requirement | None) -> CheckResult:
+    advice = f"pip install --upgrade '{requirement or package}'"
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return CheckResult(package, "wrong", "not installed", advice)
+    if requirement is None:  # required by dask[dataframe], which sets the version
+        return CheckResult(package, "ok", version)
+    text = f"{version} (hyperplane needs {requirement.specifier})"
+    if requirement.specifier.contains(version, prereleases=True):
+        return CheckResult(package, "ok", text)
+    return CheckResult(package, "wrong", text, advice)
+
+
+def check_machine() -> Iterator[CheckResult]:
+    """Report the cores and the memory that this process may use."""
+    cores, total_cores = machine.cores(), os.cpu_count() or 1
+    yield CheckResult("cores", "ok", f"{cores} of {total_cores} may be used")
+    total = psutil.virtual_memory().total
+    yield CheckResult(
+        "memory", "ok", f"{format_bytes(machine.free_ram())} of {format_bytes(total)} are free"
+    )
+
+
+def check_spill_folder() -> Iterator[CheckResult]:
+    """Check the file system and the free space of the folder for spilled data."""
+    parent = dask.config.get("temporary-directory", default=None) or tempfile.gettempdir()
+    advice = "set temporary-directory in the Dask configuration to a folder on a disk"
+    try:
+        folder = private_folder(parent)
+        free = machine.free_disk(str(folder))
+        kind = file_system_type(folder)
+        remove_empty(folder)
+    except OSError as error:
+        yield CheckResult("spill folder", "wrong", f"{parent}: {error}", advice)
+        return
+    text = f"{folder}: {format_bytes(free)} free, {kind or 'file system unknown'}"
+    if kind in IN_MEMORY:
+        text += ", which is in memory: spilling to it frees no memory"
+        yield CheckResult("spill folder", "warning", text, advice)
+    elif free < _disk_reserve():
+        text += f", less than the reserve of {format_bytes(_disk_reserve())}: workers cannot spill"
+        yield CheckResult("spill folder", "warning", text, "free some disk space, or " + advice)
+    else:
+        yield CheckResult("spill folder", "ok", text)
+
+
+def _disk_reserve() -> int:
+    try:
+        return gb_to_bytes(config.engine_settings("local", LocalSettings).reserve_disk_gb)
+    except ConfigError:  # reported by check_configuration
+        return 0
+
+
+def check_engines() -> Iterator[CheckResult]:
+    """Check whether each engine is usable here."""
+    for name in registry.ENGINES.names():
+        try:
+            engine = registry.load(name)
+            usable, reason = engine.available()
+            if usable and (missing := _find_missing_settings(engine)):
+                usable, reason = False, missing
+        except ConfigError:  # reported by check_configuration
+            pass
+        except Exception as error:  # noqa: BLE001 - an engine may be third-party code
+            usable, reason = False, f"it cannot be loaded: {type(error).__name__}: {error}"
+        yield CheckResult(f"engine {name}", "ok" if usable else "off", reason)
+
+
+def _find_missing_settings(engine: Engine) -> str:
+    """Return the missing settings that every plan for an engine needs."""
+    settings = config.engine_settings(engine.name, engine.settings)
+    found = engine.faults(ClusterRequest(num_workers=1, nprocs=1), settings)
+    return "; ".join(str(fault) for fault in found if fault.where.startswith("hyperplane.engines."))
+
+
+def check_configuration() -> Iterator[CheckResult]:
+    """Report the errors of the configuration, or the memory policy and the default cluster."""
+    faults = config.faults(registry.ENGINES)
+    for fault in faults:
+        yield CheckResult("configuration", "wrong", str(fault))
+    if faults:
+        return
+    yield CheckResult("configuration", "ok", "no faults")
+    yield CheckResult("memory policy", "ok", str(config.memory_policy()))
+    try:
+        plan = hyperplane.plan_cluster()
+    except HyperplaneError as error:
+        yield CheckResult("default cluster", "wrong", str(error))
+    else:
+        layout = f"{plural(plan.nodes, 'node')}, each {plan.worker}, engine {plan.engine}"
+        yield CheckResult("default cluster", "ok", layout)
+
+
+def check_clusters() -> Iterator[CheckResult]:
+    """Report the running clusters; reading their list removes the files of dead ones."""
+    try:
+        before = []
+        for folder in record_folders():
+            before += find_in(folder, "*.json")
+        found = records.read_all()
+    except OSError as error:
+        yield CheckResult("clusters", "wrong", f"the list of clusters cannot be read: {error}")
+        return
+    names = ", ".join(record.name for record in found)
+    yield CheckResult("clusters", "ok", f"running: {names}" if found else "no cluster is running")
+    dead = sum(not file.exists() for file in before)
+    if dead:
+        text = f"removed the record and the folder of {plural(dead, 'cluster')} that died"
+        yield CheckResult("leftovers", "ok", text)

@@ -1,0 +1,1 @@
+"""Execution of a job's steps: commands, attempts, retries, resources and files."""

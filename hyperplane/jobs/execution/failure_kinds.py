@@ -1,0 +1,100 @@
+"""Classify failures of steps by exit code and the end of the log."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+#: Kinds of failures: of the input, of memory, and transient ones.
+INPUT, MEMORY, TRANSIENT = "input", "memory", "passing"
+
+#: By convention: usage, data or configuration errors (sysexits.h), program not found, not
+#: executable.
+_INPUT_CODES = {2, 64, 65, 66, 67, 68, 72, 76, 77, 78, 126, 127}
+_MEMORY = re.compile(
+    r"\b(MemoryError|OutOfMemory\w*|WorkerOutOfMemory|KilledWorker|ArrowMemoryError)\b|"
+    r"std::bad_alloc|Cannot allocate memory|heap out of memory"
+)
+#: Message of an HTTP library about a response that may succeed next time.
+_TRANSIENT_HTTP = re.compile(
+    r"\b(408|425|429|500|502|503|504)\b[^\n]{0,40}\b(error|too many|unavailable|timeout|gateway)",
+    re.IGNORECASE,
+)
+#: Python errors that the same program will raise again.
+_INPUT_ERRORS = {
+    "SyntaxError", "IndentationError", "TabError", "NameError", "UnboundLocalError", "ImportError",
+    "ModuleNotFoundError", "TypeError", "ValueError", "AttributeError", "AssertionError",
+    "IsADirectoryError", "NotADirectoryError", "FileNotFoundError", "PermissionError",
+    "NotImplementedError", "UnicodeDecodeError", "ZeroDivisionError", "JSONDecodeError",
+    "ValidationError", "RequestError", "UnknownPool", "DoesNotFit", "ConfigError", "MissingPackage",
+    "OutputExists", "DataError", "BadLines", "WrongType", "PapermillMissingParameterException",
+}  # fmt: skip
+#: The last line of a traceback: the exception's name, possibly qualified.
+_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*)(?::|$)", re.MULTILINE)
+
+
+def classify_failure(exit_code: int | None, log: str) -> str:
+    r"""Return the kind of failure that ended an attempt.
+
+    Parameters
+    ----------
+    exit_code : int or None
+        Negative for a signal; None if the process was killed without leaving one.
+    log : str
+        The end of its log.
+
+    Returns
+    -------
+    str
+        ``"input"``: a retry makes no sense; ``"memory"``: it ran out of memory, or was killed by
+        SIGKILL; ``"passing"``: any other, possibly transient, failure.
+
+    Examples
+    --------
+    >>> classify_failure(1, "Traceback ...\nValueError: could not convert string to float")
+    'input'
+    >>> classify_failure(1, "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable")
+    'passing'
+    >>> classify_failure(-9, "")
+    'memory'
+    """
+    if exit_code == -signal.SIGKILL or (exit_code != 0 and _MEMORY.search(log)):
+        return MEMORY
+    if exit_code is None:
+        return TRANSIENT
+    if exit_code in _INPUT_CODES:
+        return INPUT
+    if _TRANSIENT_HTTP.search(log):
+        return TRANSIENT
+    return INPUT if _last_error_name(log) in _INPUT_ERRORS else TRANSIENT
+
+
+def describe_failure(exit_code: int | None, log: str) -> str:
+    """Describe in one line why an attempt failed."""
+    if exit_code is None:
+        return "the process was killed and left no exit code"
+    if exit_code == -signal.SIGKILL:
+        return "ended by SIGKILL; the likely cause is a lack of memory"
+    if exit_code < 0:
+        return f"ended by {_signal_name(-exit_code)}"
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    last = f": {lines[-1][:300]}" if lines else ""
+    return f"exit code {exit_code}{last}"
+
+
+def _last_error_name(log: str) -> str:
+    """Return the name of the last exception in a log."""
+    candidates = _ERROR.findall(log) if "Traceback" in log or "Error" in log else []
+    names = [
+        name
+        for name in candidates
+        if name.endswith(("Error", "Exception")) or name in _INPUT_ERRORS
+    ]
+    return names[-1] if names else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

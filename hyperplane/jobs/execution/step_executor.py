@@ -1,0 +1,385 @@
+"""Run attempts at the steps of a job, store them, and reattach to them after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from hyperplane.core.units import parse_seconds
+from hyperplane.jobs import step_wrapper
+from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.execution import redaction, requirements, saved_shards
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.failure_kinds import (
+    INPUT,
+    MEMORY,
+    TRANSIENT,
+    classify_failure,
+    describe_failure,
+)
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.execution.step_command import (
+    attempt_prefix,
+    build_arguments,
+    notebook_output_path,
+    working_folder,
+)
+from hyperplane.jobs.execution.step_environment import (
+    PROGRESS,
+    cluster_variable,
+    find_secrets,
+    secret_variables,
+    step_variables,
+    without_other_secrets,
+)
+from hyperplane.jobs.execution.step_log import read_tail
+from hyperplane.jobs.runners.base import StepProcess
+from hyperplane.jobs.runners.registry import create_runner
+from hyperplane.jobs.store.backoff import Backoff, is_disk_full
+from hyperplane.jobs.store.job_records import (
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    LOST,
+    TIMED_OUT,
+    Attempt,
+    Job,
+    WorkUnit,
+)  # fmt: skip
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission.submission_environment import SubmissionEnvironment
+from hyperplane.jobs.submission.submission_snapshot import SubmissionSnapshot
+
+_log = logging.getLogger(__name__)
+#: Missing folder, missing permission, too many or too long arguments; other errors may be
+#: transient.
+_INPUT_ERRNOS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.E2BIG}
+
+
+class StepExecutor:
+    """Run and record attempts at the steps of one job.
+
+    Parameters
+    ----------
+    store : JobStore
+        Store of the attempts.
+    job : Job
+        The job.
+    capacity : ResourceAllocator
+        Resources of this machine.
+    submission : SubmissionEnvironment
+        Environment that the job was submitted with.
+    snapshot : SubmissionSnapshot
+        Settings that the job was submitted with.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        job: Job,
+        capacity: ResourceAllocator,
+        submission: SubmissionEnvironment,
+        snapshot: SubmissionSnapshot,
+    ) -> None:
+        self.store, self.job, self.capacity, self.submission = store, job, capacity, submission
+        self.steps = tuple(
+            map(
+                snapshot.with_pool_resources,
+                requirements.add_install_step(job.pipeline, job.python),
+            )
+        )
+        #: Steps whose remaining chunks are not run, because all would fail for the same reason.
+        self.skipped_steps: set[str] = set()
+        #: Status of attempts that are ended together with the job; empty while the job runs.
+        self.ending = ""
+        self.runner = create_runner(job.runner, submission.environment, snapshot.runner)
+        #: The job with the paths that its steps have where they run.
+        self._runtime_job = self.runner.with_runtime_paths(job)
+        self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
+        self._settings, self._notes = snapshot.settings, snapshot.notes
+        self._shards_lock = asyncio.Lock()
+        self._saved_shards: dict[str, saved_shards.SavedShards] = {}
+        self._attempts: dict[WorkUnit, list[Attempt]] = defaultdict(list)
+
+    async def load_attempts(self) -> None:
+        """Load finished and running attempts from the store."""
+        # Sorted by number, not by time: clocks may be set back.
+        for attempt in sorted(self.store.attempts(self.job.id), key=lambda one: one.number):
+            self._attempts[WorkUnit(attempt.step, attempt.chunk)].append(attempt)
+
+    def pending_units(self, step: Step) -> list[WorkUnit]:
+        """Return the units of a step that are not done."""
+        return [unit for unit in _work_units(step) if not self.is_done(unit)]
+
+    def is_done(self, unit: WorkUnit) -> bool:
+        """Whether an attempt at a unit succeeded."""
+        return any(attempt.status == DONE for attempt in self._attempts[unit])
+
+    def recent_failures(self, unit: WorkUnit) -> tuple[list[Attempt], list[Attempt]]:
+        """Return failed and lost attempts since the submission or the last resume."""
+        now = [one for one in self._attempts[unit] if one.started >= self.job.submitted]
+        failed = [one for one in now if one.status in (FAILED, TIMED_OUT)]
+        return failed, [one for one in now if one.status == LOST]
+
+    async def end_running(self) -> None:
+        """End all running attempts, also those that an earlier supervisor started."""
+        running = [
+            unit
+            for unit, attempts in self._attempts.items()
+            if attempts[-1:] and _is_running(attempts[-1])
+        ]
+        ended = await asyncio.gather(*map(self._end_attempt, running), return_exceptions=True)
+        # Raised at the end: an error while storing one attempt must not leave another running.
+        for one in ended:
+            if isinstance(one, BaseException):
+                raise one
+
+    async def _end_attempt(self, unit: WorkUnit) -> None:
+        chunks = {step.name: len(_work_units(step)) for step in self.steps}
+        whole = WorkUnit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
+        last = self._attempts[unit][-1]
+        process = self.runner.reattach(
+            AttemptCommand((), {}, "", attempt_prefix(self.job, whole, last.number))
+        )
+        attempt = _with_end_time(last, process)
+        code = await self._end(process)
+        self._store(replace(attempt, status=self._final_status(code), exit_code=code))
+
+    def read_failed_log(self) -> str:
+        """Return the end of the log of the attempt that failed last."""
+        ended = [
+            one for attempts in self._attempts.values() for one in attempts if one.ended and one.log
+        ]
+        failed = [one for one in ended if one.status != DONE]
+        return (
+            read_tail(self.job.folder_path / max(failed, key=lambda one: one.ended).log)
+            if failed
+            else ""
+        )
+
+    async def run_attempt(self, step: Step, unit: WorkUnit) -> Attempt:
+        """Run an attempt, or reattach to the one that an earlier supervisor started."""
+        before = self._attempts[unit]
+        if step.output is not None and not (before and before[-1].status == IN_PROGRESS):
+            saved = await self._find_saved(step)
+            if saved.conflict:
+                self.skipped_steps.add(step.name)
+                return self._store(
+                    replace(self._new_attempt(unit, FAILED, saved.conflict), fault=INPUT)
+                )
+            # Only before the first attempt: a chunk that has failed is run again.
+            if not before and unit.chunk in saved.chunks:
+                return self._store(
+                    self._new_attempt(unit, DONE, reason="its shard was already saved")
+                )
+        memory_faults = sum(attempt.fault == MEMORY for attempt in before)
+        memory_factor = (step.more_memory or 1.0) ** memory_faults
+        async with self.capacity.reserve(self.runner.demand(self.capacity, step, memory_factor)):
+            if before and before[-1].status == IN_PROGRESS:
+                running = before[-1]
+                command = AttemptCommand((), {}, "", attempt_prefix(self.job, unit, running.number))
+                ended = await self._wait_and_record(step, running, self.runner.reattach(command))
+                if ended.status != LOST:
+                    return ended
+            return await self._start_attempt(step, unit, memory_faults, memory_factor)
+
+    async def _find_saved(self, step: Step) -> saved_shards.SavedShards:
+        """Return the shards that were saved before the first chunk of a step started."""
+        async with self._shards_lock:
+            if step.name not in self._saved_shards:
+                saved = await asyncio.to_thread(
+                    saved_shards.find_saved_shards, step, self.job, self.store
+                )
+                self._saved_shards[step.name] = saved
+            return self._saved_shards[step.name]
+
+    async def _start_attempt(
+        self, step: Step, unit: WorkUnit, memory_faults: int, memory_factor: float
+    ) -> Attempt:
+        attempt = self._new_attempt(unit, IN_PROGRESS)
+        values, missing = find_secrets(
+            step.secrets, self.submission.environment, self._settings.secrets
+        )
+        if missing:
+            reason = (
+                f"secret {', '.join(missing)} not found: set the environment variable and resume "
+                "the job"
+            )
+            return self._store(replace(attempt, status=FAILED, reason=reason, fault=INPUT))
+        command = self._command(step, unit, attempt.number, memory_faults, values)
+        # The log exists from the start: reading it while the step waits for its turn is no error.
+        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        preface = self._preface(attempt)
+        command.file(".log").write_text(preface, errors="replace")
+        if preface:  # kept, because Slurm truncates the log and that of a pod lacks it
+            command.file(step_wrapper.PREFACE_SUFFIX).write_text(preface, errors="replace")
+        self._store(
+            replace(attempt, log=str(command.file(".log").relative_to(self.job.folder_path)))
+        )
+        try:
+            process = await self._start_process(command, step, memory_factor)
+        except OSError as error:
+            reason = f"the process cannot be started: {error.strerror} ({error.filename})"
+            fault = INPUT if error.errno in _INPUT_ERRNOS else TRANSIENT
+            return self._store(replace(attempt, status=FAILED, reason=reason, fault=fault))
+        return await self._wait_and_record(step, self._attempts[unit][-1], process)
+
+    def _preface(self, attempt: Attempt) -> str:
+        """Return the warnings that the log of the job's first attempt begins with."""
+        first = self.job.pipeline.steps[0].name == attempt.step and attempt.chunk <= 0
+        notes = self._notes if first and attempt.number == 1 else ()
+        return "".join(f"warning: {one}\n" for one in notes)
+
+    async def _start_process(
+        self, command: AttemptCommand, step: Step, memory_factor: float
+    ) -> StepProcess:
+        """Start an attempt; on a full disk wait until there is room."""
+        backoff = Backoff(_log.warning)
+        while True:
+            try:
+                process = await self.runner.start(command, step, memory_factor)
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                await asyncio.sleep(backoff.record_failure(error))
+            else:
+                backoff.record_success()
+                return process
+
+    def _command(
+        self, step: Step, unit: WorkUnit, number: int, memory_faults: int, values: dict[str, str]
+    ) -> AttemptCommand:
+        pieces = (step.split or 1) ** memory_faults
+        python = requirements.select_interpreter(self.job.pipeline, self._runtime_job.python)
+        files = attempt_prefix(self.job, unit, number)
+        runtime_job = self._runtime_job
+        runtime_step = next(
+            (one for one in runtime_job.pipeline.steps if one.name == step.name), step
+        )
+        variables = {
+            **step_variables(runtime_job, step, unit, pieces),
+            **cluster_variable(step, memory_faults),
+        }
+        secret_values = secret_variables(values)
+        environment = {
+            **without_other_secrets(step, self.steps, self.submission.environment),
+            **variables,
+            **secret_values,
+            PROGRESS: str(files.with_name(f"{files.name}.progress")),
+            step_wrapper.LOG_LIMIT_VARIABLE: str(self._settings.log_bytes),
+        }
+        return AttemptCommand(
+            build_arguments(runtime_job, runtime_step, unit, python),
+            environment,
+            working_folder(runtime_job.pipeline, runtime_step),
+            files,
+            variables,
+            secret_values,
+            Path(self.job.pipeline.root, step.path) if step.path else None,
+            self._pools.get(step.name, ""),
+            notebook_output_path(self.job, step, unit) if step.kind == "notebook" else None,
+        )
+
+    async def _wait_and_record(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
+        """Wait for the end of an attempt and store it."""
+        timed_out = False
+        attempt = _with_end_time(attempt, process)
+        try:
+            start = await self._start_time(attempt, process)
+            left = None if step.timeout is None else step.timeout + start - time.time()
+            code = process.exit_code()  # it may have ended while no supervisor was running
+            if code is None or left is None or left > 0:
+                code = await asyncio.wait_for(process.wait(), left and max(0.0, left))
+        except TimeoutError:
+            timed_out, code = True, await self._end(process)
+        except asyncio.CancelledError:
+            if not self.ending:
+                raise  # the supervisor ends; the step keeps running
+            code = await self._end(process)
+            await self._redact_secrets(step, attempt, process)
+            self._store(replace(attempt, status=self._final_status(code), exit_code=code))
+            raise
+        values = await self._redact_secrets(step, attempt, process)
+        if code == 0:
+            return self._store(replace(attempt, status=DONE, exit_code=0))
+        text = read_tail(process.command.file(".log"))
+        if values:
+            text = redaction.redact_text(text, values)
+        if timed_out:
+            status, fault = TIMED_OUT, TRANSIENT
+            reason = f"exceeded the step's timeout of {step.timeout:g} s"
+        else:
+            status = LOST if code is None else FAILED
+            reason, fault = describe_failure(code, text), classify_failure(code, text)
+        return self._store(
+            replace(attempt, status=status, exit_code=code, reason=reason, fault=fault)
+        )
+
+    async def _start_time(self, attempt: Attempt, process: StepProcess) -> float:
+        """Return when the attempt began to run: a step's timeout excludes time in a queue."""
+        await process.wait_until_running()
+        try:
+            return max(attempt.started, process.command.file(".pid").stat().st_mtime)
+        except OSError:  # it has not started
+            return attempt.started
+
+    async def _redact_secrets(
+        self, step: Step, attempt: Attempt, process: StepProcess
+    ) -> tuple[str, ...]:
+        """Mask the step's secrets in its log and its notebook; return their values."""
+        values, _ = find_secrets(step.secrets, self.submission.environment, self._settings.secrets)
+        secret_values = tuple(values.values())
+        if secret_values:
+            await asyncio.to_thread(
+                redaction.redact_file, process.command.file(".log"), secret_values
+            )
+            if step.kind == "notebook":
+                unit = WorkUnit(step.name, attempt.chunk, step.chunk_count)
+                notebook = notebook_output_path(self.job, step, unit)
+                await asyncio.to_thread(redaction.redact_file, notebook, secret_values)
+        return secret_values
+
+    def _final_status(self, code: int | None) -> str:
+        return DONE if code == 0 else self.ending
+
+    async def _end(self, process: StepProcess) -> int | None:
+        # Shielded: the process must be ended even if this task is cancelled.
+        grace = float(parse_seconds(self._settings.grace))
+        return await asyncio.shield(process.end(grace))
+
+    def _new_attempt(self, unit: WorkUnit, status: str, reason: str = "") -> Attempt:
+        number = len(self._attempts[unit]) + 1
+        now = time.time()
+        return Attempt(
+            self.job.id, unit.step, unit.chunk, number, status, started=now, reason=reason
+        )
+
+    def _store(self, attempt: Attempt) -> Attempt:
+        if attempt.status != IN_PROGRESS:
+            attempt = replace(attempt, ended=attempt.ended or time.time())
+        attempts = self._attempts[WorkUnit(attempt.step, attempt.chunk)]
+        attempts[attempt.number - 1 :] = [attempt]
+        self.store.save_attempt(attempt)
+        return attempt
+
+
+def _with_end_time(attempt: Attempt, process: StepProcess) -> Attempt:
+    """Return an attempt with its end time if it ended before it was reattached."""
+    end = process.end_time()
+    return replace(attempt, ended=max(attempt.started, end)) if end else attempt
+
+
+def _is_running(attempt: Attempt) -> bool:
+    return attempt.status == IN_PROGRESS
+
+
+def _work_units(step: Step) -> list[WorkUnit]:
+    chunks = step.chunk_count
+    if not chunks:
+        return [WorkUnit(step.name)]
+    return [WorkUnit(step.name, chunk, chunks) for chunk in range(chunks)]

@@ -1,0 +1,42 @@
+"""Read the end of a step's log."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+#: Bytes at the end of a log from which a failure is classified.
+_TAIL_BYTES = 8192
+#: Bytes at the end of a log that are read first.
+_BLOCK_BYTES = 1 << 16
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def read_tail(log: Path) -> str:
+    """Return the end of a log without color codes."""
+    try:
+        with log.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
+            return _COLORS.sub("", opened.read().decode(errors="replace"))
+    except OSError:
+        return ""
+
+
+def read_last_lines(log: Path, lines: int | None = None) -> str:
+    """Return the end of a log, reading no more of it than needed; all by default.
+
+    Raises OSError if the log cannot be read.
+    """
+    with log.open("rb") as opened:
+        if lines is None:
+            return opened.read().decode(errors="replace")
+        size, block = opened.seek(0, os.SEEK_END), _BLOCK_BYTES
+        while True:
+            opened.seek(max(0, size - block))
+            tail = opened.read(min(block, size)).splitlines()
+            # One more, for the first may have lost its beginning.
+            if len(tail) > lines or block >= size:
+                last = tail[max(0, len(tail) - lines) :]
+                return "\n".join(line.decode(errors="replace") for line in last)
+            block *= 2

@@ -1,0 +1,94 @@
+"""List the submitted jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
+from hyperplane.jobs.definition.message_formatting import suggest_names
+from hyperplane.jobs.job_control import ensure_supervisor
+from hyperplane.jobs.store.job_records import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    PENDING,
+    SCHEDULED,
+    TIMED_OUT,
+    Job,
+)  # fmt: skip
+from hyperplane.jobs.store.jobs_home import open_store
+
+#: Largest integer that all databases accept.
+_MAX_LIMIT = 2**31 - 1
+STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
+
+
+@check_call
+def list_jobs(
+    status: str | Iterable[str] | None = None,
+    *,
+    name: str | None = None,
+    schedule: str | None = None,
+    limit: int | None = 20,
+) -> list[Job]:
+    """List submitted jobs, most recent first.
+
+    Parameters
+    ----------
+    status : str or iterable of str, optional
+        Only jobs with this status, such as ``"in progress"`` or ``"in-progress"``, or with one of
+        several.
+    name : str, optional
+        Only jobs of this name.
+    schedule : str, optional
+        Only runs of this schedule.
+    limit : int, optional
+        Maximum number of jobs; None for all.
+
+    Returns
+    -------
+    list of Job
+        The jobs in their current state. A store shared by a team also has jobs of other users and
+        machines.
+
+    Raises
+    ------
+    RequestError
+        If a status is unknown or the limit is invalid.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Pipeline, Step, list_jobs, submit
+    >>> step = Step(name="hello", kind="command", argv=("true",))
+    >>> _ = submit(Pipeline.from_steps("p", [step]), name="first.of.list").wait()
+    >>> [(job.name, job.status) for job in list_jobs("done", name="first.of.list", limit=1)]
+    [('first.of.list', 'done')]
+    """
+    try:
+        given: list[Any] = (
+            [status] if isinstance(status, str) else list(() if status is None else status)
+        )
+    except TypeError:
+        given = [status]  # reported below as an unknown status
+    statuses = [str(one).replace("-", " ").replace("_", " ") for one in given]
+    faults = [
+        Fault("status", repr(one), f"one of {', '.join(STATUSES)}", suggest_names(one, STATUSES))
+        for one in statuses
+        if one not in STATUSES
+    ]
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT
+    ):
+        faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
+    faults += [
+        Fault(field, repr(value)[:80], "text")
+        for field, value in (("name", name), ("schedule", schedule))
+        if value is not None and not isinstance(value, str)
+    ]
+    check(faults)
+    store = open_store()
+    ensure_supervisor(store)
+    return store.find(statuses=statuses or None, name=name, schedule=schedule, limit=limit)

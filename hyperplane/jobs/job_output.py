@@ -1,0 +1,65 @@
+"""Outputs of jobs: one text value per job."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hyperplane.core.errors import Fault, JobError, check
+from hyperplane.jobs.job_control import Submitted, to_job_id
+from hyperplane.jobs.store.jobs_home import open_store
+
+
+def current_job_id() -> str:
+    """Return the id of the job that this process is a step of.
+
+    Raises
+    ------
+    JobError
+        If this process is not a step of a job.
+    """
+    job_id = os.environ.get("HYPERPLANE_JOB_ID", "__local_test")
+    if job_id == "__local_test":
+        raise JobError("(none)", "this process is not a step of a job; pass a job id")
+    return job_id
+
+
+def set_output(value: str, job_id: str | Submitted | None = None) -> None:
+    """Set the output of a job; by default of the job of this process.
+
+    Raises
+    ------
+    RequestError
+        If the value is not text.
+    JobError
+        If there is no such job.
+    """
+    given: Any = value
+    if not isinstance(given, str):
+        advice = "convert the value with json.dumps(value)"
+        check([Fault("output of a job", ascii(given)[:80], "text", advice)])
+    store = open_store()
+    store.update(store.get(_resolve_id(job_id)).id, output=value)
+
+
+def get_output(job_id: str | Submitted | None = None) -> str | None:
+    """Return the output of a job; None if no step has set it."""
+    return open_store().get(_resolve_id(job_id)).output
+
+
+def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    """Return earlier runs of a job's schedule, or else of its name, most recent first."""
+    store = open_store()
+    now = store.get(_resolve_id(job_id))
+    criteria: dict[str, str] = {"schedule": now.schedule} if now.schedule else {"name": now.name}
+    fetch_limit = limit + 1
+    while True:  # later runs may take up the limit
+        runs = store.find(**criteria, limit=fetch_limit)
+        earlier = [job for job in runs if job.id != now.id and job.submitted <= now.submitted]
+        if len(earlier) >= limit or len(runs) < fetch_limit:
+            return [job.as_dict() for job in earlier[:limit]]
+        fetch_limit *= 2
+
+
+def _resolve_id(job_id: str | Submitted | None) -> str:
+    return current_job_id() if job_id is None else to_job_id(job_id)

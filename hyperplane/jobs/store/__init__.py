@@ -1,0 +1,1 @@
+"""Records of jobs and attempts, and the database that stores them."""

@@ -1,0 +1,86 @@
+"""Folder and store of this user's jobs."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import pwd
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hyperplane import config
+from hyperplane.core.errors import JobStoreError
+from hyperplane.core.optional import need
+from hyperplane.jobs.store.backoff import is_retryable
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.store.job_store import JobStore
+
+
+def jobs_folder() -> Path:
+    """Return this user's private folder for jobs, created if needed.
+
+    Raises
+    ------
+    JobStoreError
+        If it cannot be created, or belongs to another user.
+    """
+    configured = config.jobs().home
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    # Relative to the home folder: the supervisor has another current folder.
+    folder = (
+        Path.home() / Path(configured).expanduser() if configured else Path(state, "hyperplane")
+    )
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "it belongs to another user")
+        return folder.resolve()
+    except (OSError, ValueError) as error:
+        cause = error.strerror if isinstance(error, OSError) else error
+        message = f"cannot use this folder ({cause}); set hyperplane.jobs.home to a folder of yours"
+        raise JobStoreError(str(folder), message, passing=is_retryable(error)) from error
+
+
+def open_store() -> JobStore:
+    """Open the configured job store.
+
+    Raises
+    ------
+    MissingPackage
+        If the packages for jobs are not installed.
+    """
+    need("sqlalchemy", "jobs")
+    # Cached per process: a connection does not survive a fork.
+    return _open_cached(store_url(), os.getpid())
+
+
+def store_url() -> str:
+    """Return the URL of the store; relative SQLite paths are relative to the jobs folder."""
+    configured = config.jobs().store or "sqlite:///jobs.db"
+    scheme, mark, path = configured.partition(":///")
+    if scheme.startswith("sqlite") and mark and path and not path.startswith(("/", ":")):
+        return f"{scheme}:///{jobs_folder() / path}"
+    return configured
+
+
+@functools.lru_cache(maxsize=4)
+def _open_cached(url: str, process: int) -> JobStore:
+    del process
+    from hyperplane.jobs.store.job_store import JobStore
+
+    return JobStore(url)
+
+
+def this_machine() -> str:
+    """Return ``user@host``, which identifies the submitter in a shared store."""
+    # Not from the environment, which keeps another user's name with ``sudo -E``.
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # containers often run under a user id without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

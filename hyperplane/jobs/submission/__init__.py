@@ -1,0 +1,1 @@
+"""Submissions: checks of options and parameters, the environment and the stored settings."""

@@ -1,0 +1,121 @@
+"""Check the options of a job: name, label, timeouts, retries, runner and pools."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hyperplane import config
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import in_seconds
+from hyperplane.jobs.definition.message_formatting import suggest_names
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.runners.registry import create_runner, resolve_options
+
+#: Documented form of a job's name.
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_MAX_TIMEOUT = 86_400
+#: Maximum characters of a job's label.
+_MAX_LABEL_LENGTH = 64
+#: Documented names of machine types; a site may have others.
+JOB_TYPES = (
+    "minibasic", "basic", "dl", "deep", "gpu", "gpu-full", "lite", "triton", "rayspark", "ray",
+    "crypto", "climate", "sas", "rstat", "rust", "custom", "experimental",
+)  # fmt: skip
+
+
+def option_faults(
+    name: Any = None, timeout: Any = None, active_timeout: Any = None, max_retries: Any = None
+) -> list[Fault]:
+    """Return the faults of a job's options; None means not given.
+
+    Examples
+    --------
+    >>> [fault.where for fault in option_faults("no spaces", timeout=-2)]
+    ['timeout', 'name']
+    """
+    faults = []
+    for field, value in {"timeout": timeout, "active_timeout": active_timeout}.items():
+        if value is not None and not _is_timeout(in_seconds(value)):
+            allowed = f"seconds above 0 and up to {_MAX_TIMEOUT}, text such as '10 min', "
+            allowed += "or -1 for no limit"
+            faults.append(Fault(field, repr(value), allowed))
+    if max_retries is not None and not _is_retry_count(max_retries):
+        faults.append(Fault("max_retries", repr(max_retries), "a whole number from 0 to 10"))
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        allowed = "up to 63 letters, digits and . _ -, beginning and ending with a letter or digit"
+        faults.append(Fault("name", repr(name), allowed))
+    return faults
+
+
+def label_faults(label: Any) -> list[Fault]:
+    """Return the faults of a job's label."""
+    if isinstance(label, str) and label.isprintable() and 0 < len(label) <= _MAX_LABEL_LENGTH:
+        return []
+    allowed = f"text of 1 to {_MAX_LABEL_LENGTH} characters in one line"
+    return [Fault("job_type", repr(label)[:80], allowed)]
+
+
+def label_warnings(label: str) -> list[str]:
+    """Warn if a label is neither a documented one nor a pool.
+
+    Examples
+    --------
+    >>> label_warnings("basic"), label_warnings("16_16")
+    ([], [])
+    >>> print(label_warnings("tritn")[0])
+    job_type 'tritn' is neither a documented type nor a pool: did you mean triton? Kept as a label
+    """
+    if label in JOB_TYPES or _pool_fault(label) is None:
+        return []
+    near = suggest_names(label, [*JOB_TYPES, *config.pools()])
+    advice = near or f"they are {', '.join(JOB_TYPES)}."
+    problem = f"job_type {label!r} is neither a documented type nor a pool"
+    return [f"{problem}: {advice} Kept as a label"]
+
+
+def runner_faults(
+    runner: str, options: Mapping[str, Any], pipeline: Pipeline | None
+) -> list[Fault]:
+    """Return the faults of a runner that is unknown, unavailable or cannot run a pipeline."""
+    try:
+        instance = create_runner(runner, os.environ, resolve_options(runner, options))
+    except RequestError as error:
+        return list(error.faults)
+    reason = instance.unavailable_reason()
+    faults = [Fault("runner", repr(runner), "an available runner", reason)] if reason else []
+    return faults + (instance.find_unsupported(pipeline) if pipeline is not None else [])
+
+
+def pool_faults(pipeline: Pipeline) -> list[Fault]:
+    """Return faults for unknown pools that steps name, for themselves or their cluster."""
+    faults = []
+    for step in pipeline.steps:
+        named = {
+            "resources.pool": step.resources.pool,
+            "cluster.pool": (step.cluster or {}).get("pool"),
+        }
+        for field, name in named.items():
+            if isinstance(name, str) and (fault := _pool_fault(name)) is not None:
+                where = f"step {step.name!r}: {field}"
+                faults.append(Fault(where, fault.asked, fault.allowed, fault.advice))
+    return faults
+
+
+def _pool_fault(name: str) -> Fault | None:
+    try:
+        config.get_pool(name)
+    except RequestError as error:
+        return error.faults[0]
+    return None
+
+
+def _is_timeout(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and (value == -1 or 0 < value <= _MAX_TIMEOUT)
+
+
+def _is_retry_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10

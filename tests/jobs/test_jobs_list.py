@@ -1,0 +1,60 @@
+"""Lists of jobs from Python; the command line shows the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from job_cases import bash
+
+import hyperplane
+from hyperplane.errors import RequestError
+from hyperplane.jobs import Job, Pipeline
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.jobs.store.jobs_home import open_store
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def three():
+    pipeline = Pipeline.from_steps("p", [bash("a", "true")])
+    of = ((DONE, "", 1), (FAILED, "nightly.list", 2), (DONE, "nightly.list", 3))
+    for status, schedule, at in of:
+        made = new_job(pipeline, name="of.this.list", schedule=schedule)
+        later = 4e9 + at  # after all jobs of other tests
+        open_store().add(replace(made, status=status, submitted=later, ended=later))
+    yield
+    with open_store()._engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM hyperplane_jobs WHERE name = 'of.this.list'")
+
+
+def found(*arguments, **options):
+    return [round(job.submitted - 4e9) for job in hyperplane.jobs.list_jobs(*arguments, **options)]
+
+
+def test_jobs_are_found_by_status_name_and_schedule_the_last_first():
+    assert found(name="of.this.list") == [3, 2, 1]
+    assert found("done", name="of.this.list") == [3, 1]
+    assert found(["done", "timed-out"], limit=2) == [3, 1]
+    assert found(schedule="nightly.list") == [3, 2]
+    assert found("failed", schedule="nightly.list", limit=None) == [2]
+    assert found(name="unknown") == []
+    assert found(limit=1) == [3]
+
+
+def test_they_are_jobs_and_say_so_in_a_line():
+    (job,) = hyperplane.jobs.list_jobs(limit=1)
+    assert isinstance(job, Job)
+    assert json.loads(json.dumps(job.as_dict()))["name"] == "of.this.list"
+    assert "definition" not in repr(job)
+
+
+def test_what_cannot_be_asked_is_said_at_once():
+    with pytest.raises(RequestError) as caught:
+        hyperplane.jobs.list_jobs(["done", "faild"], limit=0)
+    first, second = caught.value.faults
+    assert (first.asked, first.advice) == ("'faild'", "did you mean failed?")
+    assert (second.where, second.asked) == ("limit", "0")

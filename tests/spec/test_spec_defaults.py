@@ -1,0 +1,78 @@
+"""Defaults that the code and the files of ``config/`` both have are equal."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from hyperplane import utils
+from hyperplane.clusters.registry import ENGINES
+from hyperplane.core import config_defaults
+from hyperplane.sizing.fit import SINGLE_PROCESS_CORES
+from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.settings import (
+    CudaSettings,
+    GatewaySettings,
+    JobSettings,
+    KubernetesSettings,
+    LocalSettings,
+    SlurmSettings,
+    SshSettings,
+)
+
+#: Section below ``hyperplane.engines`` -> model.
+MODELS: dict[str, type[BaseModel]] = {
+    "local": LocalSettings,
+    "ssh": SshSettings,
+    "slurm": SlurmSettings,
+    "kubernetes": KubernetesSettings,
+    "gateway": GatewaySettings,
+    "cuda": CudaSettings,
+}
+#: Settings whose defaults differ: without the configuration, a model preloads nothing.
+DIFFERENT = {("local", "preload")}
+
+
+def section(file: str, *keys: str) -> dict[str, Any]:
+    """Return a section of a shipped file."""
+    found: dict[str, Any] = config_defaults.load_file(file)["hyperplane"]
+    for key in keys:
+        found = found[key]
+    return found
+
+
+def test_every_engine_has_a_model_here_and_a_section() -> None:
+    assert (
+        set(MODELS) == set(ENGINES.built_in) == set(section("engines.yaml", "engines")) - {"auto"}
+    )
+
+
+@pytest.mark.parametrize("engine", MODELS)
+def test_defaults_of_an_engine(engine: str) -> None:
+    model, shipped = MODELS[engine], section("engines.yaml", "engines", engine)
+    skipped = {name for one, name in DIFFERENT if one == engine}
+    in_code, in_file = model().model_dump(), model(**shipped).model_dump()
+    assert {**in_code, **{name: in_file[name] for name in skipped}} == in_file
+    # A setting that the file does not show would be unknown to its readers.
+    assert set(model.model_fields) == set(shipped)
+
+
+def test_defaults_of_jobs() -> None:
+    shipped = section("jobs.yaml", "jobs")
+    assert JobSettings() == JobSettings(**shipped)
+    assert set(JobSettings.model_fields) == set(shipped)
+
+
+def test_defaults_of_the_memory_policy() -> None:
+    shipped = section("memory.yaml", "memory")
+    assert MemoryPolicy() == MemoryPolicy(**shipped)
+    assert {field.name for field in fields(MemoryPolicy)} == set(shipped)
+
+
+def test_defaults_of_sizing_and_services() -> None:
+    local = section("engines.yaml", "engines", "local")
+    assert local["single_process_cores"] == SINGLE_PROCESS_CORES
+    assert section("services.yaml", "services")["url"] == utils._TEMPLATE
