@@ -128,9 +128,7 @@ def _read_pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], lis
         for field, value in with_underscores(content).items():
             if field == "name":
                 found.append(_make_fault(f"{path}.{field}", value, "no such key"))
-            elif field not in entry.values or _takes_precedence(
-                path, shipped, field, value, entry
-            ):
+            elif field not in entry.values or _takes_precedence(path, shipped, field, value, entry):
                 entry.values[field] = value
                 entry.paths[field] = f"{path}.{field}"
     return entries, found

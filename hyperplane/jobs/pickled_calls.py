@@ -12,12 +12,9 @@ _ARRAYS = "hyperplane.collections.arrays"
 _BAGS = "hyperplane.collections.bags"
 _CALCULATOR = "hyperplane.calculator"
 _DEFINITION = "hyperplane.jobs.definition"
-<<<<<<< HEAD
 _FRAMES = "hyperplane.collections.frames"
 _JOBS = "hyperplane.jobs"
-=======
 _SHARDS = "hyperplane.shards"
->>>>>>> lstorage
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
 

@@ -55,14 +55,8 @@ def save(
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
-<<<<<<< HEAD
-        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"orc"``, ``"json"``,
-        ``"npy"``, ``"text"``, ``"skops"``, ``"joblib"``, or a format of another package; if
-        omitted, that of the suffix of the URL.
-=======
         Name of the format, such as ``"parquet"`` or ``"json"``; by the suffix of the URL if
         omitted. A wrong name is an error that lists those for the type of ``obj``.
->>>>>>> ldocs
     mode : {"error", "overwrite", "append", "skip"}
         Action if something else is saved there: raise an error, replace it, add parts to it
         (folders only), or keep it and write nothing.

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.jobs.runners.registry import RUNNERS
+from hyperplane.jobs.store.jobs_home import open_store
 
 PIPELINE = """
 pipeline:

@@ -11,14 +11,9 @@ import dask.config
 import pytest
 from terminal import Begin, Run
 
-<<<<<<< HEAD
+from hyperplane.jobs.runners.registry import RUNNERS
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 from hyperplane.jobs.store.jobs_home import open_store
-=======
-from hyperplane.jobs.home import open_store
-from hyperplane.jobs.runners.registry import RUNNERS
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
->>>>>>> ldocs
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-<<<<<<< HEAD
-from hyperplane.core.errors import EngineError
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-=======
->>>>>>> lcore
 from hyperplane.jobs.notebook import extract_notebook
 from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
 from hyperplane.platforms.kubernetes.errors import KubernetesError
