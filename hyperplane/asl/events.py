@@ -1,4 +1,4 @@
-"""Events of an execution."""
+"""Events of an execution, which ``run_machine`` passes to ``on_event``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes of an execution: when one branch fails, the others of the scope are stopped."""
+"""Concurrent branches of an execution: when one fails, the others are stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ExecutionScope:
-    """A part of an execution; stopping it also stops the scopes inside it."""
+    """Branches of an execution that are stopped together, with the scopes inside this one."""
 
     def __init__(self, parent: ExecutionScope | None = None) -> None:
         # All scopes share one lock, so that a callback added during a stop is called too.

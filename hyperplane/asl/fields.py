@@ -114,7 +114,7 @@ COMPARATORS: Fields = {
     **{f"{kind}{order}": _COMPARED[kind] for kind in _COMPARED for order in _ORDERS},
     **{f"{kind}{order}Path": COMPARED for kind in _COMPARED for order in _ORDERS},
     "BooleanEquals": BOOLEAN, "BooleanEqualsPath": COMPARED, "StringMatches": TEXT,
-    **{f"Is{what}": BOOLEAN for what in
+    **{f"Is{kind}": BOOLEAN for kind in
        ("Null", "Present", "Numeric", "String", "Boolean", "Timestamp")},
 }  # fmt: skip
 CONNECTIVES = ("And", "Or", "Not")

@@ -1,4 +1,4 @@
-"""Implementations of the intrinsic functions; invalid arguments raise ValueError."""
+"""Intrinsic functions by name; invalid arguments raise ValueError."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def split_template(template: str, values: int) -> list[str | None]:
 
 
 def _format(template: Any, *values: Any) -> str:
-    parts, rest = split_template(_require_text(template, "the template"), len(values)), iter(values)
-    return "".join(_format_value(next(rest)) if part is None else part for part in parts)
+    parts = split_template(_require_text(template, "the template"), len(values))
+    remaining = iter(values)
+    return "".join(_format_value(next(remaining)) if part is None else part for part in parts)
 
 
 def _format_value(value: Any) -> str:
@@ -67,29 +68,29 @@ def _format_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _require_text(value: Any, what: str) -> str:
+def _require_text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{what} is {_json_type(value)}, not a text")
+        raise ValueError(f"{name} is {_json_type(value)}, not a text")
     return value
 
 
-def _require_array(value: Any, what: str = "the first argument") -> list[Any]:
+def _require_array(value: Any, name: str = "the first argument") -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{what} is {_json_type(value)}, not an array")
+        raise ValueError(f"{name} is {_json_type(value)}, not an array")
     return value
 
 
-def _require_integer(value: Any, what: str) -> int:
+def _require_integer(value: Any, name: str) -> int:
     """Return a number rounded to the nearest integer, as the language specifies."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{what} is {_json_type(value)}, not a number")
+        raise ValueError(f"{name} is {_json_type(value)}, not a number")
     return value if isinstance(value, int) else math.floor(value + 0.5)
 
 
-def _require_int32(value: Any, what: str) -> int:
-    number = _require_integer(value, what)
+def _require_int32(value: Any, name: str) -> int:
+    number = _require_integer(value, name)
     if not SMALLEST_INT <= number <= LARGEST_INT:
-        raise ValueError(f"{what} is {number}, not from {SMALLEST_INT} to {LARGEST_INT}")
+        raise ValueError(f"{name} is {number}, not from {SMALLEST_INT} to {LARGEST_INT}")
     return number
 
 
@@ -118,10 +119,8 @@ def _array_contains(array: Any, value: Any) -> bool:
 
 
 def _array_range(first: Any, last: Any, step: Any) -> list[int]:
-    start, stop = (
-        _require_integer(first, "the first number"),
-        _require_integer(last, "the last number"),
-    )
+    start = _require_integer(first, "the first number")
+    stop = _require_integer(last, "the last number")
     by = _require_integer(step, "the step")
     if by == 0:
         raise ValueError("the step is 0")

@@ -1,8 +1,9 @@
 """Parser of JSONPath in the dialect of the States Language.
 
-The language uses the dialect of the Java library json-path, which differs from RFC 9535 in whether
-a path is definite (one value) or not (a list of values), and in what a filter is applied to. Rare
-features with different results in the two, unions of names and functions, are refused.
+The language uses the dialect of the Java library json-path. It differs from RFC 9535 in two points:
+a definite path has one value, any other path a list of values; and a filter after an object is
+applied to the object, not to its members. Unions of names and functions in paths, which
+are rare and have other results in RFC 9535, are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 class PathSyntax(ValueError):
-    """An invalid path; the message has the position and what is expected there."""
+    """An invalid path; the message has its position and the expected text."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Lookup and insertion of values at paths in JSON."""
+"""Values at paths in JSON: lookup, insertion and comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payload templates: ``Parameters``, ``ItemSelector``, ``ResultSelector`` and ``BatchInput``."""
+"""Payload templates: ``Parameters``, ``ResultSelector``, ``ItemSelector``, ``BatchInput``."""
 
 from __future__ import annotations
 

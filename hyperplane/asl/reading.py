@@ -1,4 +1,4 @@
-"""Reader of state machines from files, with limits and with the line of each fault."""
+"""Read state machines from files, with limits and the line of each fault."""
 
 from __future__ import annotations
 
@@ -73,23 +73,23 @@ def read_machine(
     ('machine', 'A')
     """
     if isinstance(source, Mapping):
-        name, scanned, file = "machine", _parse_mapping(source), ""
+        name, parsed, file = "machine", _parse_mapping(source), ""
     elif isinstance(source, (str, os.PathLike)):
         path = Path(os.fspath(source))
-        name, scanned, file = path.name.partition(".")[0], _parse_file(path), os.fspath(source)
+        name, parsed, file = path.name.partition(".")[0], _parse_file(path), os.fspath(source)
     else:
         raise RequestError([Fault("machine", type(source).__name__, "a path or a mapping")])
     found = [
         *(Problem(location, "a duplicate field", "each field once") for location, _ in
-          scanned.duplicates),
-        *find_faults(scanned.value),
+          parsed.duplicates),
+        *find_faults(parsed.value),
     ]  # fmt: skip
-    lines = {**scanned.lines, **dict(scanned.duplicates)}
+    lines = {**parsed.lines, **dict(parsed.duplicates)}
     found.sort(key=lambda one: _line(one.location, lines))
     faults = [(one, one.to_fault(_source(file, one.location, lines))) for one in found]
     check(fault for one, fault in faults if not (lenient and one.doubt))
     doubts = tuple(fault for _, fault in faults)
-    return Machine(name or "machine", scanned.value, doubts)
+    return Machine(name or "machine", parsed.value, doubts)
 
 
 def _source(file: str, location: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:

@@ -1,4 +1,4 @@
-"""Retry and Catch: selection of a clause for an error, and the delay before a retry."""
+"""Retriers and Catchers: which one matches an error, and the delay before a retry."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RetryCounter:
         self.count = 0
 
     def next_delay(self, error: StateError, *, branches: bool) -> float | None:
-        """Seconds until the next attempt; None if the error is not retried."""
+        """Return the seconds until the next attempt; None if the error is not retried."""
         if error.name == RUNTIME:
             return None
         for number, retrier in enumerate(self._retriers):
@@ -71,6 +71,6 @@ def _backoff_seconds(retrier: dict[str, Any], used: int) -> float:
 def find_catcher(
     catchers: list[dict[str, Any]], error: StateError, *, branches: bool
 ) -> dict[str, Any] | None:
-    """First clause of a Catch that matches an error; None if none does."""
+    """Return the first Catcher that matches an error; None if none does."""
     fits = (one for one in catchers if matches_error(one["ErrorEquals"], error, branches=branches))
     return next(fits, None)

@@ -1,4 +1,4 @@
-"""Lookup of the task for a ``Resource``, and checks that a machine can run with its tasks."""
+"""Tasks by ``Resource``, and the faults of a machine that cannot run with its tasks."""
 
 from __future__ import annotations
 

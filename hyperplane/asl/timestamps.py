@@ -1,4 +1,4 @@
-"""Timestamps of RFC 3339 in the form that the language allows: capital T, and Z or an offset."""
+"""RFC 3339 timestamps in the form that the language allows: capital T, and Z or an offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert a pipeline to an Amazon States Language machine that runs AWS Batch jobs."""
+"""Exporter to Amazon States Language: a machine whose tasks are AWS Batch jobs."""
 
 from __future__ import annotations
 
@@ -109,18 +109,19 @@ def to_asl(
 def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
     variables = {**environment, **step.env}
     command = [*step.argv] if step.kind == "command" else [_PROGRAMS[step.kind], step.path]
-    needs = step.resources
+    resources = step.resources
+    memory = None if resources.ram_gb is None else int(resources.ram_gb * 1e9) >> 20  # MiB
     amounts = {
-        "VCPU": None if needs.cores is None else f"{needs.cores:g}",
-        "MEMORY": None if needs.ram_gb is None else str(int(needs.ram_gb * 1e9) >> 20),  # MiB
-        "GPU": str(needs.gpus) if needs.gpus else None,
+        "VCPU": None if resources.cores is None else f"{resources.cores:g}",
+        "MEMORY": None if memory is None else str(memory),
+        "GPU": str(resources.gpus) if resources.gpus else None,
     }
-    wanted = [{"Type": kind, "Value": value} for kind, value in amounts.items() if value]
+    requested = [{"Type": kind, "Value": value} for kind, value in amounts.items() if value]
     container: dict[str, Any] = {"Command": command}
     if variables:
         container["Environment"] = [{"Name": k, "Value": v} for k, v in variables.items()]
-    if wanted:
-        container["ResourceRequirements"] = wanted
+    if requested:
+        container["ResourceRequirements"] = requested
     chunks = step.chunks or 0
     state: dict[str, Any] = {
         "Type": "Task",
@@ -147,24 +148,26 @@ def _build_retriers(step: Step) -> list[dict[str, Any]]:
     retries = count_retries(step, settings.max_retries)
     if not retries:
         return []
-    # Both are positive integers in the language.
-    first, most = retry_delay(1, settings), parse_seconds(settings.retry_wait_most)
-    interval, longest = (
-        max(1, math.ceil(min(seconds, _MAX_DELAY_SECONDS))) for seconds in (first, most)
-    )
+    interval = _whole_seconds(retry_delay(1, settings))
+    max_delay = _whole_seconds(parse_seconds(settings.retry_wait_most))
     return [
         {
             "ErrorEquals": ["States.TaskFailed", "States.Timeout"],
             "MaxAttempts": retries,
             "IntervalSeconds": interval,
             "BackoffRate": BACKOFF_RATE,
-            "MaxDelaySeconds": longest,
+            "MaxDelaySeconds": max_delay,
         }
     ]
 
 
+def _whole_seconds(seconds: float) -> int:
+    """Round up to a delay that the language allows: a positive integer."""
+    return max(1, math.ceil(min(seconds, _MAX_DELAY_SECONDS)))
+
+
 def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault]:
-    """Return what Batch, or a container with only the pipeline's files, does not support."""
+    """Return the faults of steps that Batch, or a container without other files, cannot run."""
     faults = []
     if requirements is not None:
         allowed = "no requirements; install them in the image of the job definition"

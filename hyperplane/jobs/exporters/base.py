@@ -31,14 +31,31 @@ class Exporter(Protocol):
     """Interface to a scheduler that runs a job from files, without a supervisor.
 
     An exporter is a dataclass whose fields are its options. It submits nothing and writes no file.
+    Classes of other packages are registered in the entry-point group ``hyperplane.exporters``.
+
+    Attributes
+    ----------
+    name : str
+        The name under which it is registered, the value of ``hyperplane job render --runner``.
     """
 
     name: ClassVar[str]
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline or in the options that is not supported."""
+        """Return a fault for each part of a pipeline, and each option, that is not supported."""
         ...
 
     def render(self, job: Job) -> list[Document]:
-        """Return the files of a job in which :meth:`find_unsupported` finds no fault."""
+        """Return the files of a job.
+
+        Parameters
+        ----------
+        job : Job
+            A job whose pipeline has no fault in :meth:`find_unsupported`.
+
+        Returns
+        -------
+        list of Document
+            In the order in which ``hyperplane job render`` shows them.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Kubernetes CronJob manifests of schedules."""
+"""Exporter of schedules to Kubernetes: the manifest of a CronJob."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def render_cron_job(
     Raises
     ------
     RequestError
-        If Kubernetes cannot represent it.
+        If the name, the day of the week or the image is not valid in Kubernetes.
 
     Examples
     --------
@@ -66,5 +66,5 @@ def render_cron_job(
         container["workingDir"] = folder
     pod = build_job_pod(container, build_unprivileged_pod(), grace=_GRACE_SECONDS)
     labels = {**MANAGED_BY, "hyperplane.dev/schedule": name}
-    # Its Jobs have one attempt: hyperplane retries itself, from the finished steps.
+    # Each Job has one attempt: `hyperplane job run` retries by itself, from the finished steps.
     return dump_yaml(build_cron_job(resource, labels, pod, schedule=cron, overlap=overlap))

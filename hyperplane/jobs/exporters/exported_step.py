@@ -28,40 +28,35 @@ from hyperplane.jobs.submission.parameters import PARAMETER_PREFIX
 #: Exit codes after which a retry makes no sense.
 INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "") == INPUT)
 
-_COUNT = "HYPERPLANE_SHARD_COUNT"
+_COUNT_VARIABLE = "HYPERPLANE_SHARD_COUNT"
 _INDEX_VARIABLES = ("HYPERPLANE_SHARD_INDEX", f"{PARAMETER_PREFIX}CHUNK_ID", "CHUNK_ID")
 _ITEM_VARIABLES = (f"{PARAMETER_PREFIX}ITEM", "ITEM")
 
 
-def slug(name: str, most: int) -> str:
-    """Return a name in letters, digits and dashes, valid in every scheduler; may be empty.
+def slug(name: str, max_length: int) -> str:
+    """Convert a name to letters, digits and dashes, which every scheduler allows; may be empty.
 
     Examples
     --------
     >>> slug("Übung 1: x; rm -rf /", 63)
     'bung-1-x-rm-rf'
     """
-    return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[:most].strip("-")
+    return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[:max_length].strip("-")
 
 
-def file_stem(place: int, step: Step) -> str:
+def file_stem(index: int, step: Step) -> str:
     """Return the stem of the names of a step's files."""
-    return f"{place:03d}-{slug(step.name, 40)}".strip("-")
+    return f"{index:03d}-{slug(step.name, 40)}".strip("-")
 
 
 @dataclass(frozen=True)
 class StepEnvironment:
-    """Variables that a step has beyond those of the system where it runs.
+    """Variables that a step has in addition to those of the system where it runs.
 
-    Parameters
-    ----------
-    fixed : dict of str to str
-        Variables that are the same for all chunks. If the step has chunks, the JSON parameters lack
-        ``chunk_id`` and ``item``.
-    index_variables, item_variables : tuple of str
-        Names of the variables with the chunk's index and with its item.
-    secrets : dict of str to tuple of str
-        For each secret, the variables that hold it.
+    ``fixed`` are the same for all chunks; if the step has chunks, the JSON parameters in them lack
+    ``chunk_id`` and ``item``. ``index_variables`` and ``item_variables`` are the names of the
+    variables with the chunk's index and with its item. ``secrets`` has the variables for each
+    secret.
     """
 
     fixed: dict[str, str]
@@ -81,13 +76,13 @@ def build_environment(job: Job, step: Step) -> StepEnvironment:
     secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
     secret_names = {name for names in secrets.values() for name in names}
     taken = secret_names | set(step.env)
-    index_variables = _without_taken(taken, _INDEX_VARIABLES if step.chunk_count else ())
-    item_variables = _without_taken(taken, _ITEM_VARIABLES if step.foreach else ())
+    index_variables = _exclude_names(taken, _INDEX_VARIABLES if step.chunk_count else ())
+    item_variables = _exclude_names(taken, _ITEM_VARIABLES if step.foreach else ())
     dropped = ("chunk_id",) * bool(step.chunk_count) + ("item",) * bool(step.foreach)
     parameters = {name: text for name, text in job.parameters.items() if name not in dropped}
     fixed = step_variables(replace(job, parameters=parameters), step, WorkUnit(step.name), 1)
     if step.chunk_count:
-        fixed.setdefault(_COUNT, str(step.chunk_count))
+        fixed.setdefault(_COUNT_VARIABLE, str(step.chunk_count))
     varying = {*index_variables, *item_variables, *secret_names}
     shared = {name: text for name, text in fixed.items() if name not in varying}
     return StepEnvironment(
@@ -95,19 +90,15 @@ def build_environment(job: Job, step: Step) -> StepEnvironment:
     )
 
 
-def _without_taken(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
+def _exclude_names(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in taken)
 
 
 class CommandLine(NamedTuple):
     """Program and arguments of a step.
 
-    Parameters
-    ----------
-    words : tuple of str
-        The words; for a notebook in chunks all but the last.
-    output : tuple of (str, str), or None
-        For a notebook in chunks, the text before and after the chunk's index in the last word.
+    For a notebook in chunks, ``words`` lacks the last word, and ``output`` has the text of that
+    word before and after the chunk's index.
     """
 
     words: tuple[str, ...]
@@ -125,7 +116,7 @@ def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
 
 
 def find_common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
-    """Yield what no scheduler supports: changing a step's size after a failure."""
+    """Yield the faults of a pipeline on any scheduler: restarts with more memory or in pieces."""
     for index, step in enumerate(pipeline.steps):
         for field in ("more_memory", "split"):
             value = getattr(step, field)

@@ -1,4 +1,4 @@
-"""Render a job as Kubernetes Jobs, one per step, indexed if the step has chunks."""
+"""Exporter to Kubernetes: a Job for each step, indexed if the step has chunks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 @dataclass(frozen=True)
 class KubernetesExporter:
-    """Renders jobs as manifests.
+    """Exports jobs as manifests.
 
     Parameters
     ----------
@@ -102,22 +102,22 @@ class KubernetesExporter:
         """Render a manifest for each step; steps with dependencies are suspended."""
         root = self.root or job.pipeline.root
         pipeline = job.pipeline.model_copy(update={"root": root})
-        moved = replace(job, definition=pipeline.to_json(), folder=FOLDER)
+        job_in_image = replace(job, definition=pipeline.to_json(), folder=FOLDER)
         return [
             Document(
-                f"{file_stem(place, step)}.yaml",
-                dump_yaml(self._build_job(moved, place, step)),
+                f"{file_stem(index, step)}.yaml",
+                dump_yaml(self._build_job(job_in_image, index, step)),
                 "step",
             )
-            for place, step in enumerate(pipeline.steps)
+            for index, step in enumerate(pipeline.steps)
         ]
 
-    def _build_job(self, job: Job, place: int, step: Step) -> dict[str, Any]:
+    def _build_job(self, job: Job, index: int, step: Step) -> dict[str, Any]:
         annotations = {STEP_NAME: step.name, "hyperplane.dev/job-name": job.name}
         if step.depends_on:
-            places = {one.name: (index, one) for index, one in enumerate(job.pipeline.steps)}
-            after = [_build_job_name(job, *places[name]) for name in step.depends_on]
-            annotations["hyperplane.dev/depends-on"] = ",".join(after)
+            indexed = {one.name: (number, one) for number, one in enumerate(job.pipeline.steps)}
+            dependencies = [_build_job_name(job, *indexed[name]) for name in step.depends_on]
+            annotations["hyperplane.dev/depends-on"] = ",".join(dependencies)
         pod = build_step_pod(
             step,
             build_unprivileged_pod(),
@@ -130,8 +130,8 @@ class KubernetesExporter:
             deadline=step.timeout,
         )
         return build_job(
-            _build_job_name(job, place, step),
-            {**build_step_labels(slug(job.id, 63)), "hyperplane.dev/step": file_stem(place, step)},
+            _build_job_name(job, index, step),
+            {**build_step_labels(slug(job.id, 63)), "hyperplane.dev/step": file_stem(index, step)},
             annotations,
             pod,
             retry=_build_retry(job, step),
@@ -141,7 +141,7 @@ class KubernetesExporter:
 
 
 def _find_step_faults(step: Step) -> Iterator[Fault]:
-    """Yield what prevents a step from running in a pod."""
+    """Yield the faults of a step that cannot run in a pod."""
     if step.argv[1:] == ("-m", calls.PROGRAM):
         yield Fault("argv", "a Python function", "a script in the image")
     length = len(_format_items(step).encode()) if step.foreach else 0
@@ -149,20 +149,24 @@ def _find_step_faults(step: Step) -> Iterator[Fault]:
         allowed = f"values of at most {_MAX_VARIABLE_BYTES} bytes as JSON"
         advice = "use chunks, and read the values from a file"
         yield Fault("foreach", f"{length} bytes", allowed, advice)
-    for place, name in enumerate(step.secrets):
+    for index, name in enumerate(step.secrets):
         if not _NAME_PATTERN.fullmatch(_split_secret(name)[0]):
             allowed = "before the slash the name of a Secret: lower case letters, digits, - and ."
-            yield Fault(f"secrets[{place}]", format_value(name), allowed)
+            yield Fault(f"secrets[{index}]", format_value(name), allowed)
 
 
-def _build_job_name(job: Job, place: int, step: Step) -> str:
+def _build_job_name(job: Job, index: int, step: Step) -> str:
     """Return the name of a step's Job; pods append up to 13 characters to it, 63 in all."""
-    parts = (slug(job.name, 20), slug(job.id, 8), file_stem(place, step))
+    parts = (slug(job.name, 20), slug(job.id, 8), file_stem(index, step))
     return "-".join(part for part in parts if part)[:50].strip("-").lower()
 
 
 def _build_retry(job: Job, step: Step) -> dict[str, Any]:
-    """Return the retry policy: number of retries, and exit codes that are not retried."""
+    """Return the number of retries, and the exit codes that are not retried.
+
+    A Job has no field for delays: Kubernetes waits 10 s before the first retry, twice as long
+    before each further one, and at most 6 minutes.
+    """
     count, retries = step.chunk_count, count_retries(step, job.max_retries)
     rules = [
         build_disruption_rule("Ignore"),

@@ -26,19 +26,9 @@ EXPORTERS: Registry[Exporter] = Registry(
 
 
 def create_exporter(name: str, **options: Any) -> Exporter:
-    """Create an exporter with its options.
+    """Create an exporter; raise a RequestError for an unknown name or unknown options.
 
-    Parameters
-    ----------
-    name : str
-        One of ``EXPORTERS``.
-    **options
-        Its options: ``python`` for Slurm, ``image`` and ``root`` for Kubernetes.
-
-    Raises
-    ------
-    RequestError
-        If there is no such exporter, or it has no such options.
+    The options are ``python`` for Slurm, and ``image`` and ``root`` for Kubernetes.
     """
     kind: Any = EXPORTERS.load(name)
     known = [field.name for field in dataclasses.fields(kind)]

@@ -1,6 +1,6 @@
-"""Run a program with retries: ``python retrying.py PAUSES CODES WORD...``.
+"""Run a program with retries: ``python retry_wrapper.py DELAYS CODES WORD...``.
 
-``PAUSES`` are the seconds before each retry, ``CODES`` the exit codes that are not retried, both
+``DELAYS`` are the seconds before each retry, ``CODES`` the exit codes that are not retried, both
 separated by commas. SIGTERM is passed to the program and ends the retries. This file runs alone and
 imports nothing of hyperplane. It is not a shell script because bash loses the exit code of a
 program that gets a signal at the same time as bash, as sent by Slurm.
@@ -39,7 +39,7 @@ class _RetryingProgram:
         code = self._child.wait()
         return code if code >= 0 else 128 - code
 
-    def rest(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Wait before a retry; return False if a signal has ended the retries."""
         until = time.monotonic() + seconds
         while not self.ended and time.monotonic() < until:
@@ -47,18 +47,18 @@ class _RetryingProgram:
         return not self.ended
 
 
-def main(pauses: str, codes: str, *words: str) -> int:
+def main(delays: str, codes: str, *words: str) -> int:
     """Run the program with retries and return the last exit code."""
     final_codes = {0, *map(int, codes.split(","))}
     program = _RetryingProgram(words)
     signal.signal(signal.SIGTERM, program.end)
-    for pause in map(float, pauses.split(",")):
+    for delay in map(float, delays.split(",")):
         code = program.run()
         if code in final_codes or program.ended:
             return code
-        sys.stderr.write(f"exit code {code}; next attempt in {pause:g} s\n")
+        sys.stderr.write(f"exit code {code}; next attempt in {delay:g} s\n")
         sys.stderr.flush()
-        if not program.rest(pause):
+        if not program.wait(delay):
             return code
     return program.run()
 

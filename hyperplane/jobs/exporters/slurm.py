@@ -1,4 +1,4 @@
-"""Render a job for Slurm: an sbatch script per step, as an array for chunks, and submit.sh."""
+"""Exporter to Slurm: an sbatch script for each step, an array if it has chunks; submit.sh."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from hyperplane.platforms.slurm.script import SUBMIT_FUNCTION, quote_word, rende
 _MAX_SCRIPT_BYTES = 1 << 22
 #: Seconds by which Slurm may send a signal early.
 _SIGNAL_EARLY_SECONDS = 60
-_TASK = '"$SLURM_ARRAY_TASK_ID"'
+_TASK_INDEX = '"$SLURM_ARRAY_TASK_ID"'
 #: Secret lookup of ``submit.sh``: secrets are neither in arguments nor in files.
 _RESOLVE_SECRETS = """\
 
@@ -64,7 +64,7 @@ secret() {
 
 @dataclass(frozen=True)
 class SlurmExporter:
-    """Renders jobs as sbatch scripts.
+    """Exports jobs as sbatch scripts.
 
     ``python`` is the interpreter on the nodes, by default this one, which is right if they share
     its folder.
@@ -81,12 +81,12 @@ class SlurmExporter:
     def render(self, job: Job) -> list[Document]:
         """Render a script for each step, and ``submit.sh``, which submits them in order."""
         steps = requirements.add_install_step(job.pipeline, self.python)
-        documents = [self._document(job, place, step) for place, step in enumerate(steps)]
+        documents = [self._render_step(job, index, step) for index, step in enumerate(steps)]
         check(_size_faults(documents))
         return [*documents, Document("submit.sh", _render_submit_script(job, steps), "submit")]
 
-    def _document(self, job: Job, place: int, step: Step) -> Document:
-        name = file_stem(place, step)
+    def _render_step(self, job: Job, index: int, step: Step) -> Document:
+        name = file_stem(index, step)
         variables = build_environment(job, step)
         options = {
             **_sbatch_options(job, step, name),
@@ -103,10 +103,10 @@ class SlurmExporter:
         if variables.item_variables:
             lines += _item_arrays(step)
         lines.append(f"cd -- {quote_word(working_folder(job.pipeline, step))}")
-        text = "\n".join([*lines, " \\\n  ".join(self._words(job, step, variables))]) + "\n"
+        text = "\n".join([*lines, " \\\n  ".join(self._build_words(job, step, variables))]) + "\n"
         return Document(f"{name}.sbatch", text, "step")
 
-    def _words(self, job: Job, step: Step, variables: StepEnvironment) -> list[str]:
+    def _build_words(self, job: Job, step: Step, variables: StepEnvironment) -> list[str]:
         """Return the command that runs the step.
 
         Variables are set by ``env``, not by bash, in which some names are special, such as UID and
@@ -114,15 +114,15 @@ class SlurmExporter:
         """
         fixed = {name: text for name, text in variables.fixed.items() if name != PARAMETERS}
         words = ["exec env", *(f"{name}={quote_word(text)}" for name, text in fixed.items())]
-        words += [f"{name}={_TASK}" for name in variables.index_variables]
+        words += [f"{name}={_TASK_INDEX}" for name in variables.index_variables]
         words += [
             f'{name}="${{hyperplane_items[SLURM_ARRAY_TASK_ID]}}"'
             for name in variables.item_variables
         ]
         words.append(f"{PARAMETERS}={_parameters_word(step, variables)}")
-        tries = count_retries(step, job.max_retries)
-        if tries:
-            seconds = ",".join(f"{pause:g}" for pause in _retry_delays(tries))
+        retries = count_retries(step, job.max_retries)
+        if retries:
+            seconds = ",".join(f"{delay:g}" for delay in _retry_delays(retries))
             codes = ",".join(map(str, INPUT_CODES))
             wrapper = quote_word(retry_wrapper.__file__)
             words.append(f"{quote_word(self.python)} -I {wrapper} {seconds} {codes}")
@@ -139,7 +139,7 @@ class SlurmExporter:
         words += map(quote_word, run.words)
         if run.output is not None:
             before, after = map(quote_word, run.output)
-            words.append(f'{before}"$(printf %05d {_TASK})"{after}')
+            words.append(f'{before}"$(printf %05d {_TASK_INDEX})"{after}')
         return words
 
 
@@ -160,12 +160,12 @@ def _time_options(job: Job, step: Step) -> dict[str, str | int | bool | None]:
     """Return the time limit of all attempts at a step, and the signal before it."""
     if step.timeout is None:
         return {}
-    tries = count_retries(step, job.max_retries)
-    polite = math.ceil(grace_seconds())
-    most = (tries + 1) * (step.timeout + polite) + sum(_retry_delays(tries))
+    retries = count_retries(step, job.max_retries)
+    grace = math.ceil(grace_seconds())
+    attempts = (retries + 1) * (step.timeout + grace) + sum(_retry_delays(retries))
     # The limit of each attempt comes first; this one is for programs that it does not end.
-    minutes = math.ceil((most + polite + _SIGNAL_EARLY_SECONDS) / 60)
-    return {"time": minutes, "signal": f"B:TERM@{polite}"}
+    minutes = math.ceil((attempts + grace + _SIGNAL_EARLY_SECONDS) / 60)
+    return {"time": minutes, "signal": f"B:TERM@{grace}"}
 
 
 def _retry_delays(retries: int) -> list[float]:
@@ -174,7 +174,7 @@ def _retry_delays(retries: int) -> list[float]:
 
 
 def _exported_variables(variables: StepEnvironment) -> list[str]:
-    """Return variables exported from the submission: PATH and secrets."""
+    """Return the variables that ``--export`` passes on: PATH and one for each secret."""
     return ["PATH", *(names[0] for names in variables.secrets.values())]
 
 
@@ -194,7 +194,7 @@ def _parameters_word(step: Step, variables: StepEnvironment) -> str:
     shared = json.dumps(variables.parameters, ensure_ascii=False)[:-1]
     text = (
         quote_word(f'{shared}{", " if variables.parameters else ""}"chunk_id": "')
-        + _TASK
+        + _TASK_INDEX
         + quote_word('"')
     )
     if step.foreach:
@@ -218,15 +218,15 @@ def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
             text += (
                 " ".join(["secret", variable, quote_word(str(Path(folder, name))), *names]) + "\n"
             )
-    by_name = {step.name: (place, step) for place, step in enumerate(steps)}
-    places: dict[str, int] = {}
+    by_name = {step.name: (index, step) for index, step in enumerate(steps)}
+    submitted: dict[str, int] = {}
     text += "\n"
     for wave in waves(job.pipeline.model_copy(update={"steps": steps})):
         for name in wave:
-            place, step = by_name[name]
-            before = [str(places[other]) for other in step.depends_on]
-            text += " ".join(["submit", f"{file_stem(place, step)}.sbatch", *before]) + "\n"
-            places[name] = len(places)
+            index, step = by_name[name]
+            dependencies = [str(submitted[other]) for other in step.depends_on]
+            text += " ".join(["submit", f"{file_stem(index, step)}.sbatch", *dependencies]) + "\n"
+            submitted[name] = len(submitted)
     return text + "trap - EXIT\n"
 
 

@@ -16,7 +16,13 @@ from hyperplane.jobs.store.job_records import Job
 
 
 class StepProcess(Protocol):
-    """Process of one attempt at a step, wherever it runs."""
+    """Process of one attempt at a step, on this machine, in a batch job or in a pod.
+
+    Attributes
+    ----------
+    command : AttemptCommand
+        The command of the attempt, with the paths of its files.
+    """
 
     command: AttemptCommand
 
@@ -25,15 +31,22 @@ class StepProcess(Protocol):
         ...
 
     async def wait(self) -> int | None:
-        """Wait for the exit code, negative for a signal; None if it left none."""
+        """Wait for its end.
+
+        Returns
+        -------
+        int or None
+            Exit code, negative for a signal. None if the process was lost and left no exit code;
+            the attempt is then repeated, which does not count as a failure of the step.
+        """
         ...
 
     def exit_code(self) -> int | None:
-        """Return the exit code, None if it is not known (yet)."""
+        """Return the exit code; None while it runs, or if there is none."""
         ...
 
     def end_time(self) -> float:
-        """Return when a reattached process ended; 0 while that is unknown."""
+        """Return when a reattached process ended, in seconds since the epoch; 0 if unknown."""
         ...
 
     async def end(self, grace: float) -> int | None:
@@ -42,7 +55,22 @@ class StepProcess(Protocol):
 
 
 class Runner(Protocol):
-    """Interface to the system that runs the steps of a job."""
+    """Interface to the system that runs the steps of a job.
+
+    Classes of other packages are registered in the entry-point group ``hyperplane.runners``.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        Environment of the submission.
+    options : mapping
+        Result of :meth:`resolve_options`.
+
+    Attributes
+    ----------
+    name : str
+        The name under which it is registered, the value of ``runner=`` and ``--runner``.
+    """
 
     name: ClassVar[str]
 
@@ -50,9 +78,22 @@ class Runner(Protocol):
 
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete the options of a submission; the result is stored with the job.
+        """Complete the options of a submission from the configuration.
 
-        Raises RequestError with every fault of the options.
+        Parameters
+        ----------
+        options : mapping
+            ``runner_options`` of the submission.
+
+        Returns
+        -------
+        dict
+            All options, JSON-serializable; they are stored with the job.
+
+        Raises
+        ------
+        RequestError
+            With every fault of the options.
         """
         ...
 
@@ -61,35 +102,84 @@ class Runner(Protocol):
         ...
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline that the runner does not support."""
+        """Return a fault for each part of a pipeline that the runner does not support."""
         ...
 
     def with_runtime_paths(self, job: Job) -> Job:
-        """Return the job with the folders and interpreter that its steps have."""
+        """Return the job with the folders and the interpreter of the system that runs its steps."""
         ...
 
     def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
-        """Return the resources of this machine that an attempt takes."""
+        """Return the resources of this machine that an attempt takes.
+
+        Parameters
+        ----------
+        capacity : ResourceAllocator
+            Resources of this machine.
+        step : Step
+            The step.
+        memory_factor : float
+            Factor by which its memory is multiplied, above 1 after a failure of memory.
+
+        Returns
+        -------
+        Demand
+            An empty one if the step does not run on this machine.
+        """
         ...
 
     def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
-        """Return the maximum number of concurrent chunks of a step."""
+        """Return the maximum number of concurrent chunks of a step.
+
+        Parameters
+        ----------
+        capacity : ResourceAllocator
+            Resources of this machine.
+        step : Step
+            The step; its ``max_parallel`` may be None.
+        usual : int
+            Configured number for steps without ``max_parallel`` and resources.
+
+        Returns
+        -------
+        int
+            At least 1.
+        """
         ...
 
     async def start(self, command: AttemptCommand, step: Step, memory_factor: float) -> StepProcess:
-        """Start an attempt with ``memory_factor`` times the step's memory.
+        """Start an attempt, or submit it to a queue.
 
-        Raises OSError, whose message is shown to the user, if it cannot start.
+        Parameters
+        ----------
+        command : AttemptCommand
+            Program, environment, folder and files of the attempt.
+        step : Step
+            The step, with resources in place of a pool's name.
+        memory_factor : float
+            Factor by which its memory is multiplied.
+
+        Returns
+        -------
+        StepProcess
+
+        Raises
+        ------
+        OSError
+            If it cannot start. The user sees its message; ``errno`` decides on a retry.
         """
         ...
 
     def reattach(self, command: AttemptCommand) -> StepProcess:
-        """Return the process of an attempt that an earlier supervisor started."""
+        """Return the process of an attempt that an earlier supervisor started.
+
+        ``command`` has only the paths of the attempt's files.
+        """
         ...
 
 
 class SharedFilesystemMixin:
-    """Base of runners whose steps access the files of this machine."""
+    """Base class of runners whose steps access the files of this machine."""
 
     name: ClassVar[str]
 
@@ -98,13 +188,13 @@ class SharedFilesystemMixin:
 
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse all options."""
-        wrong = f"unknown option; the runner {cls.name} has none"
-        check(Fault(f"runner_options.{name}", "", wrong) for name in options)
+        """Return no options; refuse all that are given."""
+        fault = f"unknown option; the runner {cls.name} has none"
+        check(Fault(f"runner_options.{name}", "", fault) for name in options)
         return {}
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return faults for kernels that are not installed."""
+        """Return a fault for each notebook whose kernel is not installed."""
         return notebook_checks.kernel_faults(pipeline)
 
     def with_runtime_paths(self, job: Job) -> Job:
@@ -113,18 +203,18 @@ class SharedFilesystemMixin:
 
 
 class RemoteQueueMixin:
-    """Base of runners whose steps wait in the queue of a scheduler."""
+    """Base class of runners whose steps wait in the queue of a scheduler."""
 
     #: Maximum chunks of a step in the queue, unless the step states one.
     at_once: ClassVar[int]
 
     def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
-        """Return no demand: steps run elsewhere."""
+        """Return an empty demand: steps do not run on this machine."""
         del capacity, step, memory_factor
         return Demand()
 
     def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
-        """Return the step's limit, or that of the runner."""
+        """Return the step's ``max_parallel``, or the runner's ``at_once``."""
         del capacity, usual
         return step.max_parallel or self.at_once
 

@@ -25,45 +25,20 @@ RUNNERS: Registry[Runner] = Registry(
 
 
 def create_runner(name: str, environment: Mapping[str, str], options: Mapping[str, Any]) -> Runner:
-    """Create the runner of a name.
+    """Create a runner; raise a RequestError with similar names if there is none of that name.
 
-    Parameters
-    ----------
-    name : str
-        One of ``RUNNERS``.
-    environment : mapping of str to str
-        Environment of the submission, in which a scheduler's commands are found.
-    options : mapping
-        Its options, as :func:`resolve_options` returns them.
-
-    Raises
-    ------
-    RequestError
-        If there is no such runner.
+    ``environment`` is that of the submission, in which a scheduler's commands are found.
+    ``options`` are those that :func:`resolve_options` returns.
     """
     return RUNNERS.load(name)(environment, options)
 
 
 def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the runner options of a submission from the configuration.
+    """Complete the runner options of a submission; the result is JSON-serializable.
 
-    Parameters
-    ----------
-    name : str
-        One of ``RUNNERS``.
-    options : mapping
-        Those of the runner. For Kubernetes, settings of the engine of that name, and ``root``; the
-        other built-in runners have none.
-
-    Returns
-    -------
-    dict
-        JSON-serializable options.
-
-    Raises
-    ------
-    RequestError
-        If there is no such runner, or with every fault of the options.
+    Options of Kubernetes are settings of the engine of that name, and ``root``; the other built-in
+    runners have none. Raises RequestError if there is no such runner, or with every fault of the
+    options.
     """
     if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
         allowed = "a mapping of names to values"

@@ -10,17 +10,7 @@ from hyperplane.jobs.definition.step import Step
 
 
 class ResourceRequest(NamedTuple):
-    """Resources that one process of a step requests; None where it states none.
-
-    Parameters
-    ----------
-    cores : float or None
-        Cores.
-    memory : int or None
-        Bytes.
-    gpus : int
-        GPUs.
-    """
+    """Resources that one process of a step requests; memory in bytes, None where none is set."""
 
     cores: float | None
     memory: int | None
@@ -28,7 +18,7 @@ class ResourceRequest(NamedTuple):
 
 
 def resource_request(step: Step) -> ResourceRequest:
-    """Return the request of a step; for a pool, what worker processes can have of it.
+    """Return the request of a step; for a pool, its allocatable cores and memory.
 
     Examples
     --------
@@ -40,10 +30,10 @@ def resource_request(step: Step) -> ResourceRequest:
     resources = step.resources
     if resources.pool is not None:
         pool = config.get_pool(resources.pool)
-        room = gb_to_bytes(pool.allocatable_ram_gb)
-        return ResourceRequest(pool.allocatable_cores, room, resources.gpus or pool.gpus)
-    memory = None if resources.ram_gb is None else gb_to_bytes(resources.ram_gb)
-    return ResourceRequest(resources.cores, memory, resources.gpus)
+        memory = gb_to_bytes(pool.allocatable_ram_gb)
+        return ResourceRequest(pool.allocatable_cores, memory, resources.gpus or pool.gpus)
+    requested = None if resources.ram_gb is None else gb_to_bytes(resources.ram_gb)
+    return ResourceRequest(resources.cores, requested, resources.gpus)
 
 
 def grace_seconds() -> float:

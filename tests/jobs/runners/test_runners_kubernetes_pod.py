@@ -87,7 +87,7 @@ def test_signals_are_distinguished_from_exit_codes(tmp_path, code, expected):
 def test_memory_is_said(tmp_path):
     code, log, _ = waited(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
     assert code == -signal.SIGKILL
-    assert "more than the memory of its pod, 1e-07 GB: ask for more in resources.ram_gb" in log
+    assert "more than the memory of its pod, 1e-07 GB: request more with resources.ram_gb" in log
     assert classify_failure(code, log) == MEMORY
 
 

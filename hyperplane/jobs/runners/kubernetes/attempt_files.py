@@ -122,9 +122,9 @@ class AttemptFiles:
             log = self._command.file(".log").read_bytes()
         except OSError:
             return
-        rest, found = extract_notebook(log)
-        if rest != log:
-            self._write(".log", rest)
+        text, found = extract_notebook(log)
+        if text != log:
+            self._write(".log", text)
         if found is not None:
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_bytes(found)

@@ -34,8 +34,8 @@ def attempt_job_name(command: AttemptCommand) -> str:
 
     Examples
     --------
-    >>> place = Path("/jobs/8f2c0a11-1111-4000-8000-000000000001/steps/002-Tidy up/chunk-00007")
-    >>> attempt_job_name(AttemptCommand((), {}, "", place / "attempt-1"))
+    >>> folder = Path("/jobs/8f2c0a11-1111-4000-8000-000000000001/steps/002-Tidy up/chunk-00007")
+    >>> attempt_job_name(AttemptCommand((), {}, "", folder / "attempt-1"))
     'hyperplane-8f2c0a11-1111-002-tidy-up-00007-1'
     """
     above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
@@ -57,20 +57,9 @@ def build_job(
     settings: KubernetesJobSettings,
     files: Sequence[StagedFile],
 ) -> dict[str, Any]:
-    """Build the Job of an attempt.
+    """Build the Job of an attempt, whose memory is ``memory_factor`` times that of the step.
 
-    Parameters
-    ----------
-    command : AttemptCommand
-        Its command, with paths in the image.
-    step : Step
-        Its step, with resources in place of a pool's name.
-    memory_factor : float
-        Factor by which the step's memory is multiplied.
-    settings : KubernetesJobSettings
-        Image, nodes and other settings.
-    files : sequence of StagedFile
-        Files for the pod.
+    ``command`` has the paths of the image, and ``step`` has resources in place of a pool's name.
     """
     name = attempt_job_name(command)
     annotations = {**parse_pairs(settings.annotations), STEP_NAME: step.name}
@@ -91,7 +80,7 @@ def build_job(
         {**parse_pairs(settings.labels), **build_step_labels(owning_job_id(command))},
         annotations,
         pod,
-        # The supervisor makes the next attempt, because it knows the reason.
+        # The supervisor retries, because only it classifies failures.
         retry={
             "backoffLimit": 0,
             "podFailurePolicy": {"rules": [batch_job.build_disruption_rule("FailJob")]},

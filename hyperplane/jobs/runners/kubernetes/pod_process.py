@@ -38,14 +38,8 @@ Object = Mapping[str, Any]
 class PodProcess:
     """One attempt as a Kubernetes Job.
 
-    Parameters
-    ----------
-    command : AttemptCommand
-        Its command.
-    watcher : JobWatcher
-        Source of the objects' state.
-    created : float or None
-        Monotonic time at which its Job and Secret were created, if that is certain.
+    ``created`` is the monotonic time at which this supervisor has created Job and Secret; None if
+    it is not certain that both exist.
     """
 
     def __init__(
@@ -75,7 +69,7 @@ class PodProcess:
             await asyncio.sleep(POLL_SECONDS)
 
     async def wait(self) -> int | None:
-        """Wait for the end, delete the Job, and return the exit code, None if it left none."""
+        """Wait for the end and delete the Job; return the exit code, None if there is none."""
         try:
             while self.exit_code() is None and not await self._is_finished():
                 await asyncio.sleep(POLL_SECONDS)
@@ -98,8 +92,8 @@ class PodProcess:
             if time.monotonic() - requested > DELETE_SECONDS:
                 requested = time.monotonic()
                 await self._watcher.delete(self._name)
-            over, snapshot = await self._is_finished(), await self._get_snapshot()
-            if over and snapshot is not None and self._name not in snapshot.jobs:
+            finished, snapshot = await self._is_finished(), await self._get_snapshot()
+            if finished and snapshot is not None and self._name not in snapshot.jobs:
                 break
             if time.monotonic() > until:
                 self._files.append_line(
@@ -208,7 +202,8 @@ class PodProcess:
             return
         if end.out_of_memory:
             self._files.append_line(
-                f"{end.text}: ask for more in resources.ram_gb, or let it grow with more_memory"
+                f"{end.text}: request more with resources.ram_gb, or set more_memory, the factor "
+                "by which the memory grows after such a failure"
             )
         elif end.text:
             self._files.append_line(end.text)

@@ -1,4 +1,4 @@
-"""A step as a Kubernetes Job: what the runner creates and what the exporter renders alike."""
+"""Pod of a step, which the runner and the exporter to Kubernetes have in common."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEP_NAME = "hyperplane.dev/step-name"
 
 
 def find_requirements_faults(pipeline: Pipeline) -> list[Fault]:
-    """Return a fault for requirements: pods have the packages of their image."""
+    """Return a fault if the pipeline has requirements: pods have the packages of their image."""
     if pipeline.requirements is None:
         return []
     given, allowed = format_value(pipeline.requirements), "no requirements on kubernetes"
@@ -55,26 +55,9 @@ def build_step_pod(
 ) -> dict[str, Any]:
     """Return the spec of the pod of a step.
 
-    Parameters
-    ----------
-    step : Step
-        The step; only its port is used.
-    fields : mapping
-        Fields of the pod, such as its nodes and rights.
-    image, pull_policy : str
-        Image of the container, and when it is pulled.
-    command : sequence of str
-        Program and arguments; ``$(NAME)`` in them is expanded.
-    folder : str
-        Working folder.
-    variables : sequence of mapping
-        Environment variables.
-    quantities : mapping of str to str
-        Requested resources, which are also the limits.
-    files : sequence of StagedFile
-        Files for the pod, in the Secret ``secret``.
-    deadline : float, optional
-        Seconds after which Kubernetes ends the pod.
+    ``fields`` are those of any pod, such as its nodes and rights. ``$(NAME)`` in the words of
+    ``command`` is expanded. ``quantities`` are requests and limits. The contents of ``files`` are
+    in the Secret named ``secret``. After ``deadline`` seconds Kubernetes ends the pod.
     """
     options = {"command": list(command), "workingDir": folder, "env": list(variables)}
     container = {

@@ -73,7 +73,7 @@ def shared_variables(commands: Sequence[AttemptCommand]) -> dict[str, str]:
 
 def write_tasks(path: Path, commands: Iterable[AttemptCommand], shared: Mapping[str, str]) -> None:
     """Write the differences between tasks to a file."""
-    places, entries, offset = [], [], 0
+    index_lines, entries, offset = [], [], 0
     for command in commands:
         own = [
             f"{name}={value}"
@@ -82,11 +82,11 @@ def write_tasks(path: Path, commands: Iterable[AttemptCommand], shared: Mapping[
         ]
         words = [str(command.attempt_prefix), str(len(own)), *own, *command.argv]
         entries.append(b"\0".join(map(os.fsencode, words)))
-        places.append(f"{task_index(command)} {offset} {len(entries[-1])}\n")
+        index_lines.append(f"{task_index(command)} {offset} {len(entries[-1])}\n")
         offset += len(entries[-1])
     path.unlink(missing_ok=True)
     path.touch(0o600, exist_ok=False)
-    path.write_bytes("".join(places).encode() + b"\n" + b"".join(entries))
+    path.write_bytes("".join(index_lines).encode() + b"\n" + b"".join(entries))
 
 
 def submit_array(
@@ -98,7 +98,7 @@ def submit_array(
 ) -> str:
     """Submit attempts with the same :func:`array_key` as one array and return its id.
 
-    `array` is what :func:`array_command` returns. Raises OSError as for a single attempt, and if
+    `array` is the result of :func:`array_command`. Raises OSError as for a single attempt, and if
     the file of tasks cannot be written.
     """
     prepare_id_file(array)

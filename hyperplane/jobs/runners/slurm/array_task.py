@@ -1,8 +1,8 @@
-"""``python slurm_task.py TASKS WRAPPER``: become the task of an array with Slurm's index.
+"""``python array_task.py TASKS WRAPPER``: run the task of a job array with Slurm's index.
 
 ``TASKS`` is a file with the differences of each task: the prefix of its files, its variables,
-program and arguments. ``WRAPPER`` is the program that runs it. Imports as little as possible,
-because every task pays for it.
+program and arguments. ``WRAPPER`` is the program that runs it. The imports are few, because they
+delay the start of every task.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _ARRAY_PREFIX = b"SLURM_ARRAY_"
 
 def read_task(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
     """Return the file prefix of a task, its variables as ``NAME=value``, and its command."""
-    place = None
+    found = None
     with open(path, "rb") as tasks:  # noqa: PTH123 - pathlib is slow to import
         while line := tasks.readline().strip():
             number, offset, size = map(int, line.split())
             if number == index:
-                place = (offset, size)
-        if place is None:
+                found = (offset, size)
+        if found is None:
             raise LookupError(f"no task {index} in {path}")
-        tasks.seek(place[0], os.SEEK_CUR)
-        prefix, count, *rest = tasks.read(place[1]).split(b"\0")
+        tasks.seek(found[0], os.SEEK_CUR)
+        prefix, count, *rest = tasks.read(found[1]).split(b"\0")
     return prefix, rest[: int(count)], rest[int(count) :]
 
 

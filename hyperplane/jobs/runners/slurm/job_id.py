@@ -61,7 +61,7 @@ class SlurmJobId:
 def prepare_id_file(
     command: AttemptCommand, array: AttemptCommand | None = None, task: int = 0
 ) -> None:
-    """Before a submission, write the file that tells where its id will be."""
+    """Write the file that names the array with the id; empty for a single batch job."""
     text = "" if array is None else f"{array.attempt_prefix.name}/{task}"
     command.file(".slurm").write_text(text)
 

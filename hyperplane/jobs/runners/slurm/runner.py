@@ -68,7 +68,7 @@ class SlurmProcess:
     def __init__(self, command: AttemptCommand, queue: SlurmQueue) -> None:
         self.command, self._queue, self._job_id = command, queue, SlurmJobId(command)
         self._end_requested = False
-        self._waits, self._since = "", 0.0
+        self._pending_text, self._pending_since = "", 0.0
         # The files of the attempt are those of a local process.
         self._local_process = LocalProcess(command)
 
@@ -83,7 +83,7 @@ class SlurmProcess:
         return self.command.file(".exit").stat().st_mtime
 
     async def wait_until_running(self) -> None:
-        """Return when a node runs it, or Slurm no longer knows it."""
+        """Return when a node runs it, or when Slurm no longer has it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
             if not await self._in_queue() and not self._job_id.may_appear():
                 return
@@ -93,16 +93,16 @@ class SlurmProcess:
     async def _report_pending(self) -> None:
         """Log why it is pending; cancel it if it can never start."""
         job_id = self._job_id.read()
-        waits = self._queue.pending_status(job_id)
-        if waits is None or self.command.file(".pid").exists():
+        pending = self._queue.pending_status(job_id)
+        if pending is None or self.command.file(".pid").exists():
             return
-        if str(waits) != self._waits:
-            self._waits, self._since = str(waits), time.monotonic()
-            self._append_log(f"waiting for Slurm: job {job_id} is {waits}")
+        if str(pending) != self._pending_text:
+            self._pending_text, self._pending_since = str(pending), time.monotonic()
+            self._append_log(f"waiting for Slurm: job {job_id} is {pending}")
         elif (
-            (blocked := describe_blocked(job_id, waits))
-            and not waits.is_held
-            and time.monotonic() - self._since > NEVER_STARTS_SECONDS
+            (blocked := describe_blocked(job_id, pending))
+            and not pending.is_held
+            and time.monotonic() - self._pending_since > NEVER_STARTS_SECONDS
         ):
             self._append_log(blocked)
             self._end_requested = True
@@ -148,14 +148,14 @@ class SlurmProcess:
             state = await self._state()
         if is_infrastructure_failure(state):
             return None  # the attempt is repeated without counting as a failure
-        nothing_to_say = state in (UNKNOWN, COMPLETED) or is_active(state)
-        if nothing_to_say or (code is not None and state == FAILED):
+        uninformative = state in (UNKNOWN, COMPLETED) or is_active(state)
+        if uninformative or (code is not None and state == FAILED):
             return code
         log = self.command.file(".log")
-        of_memory = is_out_of_memory(state, read_tail(log))
-        self._append_log(f"\nSlurm ended job {job_id}{' for its memory' * of_memory}: {state}")
+        out_of_memory = is_out_of_memory(state, read_tail(log))
+        self._append_log(f"\nSlurm ended job {job_id}{' for its memory' * out_of_memory}: {state}")
         # Not a signal, which would hide the line above from the reason of the attempt.
-        return -signal.SIGKILL if of_memory else 1
+        return -signal.SIGKILL if out_of_memory else 1
 
     async def end(self, grace: float) -> int | None:
         """Terminate the batch job, and cancel it after ``grace`` seconds."""
@@ -165,9 +165,9 @@ class SlurmProcess:
         job_id = self._job_id.read()
         if not job_id:
             return self.exit_code()
-        heard = await self._queue.terminate(job_id)
+        terminated = await self._queue.terminate(job_id)
         ending = asyncio.ensure_future(self.wait())
-        await asyncio.wait({ending}, timeout=grace if heard else 0)
+        await asyncio.wait({ending}, timeout=grace if terminated else 0)
         while not ending.done():
             await self._queue.cancel(job_id)
             await asyncio.wait({ending}, timeout=CANCEL_SECONDS)
@@ -205,10 +205,10 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
 
     def unavailable_reason(self) -> str:
         """Check for Slurm's commands."""
-        absent = find_missing_commands(self._slurm_environment)
-        if not absent:
+        missing = find_missing_commands(self._slurm_environment)
+        if not missing:
             return ""
-        return f"no {', '.join(absent)} on the PATH; submit from a machine with Slurm's commands"
+        return f"no {', '.join(missing)} on the PATH; submit from a machine with Slurm's commands"
 
     async def start(
         self, command: AttemptCommand, step: Step, memory_factor: float

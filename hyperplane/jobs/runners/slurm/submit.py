@@ -52,7 +52,7 @@ def submit_attempt(
 def submit_batch(
     batch: BatchJob, step: Step, memory_factor: float, slurm_environment: Mapping[str, str]
 ) -> str:
-    """Submit a batch job or array; otherwise as :func:`submit_attempt`."""
+    """Submit a batch job or an array, as :func:`submit_attempt` does, and return its id."""
     command = batch.command
     if not Path(command.folder).is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", command.folder)
