@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import socket
 import subprocess
 import sys
 import threading
@@ -229,7 +230,7 @@ class ProcessCluster:
         )
         threading.Thread(target=self._accept, daemon=True).start()
         options = cast(ProcessOptions, plan.options)
-        told = {
+        connection_details = {
             "host": _HOST,
             "port": port,
             "key": record.security["key"],
@@ -243,7 +244,7 @@ class ProcessCluster:
             self._processes.append(process)
             assert process.stdin is not None
             # Not in the arguments, which all users of the machine can read.
-            process.stdin.write(json.dumps(told) + "\n")
+            process.stdin.write(json.dumps(connection_details) + "\n")
             process.stdin.flush()
 
     def wait_for_workers(self) -> None:
@@ -308,9 +309,10 @@ class ProcessCluster:
             self._release()
             if self.status != CLOSED:
                 self.status = CLOSED
-                with contextlib.suppress(OSError, EOFError):
-                    # Wakes the thread that accepts connections.
-                    _connect(self.address, self._key.hex()).close()
+                with contextlib.suppress(OSError):
+                    # Wakes the thread that accepts connections. No authentication: that thread may
+                    # have seen the status already, and would never answer.
+                    socket.create_connection(self._listener.address).close()
                 self._listener.close()
             for worker, _ in self._connected:
                 worker.close()

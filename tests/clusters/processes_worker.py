@@ -29,12 +29,12 @@ def call(function: Any, arguments: Any) -> tuple[bool, Any]:
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.readline())
+    received = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_owner, daemon=True).start()
-    limit = told["address_space"]
+    limit = received["address_space"]
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    address = (told["host"], told["port"])
-    with Client(address, authkey=bytes.fromhex(told["key"])) as owner:
+    address = (received["host"], received["port"])
+    with Client(address, authkey=bytes.fromhex(received["key"])) as owner:
         owner.send("worker")
         while True:
             try:
