@@ -365,8 +365,10 @@ def _suggest_names(system: Any, path: str) -> str:
         return "check the folder and the pattern"
     folder, _, name = path.rstrip("/").rpartition("/")
     try:
-        beside = [entry.rstrip("/").rpartition("/")[2] for entry in system.ls(folder, detail=False)]
+        siblings = [
+            entry.rstrip("/").rpartition("/")[2] for entry in system.ls(folder, detail=False)
+        ]
     except Exception:  # noqa: BLE001 - each file system raises its own
         return ""
-    close = difflib.get_close_matches(name, [other for other in beside if other != name], n=3)
+    close = difflib.get_close_matches(name, [other for other in siblings if other != name], n=3)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
