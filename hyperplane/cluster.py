@@ -310,7 +310,7 @@ def initialize_cluster(
         planner = create_planner(
             "initialize_cluster", arguments.with_defaults(defaults), own=("replace",)
         )
-    # Close them before planning, which counts free memory, and only if the arguments are valid.
+    # Before planning, which counts free memory, and only if the arguments are valid.
     if replaces and (planner is None or planner.has_valid_arguments()):
         closed = close_previous_clusters(location, None if name is OMITTED else name)
     plan: Any = num_workers if planner is None else planner.plan()

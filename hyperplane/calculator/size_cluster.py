@@ -53,7 +53,7 @@ def size_cluster(
     moves_data : bool
         False for work that neither sorts nor shuffles nor moves large pieces of data.
     pieces : int, optional
-        Number of jobs into which the data is split, instead of the one that the rules choose.
+        Number of jobs into which the data is split, instead of the number that the rules choose.
 
     Returns
     -------
@@ -150,9 +150,9 @@ def fit_workers(
 
     Notes
     -----
-    The layout follows Dask's square-root rule, applied to the largest number of cores that divides
-    evenly into between one and two processes per thread; up to three cores are one process.
-    Dask's rule alone results in 47 x 2 on 94 cores. See :mod:`hyperplane.sizing.fit`.
+    The layout follows Dask's square-root rule, applied to the largest number of cores for which it
+    results in at most twice as many processes as threads per process. Up to three cores get one
+    process. Dask's rule alone results in 47 x 2 on 94 cores. See :mod:`hyperplane.sizing.fit`.
 
     Examples
     --------

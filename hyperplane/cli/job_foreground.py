@@ -34,7 +34,7 @@ from hyperplane.jobs.supervisor import Supervisor
 _SUPERVISOR_CHECK_INTERVAL = 5.0
 #: Seconds between attempts to read an unavailable store.
 _STORE_RETRY_INTERVAL = 1.0
-#: Who or what cancelled a job, by signal; part of the job's reason.
+#: How a job was cancelled, by signal; a part of the job's reason.
 _BY_SIGNAL: dict[int, str] = {
     signal.SIGINT: "with Ctrl-C (SIGINT) where it ran",
     signal.SIGTERM: "with SIGTERM where it ran",

@@ -79,11 +79,11 @@ def build_job(
     schedule: str = "",
     runner: str = "local",
     runner_options: Mapping[str, Any] | None = None,
-    here: bool = True,
+    runs_here: bool = True,
 ) -> Job:
     """Return the job of the given options; print its warnings to standard error.
 
-    ``here`` is whether its steps run on this machine.
+    ``runs_here`` is whether its steps run on this machine.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def build_job(
             schedule=schedule,
             runner=runner,
             runner_options=runner_options,
-            check_machine=here,
+            check_machine=runs_here,
         )
     except RequestError as error:
         check([*faults, *error.faults])

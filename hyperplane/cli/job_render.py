@@ -68,7 +68,7 @@ def render(
     options = _parse_options(runner, option or [], out)
     job = build_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, here=runner == "local",
+        max_retries=max_retries, runs_here=runner == "local",
     )  # fmt: skip
     if runner == "local":
         show_local(job, as_json)
@@ -238,7 +238,7 @@ def write_documents(documents: Sequence[Document], out: Path) -> RenderResult:
 def _conflicts(
     out: Path, previous: Mapping[str, str], texts: Mapping[str, bytes]
 ) -> Iterator[Fault]:
-    """Return a fault for each file of another origin that would be overwritten."""
+    """Yield a fault for each file of another origin that would be overwritten."""
     for name, text in texts.items():
         file = out / name
         if not file.exists() and not file.is_symlink():

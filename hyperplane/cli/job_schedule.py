@@ -71,7 +71,7 @@ def schedule(
         when = parse_cron(cron)
         if when.warning:
             typer.echo(f"warning: {when.warning}", err=True)
-        job = build_job(file, parameter=parameter, here=runner == "cron")
+        job = build_job(file, parameter=parameter, runs_here=runner == "cron")
         schedule_name = job.pipeline.name if name is None else name
         check(schedules.name_faults(schedule_name))
         if runner == "kubernetes":

@@ -59,7 +59,8 @@ def run_machine_file(
     on_event = None if as_json else _print_event
     document: dict[str, Any] = {"name": machine.name, "status": DONE}
     with StopSignals() as signals:
-        # Programs of tasks run in separate sessions, so closing the terminal does not end them.
+        # A closed terminal cancels the machine, which ends the programs of its tasks: they run in
+        # separate sessions, so the terminal does not end them.
         signal.signal(signal.SIGHUP, lambda *_: signals.stop_requested.set())
         try:
             document["output"] = run_machine(

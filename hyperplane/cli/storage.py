@@ -21,7 +21,10 @@ app = typer.Typer(no_args_is_help=True, help="Maintain saved outputs.")
 def clean(
     urls: Annotated[list[str], typer.Argument(help="Paths or URLs of saved outputs.")],
     older_than: Annotated[
-        str, typer.Option(help="Minimum age of files of other machines that are removed.")
+        str,
+        typer.Option(
+            help="Minimum age of shards, temporary files and files of other machines to remove."
+        ),
     ] = "24h",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hyperplane import SizingAdvice
 
 #: Measured peak memory of the comparison in bytes for each flight: 112 of the dataframe, the
-#: others of reading and grouping. If the data needs more memory than is free, it is not compared.
+#: rest of reading and grouping. Data that would need more than the free memory is not compared.
 BYTES_PER_FLIGHT = 800
 
 
@@ -34,7 +34,7 @@ class StepListener:
     """Listener with a method for each step; the methods do nothing unless overridden."""
 
     def on_prepared(self, url: str, written: bool | None) -> None:
-        """The data exists; ``written`` is whether this run wrote it, None for other data."""
+        """The data exists; ``written`` is whether this run wrote it, None if it was given."""
 
     def on_sized(self, advice: SizingAdvice) -> None:
         """The size of the cluster was computed."""

@@ -18,7 +18,7 @@ listing_thread = threading.local()
 
 
 class ResolvedLinks(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Local file system whose listings have the target in place of each link.
+    """Local file system whose listings show the target of each link in place of the link.
 
     fsspec lists a link as neither file nor folder, and does not descend into linked folders.
 

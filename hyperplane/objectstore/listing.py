@@ -82,9 +82,9 @@ def find_files(
     ----------
     urls : str, path or iterable of these
         A folder means all files in it and in its subfolders. Files and folders whose names begin
-        with ``_`` or ``.`` are skipped unless a URL names them. An existing name is never
-        a glob. On local disk links are followed, and a link and its target are two files. A
-        link to a folder that contains the link is skipped in folders and ``**``.
+        with ``_`` or ``.`` are skipped unless a URL names them. The name of an existing file or
+        folder is never a glob. On local disk links are followed, and a link and its target are two
+        files. A link to a folder that contains the link is skipped in folders and ``**``.
     options : mapping, optional
         Options of the file system.
     sized : bool
@@ -184,7 +184,7 @@ def _map_threads(function: Callable[[Any], _Result], items: Sequence[Any]) -> li
     with ThreadPoolExecutor(MAX_THREADS) as pool:
         try:
             results = list(pool.map(work, shares))
-        except BaseException:  # such as Ctrl-C; the threads would list the whole disk
+        except BaseException:  # such as Ctrl-C; without this the threads go on listing
             stopped.set()
             raise
     return [results[index % MAX_THREADS][index // MAX_THREADS] for index in range(len(items))]
@@ -252,7 +252,7 @@ def _match_url(url: Any, location: Location) -> _Entries:
 
 
 def _is_http_error(cause: BaseException | None, store: Store) -> TypeGuard[BaseException]:
-    """Return whether fsspec hides another error of the server behind FileNotFoundError."""
+    """Return whether the cause of a FileNotFoundError of fsspec is another error of the server."""
     if store.protocol not in ("http", "https") or cause is None:
         return False
     return (
@@ -365,8 +365,10 @@ def _suggest_names(system: Any, path: str) -> str:
         return "check the folder and the pattern"
     folder, _, name = path.rstrip("/").rpartition("/")
     try:
-        beside = [entry.rstrip("/").rpartition("/")[2] for entry in system.ls(folder, detail=False)]
+        siblings = [
+            entry.rstrip("/").rpartition("/")[2] for entry in system.ls(folder, detail=False)
+        ]
     except Exception:  # noqa: BLE001 - each file system raises its own
         return ""
-    close = difflib.get_close_matches(name, [other for other in beside if other != name], n=3)
+    close = difflib.get_close_matches(name, [other for other in siblings if other != name], n=3)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""

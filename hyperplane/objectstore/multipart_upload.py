@@ -126,7 +126,7 @@ def _call_store(store_files: StoreFiles, path: str, work: Callable[[], T]) -> T:
 
     url = Target(store_files.store, path).url
     return call_with_retries(
-        throttled, url, store=store_files.store, throttled=store_files.throttle.reduce
+        throttled, url, store=store_files.store, before_retry=store_files.throttle.reduce
     )
 
 

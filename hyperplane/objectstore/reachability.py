@@ -155,14 +155,14 @@ def is_store_response(error: BaseException) -> bool:
 @contextmanager
 def _slow_notice(url: str) -> Iterator[None]:
     """Print a notice if the block takes longer than ``NOTICE_SECONDS``."""
-    line = threading.Timer(NOTICE_SECONDS, _print_notice, [redact_url(url)])
-    line.daemon = True
-    line.start()
+    timer = threading.Timer(NOTICE_SECONDS, _print_notice, [redact_url(url)])
+    timer.daemon = True
+    timer.start()
     try:
         with _suppress_tracebacks():
             yield
     finally:
-        line.cancel()
+        timer.cancel()
 
 
 def has_answered(store: Store, url: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 _URL = re.compile(r"\w+://\S+")
 #: The beginning of a URL: of the text itself, or of a URL chained to another.
 _BEGIN = re.compile(r"(^.*?://|(?:::|\s)[\w+.-]+://)", re.DOTALL)
-#: The part before the first slash, if the password contains none.
+#: User, host and port before the first slash, if the password contains no slash.
 _HOST = re.compile(r"(?:[^:@]*@)?(?:\[[^\]@]*\]|[^:@]*)(?::\d+)?")
 #: In URLs other than HTTP a question mark may be part of a glob.
 _QUERY = re.compile(r"\?[^?*]*=.*", re.DOTALL)

@@ -26,7 +26,7 @@ from hyperplane.objectstore.redaction import describe_error
 T = TypeVar("T")
 #: Seconds after which no further attempt is made.
 RETRY_SECONDS = 300.0
-#: The same for a store that refuses connections and has not answered this process before.
+#: The same, for refused connections to a store that has never answered this process.
 FIRST_CONTACT_SECONDS = STARTUP_SECONDS
 #: Seconds before the second attempt, and the longest wait between attempts.
 FIRST_WAIT, MAX_WAIT = 0.25, 30.0
@@ -128,11 +128,11 @@ def call_with_retries(
     url: str,
     *,
     store: Store,
-    throttled: Callable[[], None] = lambda: None,
+    before_retry: Callable[[], None] = lambda: None,
 ) -> T:
     """Call a function that uses a store, and repeat it while its errors are transient.
 
-    ``throttled`` is called before each repetition.
+    ``before_retry`` is called before each repetition.
 
     Raises
     ------
@@ -147,8 +147,8 @@ def call_with_retries(
         jittered = longest * random.uniform(0.5, 1.0)  # noqa: S311
         return max(jittered, parse_retry_after(error) if error else 0.0)
 
-    def reduce_limit(state: tenacity.RetryCallState) -> None:
-        throttled()
+    def before_sleep(state: tenacity.RetryCallState) -> None:
+        before_retry()
 
     began = time.monotonic()
 
@@ -157,10 +157,13 @@ def call_with_retries(
         if isinstance(error, StoreUnreachable):  # the probe has already retried
             return True
         # A store that never answered this process probably has a wrong address.
-        never = error is not None and _is_connection_refused(error) and not has_answered(store, url)
-        return time.monotonic() - began > (FIRST_CONTACT_SECONDS if never else RETRY_SECONDS)
+        refused = error is not None and _is_connection_refused(error)
+        limit = RETRY_SECONDS
+        if refused and not has_answered(store, url):
+            limit = FIRST_CONTACT_SECONDS
+        return time.monotonic() - began > limit
 
-    def once() -> T:
+    def call_store() -> T:
         with monitor_request(store, url):
             return work()
 
@@ -168,11 +171,11 @@ def call_with_retries(
         retry=tenacity.retry_if_exception(is_transient),
         wait=wait,
         stop=stop,
-        before_sleep=reduce_limit,
+        before_sleep=before_sleep,
         reraise=True,
     )
     with translate_errors(url, store.options):
-        return retrying(once)
+        return retrying(call_store)
 
 
 @contextmanager

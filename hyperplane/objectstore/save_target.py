@@ -150,7 +150,8 @@ def resolve_target(
 
 
 def _is_valid_name(text: str) -> bool:
-    """Return whether a text can be a file name: valid Unicode without null characters."""
+    """Return whether a text can be a file name: without null and unpaired high surrogates."""
+    # Python represents undecodable bytes of file names as low surrogates, so these are valid.
     return "\0" not in text and not any("\ud800" <= one <= "\udbff" for one in text)
 
 
@@ -266,8 +267,8 @@ def check_partition_options(options: Mapping[str, Any]) -> None:
     Raises
     ------
     RequestError
-        For every store, because its file system would accept the argument as an option; the message
-        says how to partition by value.
+        If there is one, on any store: a file system might accept the argument as an option. The
+        message says how to partition by value.
     """
     allowed = "an argument of this function, which writes a file for each partition"
     advice = "for folders by value use df.reset_index().to_parquet(url, partition_on=[...])"

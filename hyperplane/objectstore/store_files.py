@@ -237,12 +237,12 @@ class StoreFiles:
         else:
             self.remove(f"{folder}/{name}" for name in self.list_files(folder))
 
-    def map_concurrently(self, work: Callable[[Any], T], over: Sequence[Any]) -> list[T]:
+    def map_concurrently(self, work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
         """Call a function for each item in threads, and return the results in order."""
-        if not over:
+        if not items:
             return []
-        with ThreadPoolExecutor(min(MAX_LIMIT, len(over))) as pool:
-            return list(pool.map(work, over))
+        with ThreadPoolExecutor(min(MAX_LIMIT, len(items))) as pool:
+            return list(pool.map(work, items))
 
     def is_missing(self, error: BaseException) -> bool:
         """Return whether an error means that a file does not exist."""
@@ -258,7 +258,9 @@ class StoreFiles:
             with self.throttle.acquire():
                 return work()
 
-        return call_with_retries(throttled, url, store=self.store, throttled=self.throttle.reduce)
+        return call_with_retries(
+            throttled, url, store=self.store, before_retry=self.throttle.reduce
+        )
 
     def _remove(self, path: str) -> None:
         try:

@@ -6,10 +6,10 @@ Dask derives the number of processes from the square root of the cores: it is th
 of the core count that is at least the root (``nprocesses_nthreads`` in
 ``distributed.deploy.utils``). For 15 cores that is the published 5 x 3, but the result depends on
 the divisors: 94 cores result in 47 x 2 and 7 cores in 7 x 1. The rule of this module applies Dask's
-rule to the largest number of cores that divides evenly into processes and threads with *between one
-and two processes per thread*: 94 cores result in 13 x 7 (91 of 94 cores), 7 in 3 x 2. Up to three
-cores get one process: in measurements of dataframe queries, one process with two threads was 1.2 to
-1.4 times faster than two processes.
+rule to the largest number of cores for which it results in *at most twice as many processes as
+threads per process*: 94 cores result in 13 x 7 (91 of 94 cores), 7 in 3 x 2. Up to three cores get
+one process: in measurements of dataframe queries, one process with two threads was 1.2 to 1.4 times
+faster than two processes.
 """
 
 from __future__ import annotations
@@ -144,8 +144,9 @@ def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
 def fits(worker: WorkerSpec, pool: PoolSpec) -> bool:
     """Return whether a layout fits a node of the pool.
 
-    The cores that the layout reserves must fit, its threads unless it has GPUs, its GPUs, and its
-    memory in whole bytes, so that a request of exactly the limit fits.
+    Compares the reserved cores, the threads unless the layout has GPUs, the memory, and the GPUs.
+    The memory may exceed the limit by one byte per process, so that a request of exactly the
+    limit fits after rounding.
     """
     cores = worker.cores_per_worker
     if not worker.ngpus:
@@ -160,7 +161,7 @@ def fits(worker: WorkerSpec, pool: PoolSpec) -> bool:
 
 
 def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int = 0) -> PoolSpec:
-    """Find the smallest pool whose nodes have these allocatable cores, bytes and GPUs.
+    """Find the smallest pool whose nodes have at least these allocatable cores, bytes and GPUs.
 
     Smallest means fewest nominal cores, then least nominal memory, which is also the order of
     prices of cloud providers. Nodes with GPUs come last if no GPU is needed.

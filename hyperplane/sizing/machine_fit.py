@@ -123,7 +123,8 @@ def _layout_within(
     if "nthreads" in explicit:
         nthreads = min(asked.nthreads, cores)
         return min(nprocs, cores // nthreads), nthreads
-    if {"nprocs", "ram_gb_per_proc"} & set(explicit):  # fewer processes would be less memory
+    # Fewer processes of a given memory would have less memory in all.
+    if {"nprocs", "ram_gb_per_proc"} & set(explicit):
         nprocs = min(nprocs, cores)
         return nprocs, min(asked.nthreads, cores // nprocs)
     balanced, nthreads = balanced_layout(cores, single_process_cores)

@@ -195,8 +195,8 @@ def _smaller_pool(
 ) -> PoolOption | None:
     """Return the smallest pool of which one node is enough, if one node of ``best`` is enough.
 
-    The published rules have only two pools, for jobs of many nodes. They apply unchanged with
-    ``basis="nominal"``, which selects them explicitly, and for many tasks, which need cores.
+    The published rules choose between large pools, for jobs of many nodes. They are not changed
+    with ``basis="nominal"``, which requests them, nor for many tasks, which need cores.
     """
     chosen = question.pool is not None or question.tasks == "heavy" or question.basis == "nominal"
     if chosen or best.nodes > 1:

@@ -23,7 +23,7 @@ _METADATA_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def save_array(obj: Any, request: SaveRequest) -> SaveResult:
-    """Save an array or data set as a Zarr store, published at once.
+    """Save an array or data set as a Zarr store, published in one step.
 
     Files that exist with the same name, size, and checksum are not written again.
 
@@ -124,8 +124,8 @@ def _check_unchanged(commits: CommitProtocol, base: PublishedState) -> None:
     Raises
     ------
     OutputConflict
-        If another process has saved meanwhile. The file system may reuse the inode that
-        distinguishes versions of a folder after two saves, so the checksums are compared, too.
+        If another process has saved meanwhile. Not only the versions are compared: after two
+        saves the file system may reuse the inode by which the versions of a folder differ.
     """
     if commits.read_state() != base:
         raise conflict_error(commits.target)

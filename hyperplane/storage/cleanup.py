@@ -42,7 +42,7 @@ class CleanupReport:
     removed : tuple of str
         Names of the leftovers that were removed, or would be with ``dry_run=False``.
     files, nbytes : int
-        Number and bytes of the files among them.
+        Number and bytes of the files in these leftovers.
     kept : tuple of str
         Names of attempts that may still be running.
     """
@@ -71,17 +71,16 @@ def clean(
 ) -> CleanupReport:
     """Remove leftovers of killed and failed saves beside an output; finish a published save.
 
-    Leftovers are never loaded; they only take space. Shards of an incomplete run are kept while
-    they are younger than ``older_than``.
+    Leftovers are never loaded; they only take space.
 
     Parameters
     ----------
     url : str or path
         The saved output.
     older_than : str or float
-        Age in seconds, or text such as ``"2h"``, from which files of other machines and
-        containers count as leftovers. Files of this machine count as leftovers as soon as their
-        save or its process has ended.
+        Age in seconds, or text such as ``"2h"``, from which these files count as leftovers:
+        shards of incomplete runs, temporary files, and all files of saves of other machines and
+        containers. Other files of a save of this machine are leftovers as soon as it has ended.
     dry_run : bool
         Whether to report only and remove nothing.
     storage_options : mapping, optional
@@ -174,7 +173,7 @@ def _is_leftover(
     """Return whether no process needs an entry of the metadata folder any longer."""
     target, store_files = commits.target, commits.store_files
     if is_local_attempt(name):
-        # In this order: an attempt that has stopped running is never published later.
+        # is_running first: an attempt that has ended is not published between the two calls.
         return not is_running(name) and not commits.is_needed(f"{target.metadata_folder}/{name}")
     if is_attempt(name):
         return all(
@@ -206,7 +205,7 @@ def _is_older(store_files: StoreFiles, path: str, age: float) -> bool:
 
 
 def _find_drafts(target: Target, age: float) -> list[Path]:
-    """Return incomplete temporary files of a local disk."""
+    """Return temporary files of interrupted writes beside a target on local disk."""
     if not target.store.local:
         return []
     folder = Path(target.parent)

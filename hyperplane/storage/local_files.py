@@ -42,7 +42,7 @@ def save_path(path: Path, request: SaveRequest) -> SaveResult:
 
 
 def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveResult:
-    """Save all files of a folder, published at once."""
+    """Save all files of a folder, published in one step."""
     target, commits = request.target, commit_protocol_for(request.target)
     base = commits.read_state()
     commits.finish_interrupted(base)

@@ -61,7 +61,7 @@ class Manifest:
     shards : int or None
         Number of shards that wrote it.
     details : dict
-        State of the commit protocol and of appends.
+        State of the commit protocol, of appends, and of shards.
     """
 
     format: str
@@ -83,7 +83,7 @@ class Manifest:
 
     @property
     def key(self) -> str:
-        """Hash of the names of the parts, which finds the manifest of a listed folder."""
+        """Hash of the names of the parts, by which the manifest of a listed folder is found."""
         return hash_names(part.name for part in self.parts)
 
     def has_same_content(self, other: Manifest | None) -> bool:

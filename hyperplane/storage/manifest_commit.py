@@ -68,7 +68,7 @@ class ManifestCommit:
         except FileExistsError as error:
             raise conflict_error(self.target) from error
         if self._is_superseded(number):
-            # Later commits were published and have removed the manifest of this number.
+            # Later commits had removed the manifest with this number, so that it could be created.
             self.store_files.remove([self._commit_path(number)])
             raise conflict_error(self.target)
         self.finish_commit(manifest)

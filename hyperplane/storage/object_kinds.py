@@ -37,7 +37,7 @@ _OBJECT_FORMATS = {
 _LOADED_KINDS = {
     "json": "json", "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
 }  # fmt: skip
-#: Interface of the formats by kind of object.
+#: Interface of the formats in which a kind of object can be saved.
 _INTERFACES: dict[str, Any] = {
     "dataframe": SupportsSave,
     "table": SupportsSave,
@@ -101,7 +101,7 @@ def loaded_kind(name: str) -> str:
 
 
 def _saved_suffixes(file_format: FileFormat) -> tuple[str, ...]:
-    """Return the suffixes for which a format is saved; none if it is only read."""
+    """Return the suffixes of files in a format; none if the format can only be read."""
     return getattr(file_format, "saved_suffixes", ())
 
 

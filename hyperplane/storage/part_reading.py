@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PartFile:
-    """A part, its location, and the values of the columns in its folder names."""
+    """A part, its location, and the values of the columns in its folder names.
+
+    ``path`` may be in the staging folder; ``published`` is the path in the output's folder.
+    """
 
     store: Store
     path: str
@@ -65,7 +68,7 @@ class PartFile:
     def _read_retrying(self, read: Callable[[Any], T]) -> T:
         """Call ``read`` with the opened part; retry transient errors of the store."""
 
-        def once() -> T:
+        def open_and_read() -> T:
             path = self.path
             if path != self.published and not self.store.system.exists(path):
                 path = self.published  # copied from the staging folder meanwhile
@@ -73,7 +76,7 @@ class PartFile:
                 return read(opened)
 
         try:
-            return call_with_retries(once, self.url, store=self.store)
+            return call_with_retries(open_and_read, self.url, store=self.store)
         except (OSError, pa.ArrowException) as error:
             cause = error.__cause__ or error
             if is_transient(cause):

@@ -1,4 +1,4 @@
-"""Save a collection as a folder of parts: one task writes each, all are published at once."""
+"""Save a collection as a folder of parts: a task writes each part, one commit publishes all."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def unify_schemas(
     >>> unify_schemas(schemas, [1, 1], ["a", "b"]).dtypes.to_dict()
     {'n': dtype('float64')}
     """
-    # Schema, empty dataframe and URL of the first part of each schema; no URL for empty parts.
+    # For each schema: the schema, an empty dataframe, and the URL of the first part that has it;
+    # parts without rows are separate, with an empty URL.
     distinct: dict[bytes, tuple[pa.Schema, Any, str]] = {}
     for schema, count, url in zip(schemas, rows, urls, strict=True):
         distinct.setdefault(
@@ -230,7 +231,7 @@ def convert_frame(frame: Any, like: Any, url: str) -> Any:
 
 
 def _has_dtype(present: Any, dtype: Any) -> bool:
-    """Return whether dtypes are equal; of unordered categories only their dtypes are compared."""
+    """Return whether dtypes are equal; unordered categories are equal if their dtypes are."""
     import pandas as pd
 
     if isinstance(present, pd.CategoricalDtype) and isinstance(dtype, pd.CategoricalDtype):

@@ -37,18 +37,18 @@ def conflict_error(target: Target) -> OutputConflict:
     )
 
 
-def foreign_manifest(names: dict[str, int], saved: Manifest | None = None) -> Manifest:
+def foreign_manifest(sizes: dict[str, int], saved: Manifest | None = None) -> Manifest:
     """Return a manifest of files that another program wrote, or changed after a save.
 
-    ``names`` has the size of each file. With the manifest of that save, the details of the result
-    list the files that are missing and those that were added.
+    ``sizes`` has the bytes of each file by name, and ``saved`` is the manifest of that save. With
+    it the details of the result list the files that are missing and those that were added.
     """
-    parts = tuple(ManifestEntry(name, size) for name, size in sorted(names.items()))
+    parts = tuple(ManifestEntry(name, size) for name, size in sorted(sizes.items()))
     details = {}
     if saved is not None:
         saved_names = {part.name for part in saved.parts}
         details = {
-            "missing": sorted(saved_names - set(names)),
-            "added": sorted(set(names) - saved_names),
+            "missing": sorted(saved_names - set(sizes)),
+            "added": sorted(set(sizes) - saved_names),
         }
     return Manifest(format=FOREIGN, kind=FOREIGN, parts=parts, details=details)

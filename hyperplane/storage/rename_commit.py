@@ -74,7 +74,7 @@ class RenameCommit:
                         moved.rename(self.target.path)
 
     def _moved_folders(self) -> list[Path]:
-        """Return published folders under their temporary names, on systems without exchange."""
+        """Return published folders that were renamed away, on systems that cannot swap paths."""
         return find_in(Path(self.target.metadata_folder), "attempt-*.old")
 
     def _find_only_manifest(self, key: str) -> bytes | None:
@@ -94,7 +94,7 @@ class RenameCommit:
 
     def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
         """Rename the folder; see :class:`CommitProtocol`."""
-        # A new folder, into which a task that runs twice cannot write.
+        # In a separate folder: a task that runs twice may still write to the staging folder.
         with running_attempt() as name:
             folder = f"{self.target.metadata_folder}/{name}"
             try:
@@ -123,7 +123,7 @@ class RenameCommit:
                 Path(self.target.metadata_folder, f"{base.version}.json").unlink(missing_ok=True)
 
     def is_needed(self, attempt: str) -> bool:
-        """Return False: published files are hard links."""
+        """Return False: the published folder has hard links to the files of the attempt."""
         del attempt
         return False
 

@@ -38,7 +38,7 @@ class SaveRequest:
     shard : (int, int) or None
         Index of the shard and number of shards.
     run : str
-        Name of the run that the shard belongs to; may be empty.
+        Name of the run to which the shard or the appended parts belong; may be empty.
     """
 
     target: Target

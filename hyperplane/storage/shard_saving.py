@@ -157,10 +157,11 @@ class _ShardRun:
                     raise
         if not self._is_published():
             return False
-        # This keeps the folder while the process that published it still copies from it.
+        # Keeps the folder while another process, which published the output, copies from it.
         self.commits.discard_attempt(self.folder)
         old = base.manifest
-        if old is not None and old.shards:  # its process may have been killed before it did so
+        if old is not None and old.shards:
+            # The process that published it may have been killed before it removed its folder.
             previous = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
             self.commits.discard_attempt(previous.folder)
         return True

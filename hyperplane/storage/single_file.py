@@ -87,7 +87,7 @@ def save_content(content: FileContent, rows: int | None, request: SaveRequest) -
     if request.mode == "overwrite":
         content.put(store_files, target.path)
     else:
-        # Checking first and writing then would race with other processes.
+        # Not put() after the check above: another process may have saved in between.
         try:
             content.put_new(store_files, target.path)
         except FileExistsError as error:

@@ -34,7 +34,7 @@ from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.manifest import ManifestEntry
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-#: Names by which xarray restores an array without a usable name from a data set.
+#: Names with which xarray stores an array in a data set if the array's own name cannot be used.
 _UNNAMED, _NAMED = "__xarray_dataarray_variable__", "__xarray_dataarray_name__"
 
 
