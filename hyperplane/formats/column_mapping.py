@@ -20,7 +20,7 @@ _SMALL = (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """Converts the columns of files of one schema to those of the data set.
+    """Conversion of the columns of files with the same schema to those of the data set.
 
     Parameters
     ----------
@@ -155,9 +155,9 @@ def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
     return converted.alias(name)
 
 
-#: Collects the rows of one file slice, after further lazy operations.
+#: Adds the last lazy operations to the frame of one file slice, and collects it.
 CollectStep = Callable[[pl.LazyFrame], pl.DataFrame]
-#: Yields the filtered frame of each file slice, given column names.
+#: Yields the filtered and collected frame of each file slice; takes names of columns.
 ReadFrames = Callable[[Collection[str], CollectStep], Iterator[pl.DataFrame]]
 
 
