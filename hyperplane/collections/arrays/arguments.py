@@ -66,7 +66,8 @@ def find_argument_faults(
         yield Fault("concat_dim", repr(concat_dim)[:80], f"nothing for {combine!r}", advice)
     if is_one_of(combine, ("concat", "nested")):
         for dim in concat_dim if isinstance(concat_dim, list) else [concat_dim]:
-            merged_level = dim is None and isinstance(concat_dim, list)  # xarray merges there
+            # xarray merges the levels for which the list has None.
+            merged_level = dim is None and isinstance(concat_dim, list)
             if not merged_level and not isinstance(getattr(dim, "name", dim), str):
                 allowed = "the name of a dimension, or an index or array that has a name"
                 yield Fault("concat_dim", repr(dim)[:80], allowed)

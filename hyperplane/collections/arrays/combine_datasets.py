@@ -162,7 +162,7 @@ def _store_names(opened: Sequence[OpenedStore]) -> list[str]:
 
 
 def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
-    """Return non-index variables of at least two data sets that are coordinates in all or none."""
+    """Return shared variables, other than indexes, that are coordinates everywhere or nowhere."""
     indexes = {name for one in datasets for name in one.indexes}
     shared = []
     for name in dict.fromkeys(name for one in datasets for name in one.variables):

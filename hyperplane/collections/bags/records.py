@@ -42,7 +42,10 @@ class ReadSettings:
 
 
 class BadLine(NamedTuple):
-    """A line that is no record: ``after`` lines after the line at byte ``offset`` of its file."""
+    """A line that is not a record.
+
+    It is ``after`` lines below the line that begins at byte ``offset`` of the uncompressed file.
+    """
 
     byte_range: TextByteRange
     offset: int

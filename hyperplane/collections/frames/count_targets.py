@@ -70,13 +70,13 @@ class CountTarget:
             labels = self.known
         elif not isinstance(self.like.dtype, pd.CategoricalDtype):
             dtype = self.like.dtype
-            if isinstance(values.dtype, pl.Duration):  # objects also get the names of pandas
+            if isinstance(values.dtype, pl.Duration):  # also if the declared type is object
                 dtype = np.dtype(f"m8[{values.dtype.time_unit}]")
             labels = pd.Series(column_to_pandas(values, dtype))
         return [f"{unescape(self.name)}_{value}" for value in labels]
 
     def count_dtype(self) -> str:
-        """Return the type of the counts: of the sums of the booleans of ``get_dummies``."""
+        """Return the type of the counts, which is that of sums of booleans of ``get_dummies``."""
         dtype: Any = self.like.dtype
         if isinstance(dtype, pd.CategoricalDtype):
             dtype = dtype.categories.dtype
@@ -85,7 +85,7 @@ class CountTarget:
         return "Int64" if isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA else "int64"
 
     def _known_values(self, kind: pl.DataType) -> pl.Series:
-        """Return the known values in the type of the data; null if a value has no such form."""
+        """Return the known values in the type of the data; null if it has no such value."""
         known, dtype = list(self.known or ()), self.like.dtype
         if isinstance(dtype, pd.CategoricalDtype) and is_stored_as_codes(dtype):
             codes = dtype.categories.get_indexer(pd.Index(known, dtype=object)).tolist()

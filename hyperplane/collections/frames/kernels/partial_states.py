@@ -75,7 +75,7 @@ def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def merge_states(
     state: PartialState, states: Sequence[PartialState], dtype: pl.DataType
 ) -> pl.Expr:
-    """Return the expression that merges the states of several tables; ``dtype`` is theirs."""
+    """Return the expression that merges states, of type ``dtype``, of several tables."""
     column = pl.col(state.name)
     if state.kind in ("mean", "m2"):
         state_columns = {
@@ -113,7 +113,7 @@ def select_sets(states: Sequence[PartialState]) -> list[PartialState]:
 
 
 def counted_column(state: PartialState) -> str:
-    """Return the column with the number of distinct values that are no longer kept."""
+    """Return the name of the column that counts the values removed by count_finished_sets."""
     return f"{state.name}n"
 
 

@@ -159,11 +159,11 @@ def count_finished_sets(
     max_width: int,
     time_ranges: Sequence[tuple[int, int]],
 ) -> pl.DataFrame:
-    """Replace the distinct values of bins that are in no other table by their number.
+    """Replace sets of distinct values by their sizes, in bins that no other table can have.
 
-    ``max_width`` is an upper bound of the nanoseconds of a window: times nearer than this may share
-    a window. ``time_ranges`` are the first and last times of the other tables, in microseconds
-    since 1970.
+    ``max_width`` is an upper bound of the nanoseconds of a window: times that are closer together
+    may share a window. ``time_ranges`` are the first and last times of the other tables, in
+    microseconds since 1970.
     """
     shared: pl.Expr = pl.lit(value=False)
     bin_time = pl.col(BIN).dt.cast_time_unit("us").cast(pl.Int64) if time_ranges else pl.lit(0)
