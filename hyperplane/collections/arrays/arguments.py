@@ -83,7 +83,7 @@ def find_argument_faults(
             allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
             yield Fault(where, repr(value)[:80], allowed)
     yield from find_flag_faults(load=load)
-    decoding_names = _open_dataset_options()
+    decoding_names = _list_open_dataset_options()
     for name in decoding:
         if name not in decoding_names:
             own_names = [
@@ -101,7 +101,7 @@ def find_argument_faults(
             yield replace(fault, advice=_CHUNKS_ADVICE) if name == "chunks" else fault
 
 
-def _open_dataset_options() -> set[str]:
+def _list_open_dataset_options() -> set[str]:
     import xarray as xr
 
     return set(inspect.signature(xr.open_dataset).parameters) - _RESERVED_OPTIONS

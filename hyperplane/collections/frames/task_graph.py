@@ -185,7 +185,9 @@ def choose_receiver_count(partitions: int) -> int:
     At least one per worker process, because Polars uses all threads of its process, and so many
     that the data of one receiver fits into its memory.
     """
-    return max(min(partitions, count_processes()), -(-partitions // _partitions_per_receiver()))
+    return max(
+        min(partitions, count_processes()), -(-partitions // _count_partitions_per_receiver())
+    )
 
 
 def choose_row_receiver_count(partitions: int) -> int:
@@ -200,7 +202,7 @@ def choose_row_receiver_count(partitions: int) -> int:
     )
 
 
-def _partitions_per_receiver() -> int:
+def _count_partitions_per_receiver() -> int:
     """Return the number of partitions whose rows fit into a receiver, besides its result."""
     share = get_memory_per_thread()
     return (

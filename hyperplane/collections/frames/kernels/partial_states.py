@@ -112,7 +112,7 @@ def select_sets(states: Sequence[PartialState]) -> list[PartialState]:
     return [state for state in states if state.kind == "set"]
 
 
-def counted_column(state: PartialState) -> str:
+def get_count_column(state: PartialState) -> str:
     """Return the name of the column that counts the values removed by count_finished_sets."""
     return f"{state.name}n"
 
@@ -128,7 +128,7 @@ def finalize_state(out: OutputColumn) -> pl.Expr:
     if out.function == "median":
         return _median(states["values"])
     if out.function == "nunique":
-        return states["set"].list.len().cast(pl.Int64) + pl.col(counted_column(out.states[0]))
+        return states["set"].list.len().cast(pl.Int64) + pl.col(get_count_column(out.states[0]))
     state = out.states[0]
     has_order = state.order is not None and state.kind in ("first", "last")
     return states[state.kind].struct.field("value") if has_order else states[state.kind]
