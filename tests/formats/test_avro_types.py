@@ -140,7 +140,7 @@ def plain(value):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_values_are_those_of_fastavro(tmp_path, name):
+def test_values_equal_fastavro(tmp_path, name):
     kind, values, *others = TYPES[name]
     write(tmp_path / "a.avro", kind, values)
     expected = [plain(value) for value in (others[0] if others else values)]
@@ -169,7 +169,7 @@ def test_values_are_those_of_fastavro(tmp_path, name):
         (logical("bytes", "decimal", precision=40), [1], "a decimal of more than 38 digits"),
     ],
 )
-def test_what_no_type_holds_is_an_error_that_names_it(tmp_path, kind, values, said):
+def test_an_unrepresentable_value_is_named(tmp_path, kind, values, said):
     values = [decimal.Decimal(value) for value in values] if "decimal" in str(kind) else values
     write(tmp_path / "a.avro", kind, values)
     with dask.config.set(scheduler="sync"):

@@ -89,7 +89,7 @@ def test_the_damaged_one_of_several_files_is_named(tmp_path):
         (["1700000000123"], r"to_datetime\(df, 't', unit='ms'\)"),
     ],
 )
-def test_the_first_value_that_is_no_time_is_blamed(tmp_path, values, message):
+def test_the_first_value_that_is_not_a_time_is_named(tmp_path, values, message):
     (tmp_path / "a.csv").write_text("t,n\n" + "".join(f"{value},1\n" for value in values))
     with pytest.raises(RequestError, match=message) as caught:
         read(tmp_path / "a.csv", parse_dates=["t"])
@@ -135,7 +135,7 @@ def test_files_of_one_column_are_read(tmp_path):
     assert list(read(tmp_path / "b.csv", separator=";").columns) == ["a,b"]
 
 
-def test_requests_that_are_nearly_right(tmp_path):
+def test_similar_names_are_suggested(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "e.csv").write_text("")
     with pytest.raises(RequestError, match=r"urls = a DataFrame: .*from_pandas") as caught:

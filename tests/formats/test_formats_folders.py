@@ -30,7 +30,7 @@ FRAME = pd.DataFrame({"x": [1, 2, 3, 4], "city": ["Rome", "Oslo", "Rome", "Bonn"
 
 
 @notice_of_pandas
-def test_a_folder_that_dask_wrote_has_no_column_more(tmp_path):
+def test_a_folder_written_by_dask_has_no_additional_column(tmp_path):
     dd.from_pandas(FRAME, npartitions=2).to_parquet(tmp_path / "plain")
     dd.from_pandas(FRAME, npartitions=2).to_parquet(tmp_path / "by", partition_on=["city"])
     assert list(read(tmp_path / "plain").columns) == ["x", "city"]
@@ -118,7 +118,7 @@ def test_load_has_the_columns_and_the_index_of_a_folder_that_dask_wrote(tmp_path
 
 
 @notice_of_pandas
-def test_load_keeps_index_and_types_beside_columns_in_names_of_folders(tmp_path):
+def test_load_keeps_index_and_types_with_hive_columns(tmp_path):
     frame = pd.DataFrame(
         {
             "price": [Decimal("12345678901234567.89"), None, Decimal("1.00"), Decimal("2.00")],

@@ -85,7 +85,7 @@ EXTRA = [*PLAIN[:1], ("s", "7"), *PLAIN[2:]]
 @example([PLAIN[1:], [*PLAIN, ("z", "null")]], "")  # as many fields, as many null
 @example([EXTRA, [*PLAIN, ("z", "1")]], "")  # as many quotes
 @example([[*PLAIN[:1], ("s", "7"), *PLAIN[2:]], [*PLAIN[:1], ("s", '"7"'), *PLAIN[2:]]], " ")
-def test_what_is_parsed_is_what_the_lines_hold(rows, gap):
+def test_parsed_values_equal_those_of_the_lines(rows, gap):
     lines = [written(fields, gap) for fields in [PLAIN, *rows]]
     frame = parse_uniform_lines("\n".join(lines).encode(), KINDS)
     sound = all(sorted(name for name, _ in fields) == sorted(KINDS) for fields in rows)
@@ -127,7 +127,7 @@ def test_what_is_parsed_is_what_the_lines_hold(rows, gap):
         '{"n":9223372036854775808,"s":"b"}',
     ],
 )
-def test_lines_that_are_left_to_others(line):
+def test_lines_that_need_another_parser(line):
     kinds = {"n": pl.Int64(), "s": pl.String()}
     data = b'{"n":1,"s":"a"}\n'
     assert parse_uniform_lines(data * 3, kinds).height == 3
@@ -135,7 +135,7 @@ def test_lines_that_are_left_to_others(line):
         assert parse_uniform_lines(order, kinds) is None
 
 
-def test_types_and_names_that_are_left_to_others():
+def test_types_and_names_that_need_another_parser():
     assert parse_uniform_lines(b'{"n":1}\n', {"n": pl.Int8()}) is None
     assert parse_uniform_lines(b'{"n":[1]}\n', {"n": pl.List(pl.Int64())}) is None
     for name in ('a"b', "a\\b", ",", "x:y", "\n"):
@@ -148,7 +148,7 @@ def test_types_and_names_that_are_left_to_others():
 
 
 @pytest.mark.parametrize("name", ["*", "^x$", "", "."])
-def test_names_that_polars_takes_for_patterns(tmp_path, name):
+def test_names_that_are_patterns_in_polars(tmp_path, name):
     for values in (["1", "true"], [1.5, float(2**60)], [True, None], [2**62, None]):
         lines = [json.dumps({name: value, "other": 1}) + "\n" for value in values]
         (tmp_path / "a.jsonl").write_text("".join(lines))

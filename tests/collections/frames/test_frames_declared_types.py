@@ -81,7 +81,7 @@ def test_floats_declared_as_integers_are_kept(coerced):
     assert names == ["p_1.55", "p_2.0", "p_2.25"]
 
 
-def test_what_cannot_be_held_names_column_partition_and_value():
+def test_an_unrepresentable_value_is_named_with_column_and_partition():
     df = parts(
         pd.DataFrame({"k": [1], "v": [1]}),
         pd.DataFrame({"k": [1], "v": ["many"]}),
@@ -103,7 +103,7 @@ def test_what_cannot_be_held_names_column_partition_and_value():
             made.compute()
 
 
-def test_conflicts_name_partitions_whatever_lies_between():
+def test_type_conflicts_name_both_partitions():
     number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
     far = parts(*[number] * 21, text, *[number] * 20)
     with pytest.raises(DataError, match=r"int64 in partition 16 and text in partition 21"):
@@ -135,7 +135,7 @@ def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_dateti
 
 @pytest.mark.parametrize("name", ["v", "k"])
 @pytest.mark.parametrize(("declared", "held"), [(True, 0), (1, True), (1.0, False)])
-def test_booleans_are_not_numbers_in_a_join(name, declared, held):
+def test_booleans_do_not_join_with_numbers(name, declared, held):
     frames = [pd.DataFrame({"k": [1], "v": [1]}).assign(**{name: [v]}) for v in (declared, held)]
     other = parts(frames[0][["k"]])
     for sides in ((parts(*frames), other), (other, parts(*frames))):
@@ -241,7 +241,7 @@ def test_a_naive_meta_of_zoned_times_is_no_window():
 
 
 @pytest.mark.parametrize("name", ["*", "^x$", "^.*$", ""])
-def test_names_that_polars_takes_for_patterns(name):
+def test_names_that_are_patterns_in_polars(name):
     frame = pd.DataFrame({name: [2, 1, 2], "x": [1, 2, 3], "t": pd.date_range("2024", periods=3)})
     df = dd.from_pandas(frame, npartitions=2)
     assert sort_values(df, name).compute()["x"].to_list() == [2, 1, 3]
@@ -259,7 +259,7 @@ def test_names_that_polars_takes_for_patterns(name):
     assert len(join(df, df[[name]], name).compute()) == 5
 
 
-def test_periods_have_a_least_and_a_largest():
+def test_periods_have_min_and_max():
     frame = pd.DataFrame({"k": [1, 2], "p": pd.period_range("2024-01", periods=2, freq="M")})
     made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"p": ["min", "max"]}).compute()
     pd.testing.assert_frame_equal(made, frame.groupby("k").agg({"p": ["min", "max"]}))
@@ -294,7 +294,7 @@ def test_short_floats_and_sparse_columns_are_counted(kind):
     }
 
 
-def test_joins_of_booleans_with_missing_ones_and_of_unknown_categories():
+def test_joins_of_nullable_booleans_and_of_unknown_categories():
     kind = pd.ArrowDtype(pa.bool_())
     left = pd.DataFrame({"k": pd.array([True, None, False, True], dtype=kind), "a": range(4)})
     right = pd.DataFrame({"k": pd.array([True, False, None], dtype=kind), "b": range(3)})
@@ -314,7 +314,7 @@ def test_a_left_join_keeps_digits_beside_missing_values():
     assert made.dropna().set_index("k")["n"].to_dict() == {1: 2**53 + 1, 2: 5}
 
 
-def test_columns_of_objects_do_not_name_one_value_twice():
+def test_objects_of_integers_and_floats_are_refused_as_targets():
     frame = pd.DataFrame(
         {"t": pd.date_range("2024", periods=2), "c": pd.Series([1, 2.5], dtype=object)}
     )
@@ -323,7 +323,7 @@ def test_columns_of_objects_do_not_name_one_value_twice():
 
 
 @pytest.mark.parametrize("zone", ["+05:45", "-03:30"])
-def test_zones_of_odd_offsets(zone):
+def test_zones_with_unusual_offsets(zone):
     kind = pd.ArrowDtype(pa.timestamp("us", zone))
     for dtype in (f"datetime64[us, {zone}]", kind):
         times = pd.Series(pd.date_range("2024", periods=2, tz="UTC")).astype(dtype)
@@ -333,7 +333,7 @@ def test_zones_of_odd_offsets(zone):
         assert made.compute()["t"].dtype == times.dtype
 
 
-def test_zeros_of_both_signs_beside_categories():
+def test_signed_zeros_with_categories():
     kind = pd.ArrowDtype(pa.float32())
     frame = pd.DataFrame(
         {
@@ -347,7 +347,7 @@ def test_zeros_of_both_signs_beside_categories():
 
 
 @pytest.mark.parametrize("kind", [pa.time64("us"), pa.date32(), pa.binary()])
-def test_numbers_and_text_become_no_times_and_no_bytes(kind):
+def test_numbers_and_text_do_not_become_times_or_bytes(kind):
     for value in (2, "a"):
         values = pd.Series([value, value], dtype=object)
         df = parts(pd.DataFrame({"v": values}), meta=pd.DataFrame({"v": []}, dtype=arrow(kind)))
@@ -365,7 +365,7 @@ def test_categories_that_are_declared_beside_numbers_name_the_column():
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
-def test_zeros_of_both_signs_in_two_windows(kind):
+def test_signed_zeros_in_two_windows(kind):
     times = pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-02"])
     frame = pd.DataFrame({"t": times, "k": pd.array([0.0, -0.0, 1.5], dtype=kind), "v": 1})
     df = dd.from_pandas(frame, npartitions=1)
@@ -426,7 +426,7 @@ def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     assert made[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
 
 
-def test_the_top_of_short_floats_of_arrow():
+def test_top_rows_by_arrow_float16():
     half = pd.ArrowDtype(pa.float16())
     frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.array([1.5, 2.5, None], dtype=half)})
     df = dd.from_pandas(frame, npartitions=2)
@@ -436,7 +436,7 @@ def test_the_top_of_short_floats_of_arrow():
     assert top_n_per_group(df, "k", "v", 1).compute()["k"].to_list() == [1.5, 2.5]
 
 
-def test_short_floats_of_arrow_are_what_they_were():
+def test_arrow_float16_values_are_unchanged():
     half = pd.ArrowDtype(pa.float16())
     frame = pd.DataFrame({"k": [1, 1, 2, 2], "v": pd.array([1.5, 2.5, None, None], dtype=half)})
     made = group_agg(
@@ -516,7 +516,7 @@ def test_whole_numbers_declared_with_another_sign_keep_their_digits(declared, he
 
 
 @pytest.mark.parametrize("declared", ["timedelta64[ms]", "datetime64[us]", "bool", "float32"])
-def test_missing_whole_numbers_take_no_digits_of_those_in_other_partitions(declared):
+def test_missing_integers_do_not_round_integers_of_other_partitions(declared):
     some, large = (pd.array(values, "UInt64") for values in ([0, None], [2**63 + 5]))
     df = parts(
         pd.DataFrame({"v": some}),
@@ -536,7 +536,7 @@ def test_groups_in_several_partitions_keep_digits_beside_missing_values():
     assert made.dropna().to_list() == [2**53 + 1] * 4
 
 
-def test_a_panic_of_polars_is_an_error_of_ours():
+def test_a_polars_panic_becomes_a_data_error():
     def panics(table):
         raise PanicException("not implemented")
 
@@ -558,7 +558,7 @@ TIMES = pd.Series(pd.to_datetime([0, 0, 1]))  # a nanosecond apart
 @pytest.mark.parametrize(
     "values", [TIMES, TIMES.dt.tz_localize("UTC"), TIMES - TIMES[0]], ids=["times", "zone", "spans"]
 )
-def test_known_values_of_nanoseconds_are_not_shortened(values):
+def test_known_values_keep_nanoseconds(values):
     assert values.dtype in ("datetime64[ns]", "datetime64[ns, UTC]", "timedelta64[ns]")
     frame = pd.DataFrame({"t": pd.date_range("2026", periods=3, freq="s"), "c": values})
     one, other = values[0], values[2]
@@ -600,7 +600,7 @@ def test_booleans_without_numbers_are_counted(turn):
     assert sort_values(df, "t").compute()["c"].dtype == "bool"
 
 
-def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():
+def test_mixed_numbers_are_counted_if_categories_are_given():
     times = pd.date_range("2026", periods=1)
     df = parts(*(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in (True, 7)))
     counts = window_counts(df, "t", "1D", "c", categories=(number for number in [7])).compute()
@@ -664,7 +664,7 @@ def test_booleans_declared_as_numbers_stay_booleans(kind, declared):
 
 @pytest.mark.parametrize("value", [True, "x", pd.Timestamp("2024-01-01", tz="UTC")])
 @pytest.mark.parametrize("turn", [1, -1])
-def test_a_type_without_values_is_no_other_type(value, turn):
+def test_partitions_without_values_do_not_change_the_type(value, turn):
     missing, there = (
         pd.DataFrame({"k": [1, 2], "c": c})
         for c in (pd.Series([float("nan")] * 2), pd.Series([value] * 2))

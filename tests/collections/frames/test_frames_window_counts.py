@@ -126,7 +126,7 @@ def test_top_counts_rows_that_have_a_window():
     assert list(counts(frame, top=1).columns) == ["kind_b"]
 
 
-def test_too_many_values_are_an_error_that_says_what_to_write():
+def test_too_many_values_are_an_error_with_advice():
     frame = log([f"value {n}" for n in range(50)])
     with pytest.raises(DataError, match="column 'kind': ") as caught:
         counts(frame, max_values=20)
@@ -148,7 +148,7 @@ def test_no_rows():
     assert made.shape == (0, 0)
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     df = cut(log(["a"]), [])
     with pytest.raises(RequestError) as caught:
         window_counts(df, "kind", "soon", "knd", "user", max_values=0, top=-1)
