@@ -178,7 +178,7 @@ def test_one_file_has_several_partitions_with_each_row_once(tmp_path, monkeypatc
     assert filtered.compute().s.to_list() == ["xxx", "x" * 49]
 
 
-def test_polars_decodes_what_it_can(tmp_path, monkeypatch):
+def test_polars_decodes_supported_types(tmp_path, monkeypatch):
     fields = [
         {"name": "word", "type": ["null", {"type": "enum", "name": "W", "symbols": ["a", "b"]}]},
         {"name": "t", "type": logical("long", "timestamp-nanos")},

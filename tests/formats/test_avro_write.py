@@ -60,7 +60,7 @@ def many_types():
     )
 
 
-def test_the_types_of_a_frame_come_back(tmp_path):
+def test_the_types_of_a_frame_are_restored(tmp_path):
     frame = many_types()
     hyperplane.save(frame, tmp_path / "a.avro")
     assert not hyperplane.save(frame, tmp_path / "a.avro").changed
@@ -166,7 +166,7 @@ def test_a_column_that_avro_refuses_is_named(tmp_path, column, values, wrong):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_first_and_the_last_times_come_back(tmp_path):
+def test_the_first_and_the_last_times_are_restored(tmp_path):
     for unit in ("s", "ms", "us"):
         ends = ["0001-01-01T00:00:00", "9999-12-31T23:59:59"]
         frame = pd.DataFrame({"at": np.array(ends, f"datetime64[{unit}]")})
@@ -245,7 +245,7 @@ values = st.one_of(
 
 
 @given(st.lists(st.fixed_dictionaries({"n": values, "m": values}), max_size=4))
-def test_items_come_back_or_are_refused(items):
+def test_items_are_restored_or_refused(items):
     try:
         table = build_table(items, "avro")
         data = write_avro(table)

@@ -96,7 +96,7 @@ def test_the_first_value_that_is_not_a_time_is_named(tmp_path, values, message):
     assert "%d.%m.%Y %H:%M" not in str(caught.value)
 
 
-def test_a_late_value_in_the_other_order_names_the_format_of_all():
+def test_a_late_value_with_day_and_month_swapped_names_the_format():
     texts = pl.Series("t", ["01.02.2026", None, "31.01.2026"])
     form = time_formats.TimeFormat(polars_format="%m.%d.%Y")
     with pytest.raises(ReadError, match=r"parse_dates={'t': '%d\.%m\.%Y'}") as caught:

@@ -75,7 +75,7 @@ def test_a_late_line_of_json_is_named(tmp_path, usual, late, wrong):
 
 
 @pytest.mark.usefixtures("short")
-def test_chosen_columns_of_json_need_no_others(tmp_path):
+def test_requested_json_columns_do_not_depend_on_others(tmp_path):
     file = lines(tmp_path / "a.jsonl", *[{"n": 1, "s": {"a": 1}}] * 100, {"n": 2, "m": 3})
     assert read(file, columns=["n"]).n.sum().compute() == 102
     assert len(read(file, columns=["n", "s"]).compute()) == 101
@@ -125,7 +125,7 @@ def test_avro_durations_do_not_become_numbers(tmp_path, unit):
     assert made.d.to_list() == spans.to_list()
 
 
-def test_lines_that_are_objects_only_together_are_refused(tmp_path, monkeypatch):
+def test_lines_that_are_json_only_if_joined_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(text_samples, "HEAD", 200)
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     between = json.dumps(decoder.SEPARATOR)

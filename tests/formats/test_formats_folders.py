@@ -146,7 +146,7 @@ def test_load_keeps_index_and_types_with_hive_columns(tmp_path):
     assert loaded["g"].to_list() == [5, pd.NA, 7]
 
 
-def test_columns_after_one_of_intervals_are_their_own(tmp_path):
+def test_columns_after_an_interval_column_have_their_values(tmp_path):
     some = [bytes(range(16))] * 3
     table = pa.table(
         {
@@ -179,7 +179,7 @@ def test_two_columns_of_one_name_are_named(tmp_path):
         (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC")), False),
     ],
 )
-def test_union_is_advised_where_it_helps(tmp_path, one, other, helps):
+def test_union_is_advised_only_if_it_helps(tmp_path, one, other, helps):
     parquet.write_table(pa.table({"a": one}), tmp_path / "0.parquet")
     parquet.write_table(pa.table({"a": other}), tmp_path / "1.parquet")
     with pytest.raises(RequestError) as caught:

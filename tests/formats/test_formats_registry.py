@@ -86,7 +86,7 @@ def test_another_package_adds_a_format(pipe: Path) -> None:
     assert measure_files(str(pipe)) == (12345, "as the other package says")
 
 
-def test_its_options_are_those_that_it_names(pipe: Path) -> None:
+def test_an_added_format_accepts_only_its_options(pipe: Path) -> None:
     assert read(pipe, na_values="b").compute().s.isna().sum() == 1
     with pytest.raises(RequestError) as failed:
         read(pipe, separator=";")

@@ -54,7 +54,7 @@ def test_a_quote_that_is_not_closed_in_a_compressed_file(tmp_path):
 
 
 @pytest.mark.parametrize("multiline", [None, True])
-def test_two_quotes_that_are_not_closed_swallow_no_rows(tmp_path, multiline):
+def test_two_unclosed_quotes_lose_no_rows(tmp_path, multiline):
     # pandas reads these rows as one long value.
     (tmp_path / "q.csv").write_text(stray(60_000, 30_000, 40_000))
     with pytest.raises(ReadError, match=r"line 30002 of the file has an opening quote"):
@@ -126,7 +126,7 @@ def test_files_of_csv_writers_have_sound_quotes(monkeypatch, rows, block):
         ([1e30, 2], "float64"),
     ],
 )
-def test_whole_numbers_beyond_int64_keep_their_digits(tmp_path, values, kind):
+def test_integers_beyond_int64_keep_their_digits(tmp_path, values, kind):
     lines = ["" if value is None else str(value) for value in values]
     (tmp_path / "a.csv").write_text("id,n\n" + "".join(f"{line},1\n" for line in lines))
     found = read(tmp_path / "a.csv")
@@ -136,7 +136,7 @@ def test_whole_numbers_beyond_int64_keep_their_digits(tmp_path, values, kind):
     assert held == ([str(float(value)) for value in values] if kind == "float64" else exact)
 
 
-def test_large_whole_numbers_in_one_of_several_files(tmp_path):
+def test_large_integers_in_one_of_several_files(tmp_path):
     for name, value in (("a", 7), ("b", LARGE)):
         (tmp_path / f"{name}.csv").write_text(f"id\n{value}\n")
     assert read(tmp_path).compute().id.to_list() == [7, LARGE]
@@ -144,7 +144,7 @@ def test_large_whole_numbers_in_one_of_several_files(tmp_path):
     assert read(tmp_path).compute().id.to_list() == ["7", str(LARGE), "-7"]
 
 
-def test_large_whole_numbers_in_json_lines(tmp_path):
+def test_large_integers_in_json_lines(tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"i": {LARGE}, "s": {2**64}}}\n{{"i": 1, "s": 2}}\n')
     found = read(tmp_path / "a.jsonl").compute()
     assert found.i.to_list() == [LARGE, 1]
@@ -210,7 +210,7 @@ def test_one_wrong_line_of_many_is_found_with_few_parses(tmp_path, monkeypatch):
     assert 0 < lines <= decoder.PIECE // len(line) + 2
 
 
-def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
+def test_pieces_parsed_by_pyarrow_or_python_have_the_same_columns(tmp_path, monkeypatch):
     # Pieces that pyarrow parses and pieces that it rejects have the same columns.
     monkeypatch.setattr(decoder, "PIECE", 300)
     values = [0.5 + i for i in range(400)]
@@ -225,7 +225,7 @@ def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
     assert list(found.o) == [{"x": x} for x in values]
 
 
-def test_digits_that_a_nested_float_does_not_hold_are_not_lost(tmp_path, monkeypatch):
+def test_nested_integers_keep_their_digits(tmp_path, monkeypatch):
     monkeypatch.setattr(text_samples, "HEAD", 400)
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     for value in ([2**53 + 1], {"a": 2**53 + 1}):

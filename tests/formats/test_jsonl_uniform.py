@@ -203,7 +203,7 @@ def test_other_lines_are_not_parsed_twice(plain, monkeypatch):
     assert max(parsed, default=0) < 2 * decoder.PIECE < file.stat().st_size
 
 
-def test_float_of_many_digits_beside_uniform_records(tmp_path):
+def test_float_of_many_digits_with_uniform_records(tmp_path):
     lines = [f'{{"x":1.5,"s":"{i}"}}' for i in range(3)] + [f'{{"x":{2**53 + 1},"s":"a"}}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     with dask.config.set(scheduler="sync"):

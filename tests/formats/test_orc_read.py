@@ -207,7 +207,7 @@ def test_a_type_that_polars_lacks_is_an_error_of_its_column(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", [b"", b"ORC", b"no ORC file at all" * 50])
-def test_bytes_that_are_no_orc_file(tmp_path: Path, text: bytes) -> None:
+def test_bytes_of_other_formats_are_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "bad.orc").write_bytes(text)
     with pytest.raises(ReadError, match=r"bad\.orc"):
         read(tmp_path / "bad.orc")

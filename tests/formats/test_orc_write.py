@@ -37,7 +37,7 @@ WIDER = [
 
 
 @pytest.mark.parametrize(("column", "seen"), WIDER, ids=[str(column.type) for column, _ in WIDER])
-def test_a_type_that_orc_lacks_comes_back(column, seen):
+def test_a_type_that_orc_lacks_is_restored(column, seen):
     table = pa.table({"n": [1, 2], "x": column})
     data = encode_orc(table).data
     assert decode_orc(data).equals(table)

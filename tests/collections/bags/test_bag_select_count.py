@@ -147,7 +147,7 @@ def test_nan_is_one_value_and_lists_are_counted_by_their_items():
     assert counted[1][1] == 2
 
 
-def test_a_count_is_a_bag_that_can_be_taken_from_and_travels_between_processes():
+def test_counts_support_take_and_run_in_processes():
     words = ["the", "cat", "the", "dog", "the", "end", "dog"]
     counts = count_by(db.from_sequence(words, npartitions=4).map(lambda w: {"w": [w]}), "w")
     assert counts.take(2) == ((["the"], 3), (["dog"], 2))

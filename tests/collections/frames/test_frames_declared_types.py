@@ -123,7 +123,7 @@ def test_type_conflicts_name_both_partitions():
         value_counts(parts(none, number, none, text), "v").compute()
 
 
-def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_datetime():
+def test_join_and_to_datetime_name_partitions_of_undeclared_types():
     number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
     for count in (1, 2):
         with pytest.raises(DataError, match=r"column 'v': holds 'many' .*\(partition 1\)"):
@@ -158,7 +158,7 @@ def test_booleans_and_numbers_are_different_keys_of_objects(kind, number):
 
 
 @pytest.mark.parametrize("name", ["k", "v"])
-def test_categories_beside_text_in_a_column_declared_as_objects_join(name):
+def test_categories_with_text_in_a_column_declared_as_objects_join(name):
     frames = [pd.DataFrame({"k": ["a", "b"], "v": ["a", "b"]}).astype({name: "category"})]
     frames += [frames[0].iloc[:0].astype(object), frames[0].astype({name: "str"})]
     df = parts(*frames, meta=frames[0].iloc[:0].astype(object))
@@ -170,7 +170,7 @@ def test_categories_beside_text_in_a_column_declared_as_objects_join(name):
 
 
 @pytest.mark.parametrize("kind", ["int64", "Int64", "int64[pyarrow]"])
-def test_whole_numbers_declared_as_objects_keep_their_digits_in_a_join(kind):
+def test_integers_declared_as_objects_keep_their_digits_in_a_join(kind):
     digits, other = 2**53 + 1, pd.DataFrame({"k": [1]})
     frames = [pd.DataFrame({"k": [1], "v": v}) for v in (pd.array([digits], dtype=kind), [0.5])]
     df = parts(*frames, meta=frames[0].iloc[:0].astype({"v": object}))
@@ -212,7 +212,7 @@ def test_counting_an_undeclared_category_is_an_error(declared, there):
     assert counts[f"c_{there[0]}"].to_list() == [1, 0]
 
 
-def test_numbers_that_no_common_type_holds_are_an_error():
+def test_numbers_without_a_common_type_are_an_error():
     df = parts(pd.DataFrame({"v": [2**53 + 1]}), pd.DataFrame({"v": [0.5]}))
     message = (
         r"'v': holds int64, such as 9007199254740993, in partition 0 and float64 in partition 1"
@@ -232,7 +232,7 @@ def test_finer_units_of_later_partitions_are_kept():
     assert group_agg(df, "k", {"t": "min"}).compute()["t"].to_list() == [pd.Timestamp(1500)]
 
 
-def test_a_naive_meta_of_zoned_times_is_no_window():
+def test_zoned_times_with_a_naive_meta_are_refused():
     zoned = pd.DataFrame({"t": pd.date_range("2024", periods=2, tz="Europe/Berlin"), "v": 1})
     df = parts(zoned, meta=zoned.assign(t=zoned.t.dt.tz_localize(None)).iloc[:0])
     with pytest.raises(DataError, match=r"column 't': holds Timestamp.*partition 0"):
@@ -307,7 +307,7 @@ def test_joins_of_nullable_booleans_and_of_unknown_categories():
     assert len(join(known, unknown, "k").compute()) == 8
 
 
-def test_a_left_join_keeps_digits_beside_missing_values():
+def test_a_left_join_keeps_digits_with_missing_values():
     left = dd.from_pandas(pd.DataFrame({"k": range(8)}), npartitions=4)
     right = dd.from_pandas(pd.DataFrame({"k": [1, 2], "n": [2**53 + 1, 5]}), npartitions=2)
     made = join(left, right, "k", "left").compute()
@@ -356,7 +356,7 @@ def test_numbers_and_text_do_not_become_times_or_bytes(kind):
         assert drop_duplicates(df, "v").compute()["v"].to_list() == [value]
 
 
-def test_categories_that_are_declared_beside_numbers_name_the_column():
+def test_categories_that_are_declared_with_numbers_name_the_column():
     like = pd.DataFrame({"v": pd.Series([], dtype=pd.CategoricalDtype(["a", "b"]))})
     number = pd.DataFrame({"v": pd.Series([0.5, None], dtype="Float32")})
     for some in ((number[:0], number), (number,)):
@@ -480,7 +480,7 @@ def test_counts_of_sparse_values_have_a_dense_index():
     pd.testing.assert_series_equal(made.compute(), want)
 
 
-def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
+def test_distinct_integers_keep_their_digits_with_missing_ones():
     large = pd.DataFrame({"v": pd.array([2**53 + 1], dtype="Int64")})
     missing = pd.DataFrame({"v": pd.array([None, None], dtype="Int64")})
     df = parts(missing, large, meta=pd.DataFrame({"v": pd.Series(dtype="int64")}))
@@ -491,7 +491,7 @@ def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
-def test_whole_numbers_declared_as_floats_keep_their_digits(kind):
+def test_integers_declared_as_floats_keep_their_digits(kind):
     df = parts(
         pd.DataFrame({"v": pd.array([None, 2**53 + 1], dtype="Int64")}),
         meta=pd.DataFrame({"v": pd.Series([], dtype=kind)}),
@@ -508,7 +508,7 @@ UNSIGNED = ["uint64", "UInt64", arrow(pa.uint64())]
     ("declared", "held", "number"),
     [(kind, "Int64", 2**53 + 1) for kind in UNSIGNED] + [(k, "UInt64", 2**63 + 1) for k in SIGNED],
 )
-def test_whole_numbers_declared_with_another_sign_keep_their_digits(declared, held, number):
+def test_integers_declared_with_another_sign_keep_their_digits(declared, held, number):
     rows = pd.DataFrame({"v": pd.Series([None, number], dtype=held)})
     df = parts(rows, meta=pd.DataFrame({"v": pd.Series([], dtype=declared)}))
     for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
@@ -528,7 +528,7 @@ def test_missing_integers_do_not_round_integers_of_other_partitions(declared):
             assert sorted(made.compute()["v"].dropna()) == [0, 2**63 + 5]
 
 
-def test_groups_in_several_partitions_keep_digits_beside_missing_values():
+def test_groups_in_several_partitions_keep_digits_with_missing_values():
     keys = list(range(8))
     rows = pd.DataFrame({"k": keys, "v": pd.array([2**53 + 1, None] * 4, dtype="Int64")})
     df = parts(rows, meta=pd.DataFrame({"k": [0], "v": [0]}).iloc[:0])

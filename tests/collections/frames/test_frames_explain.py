@@ -253,7 +253,7 @@ def test_steps_that_collections_share():
     expect_no_finding(log().spent.sum(), log().kind.max())
 
 
-def test_one_collection_uses_a_step_twice_and_dask_does_it_once():
+def test_a_step_used_twice_by_one_collection_is_not_reported():
     by_user = log().set_index("user", npartitions=6)
     find_only("set_index", by_user.spent.sum() + by_user.spent.max())
     find_only("set_index", dd.concat([by_user[by_user.spent > 3], by_user[by_user.spent < 3]]))

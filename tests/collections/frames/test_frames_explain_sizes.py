@@ -133,7 +133,7 @@ def test_the_memory_of_python_objects_is_sampled():
     assert size(frame).total == pytest.approx(values.memory_usage(index=False, deep=True), rel=0.02)
 
 
-def test_the_size_of_hyperplanes_reader_is_the_planned_one(files, tmp_path):
+def test_the_size_of_hyperplane_read_is_the_planned_one(files, tmp_path):
     folder, frame = files
     read_all = read(str(folder))
     held = frame.memory_usage(index=False, deep=True)

@@ -111,7 +111,7 @@ def test_dates_as_objects_stay_dates():
     assert made.index.to_list() == sorted(set(dates))
 
 
-def test_values_that_are_objects_stay_objects():
+def test_object_values_stay_objects():
     frame = pd.DataFrame({"k": [1], "v": pd.Series([datetime.date(2024, 1, 1)], dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):
         made = group_agg(cut(frame, []), "k", {"v": "first"}).compute(scheduler="sync")

@@ -259,7 +259,7 @@ def test_keys_whose_names_are_not_text_are_refused_with_their_side(name):
 
 
 @pytest.mark.parametrize("name", [1, ("a", 1)])
-def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
+def test_signed_zeros_are_equal_keys_in_columns_with_other_names_than_text(name):
     frame = pd.DataFrame({0: pd.array([-0.0, 1.5], dtype="float[pyarrow]")})
     frame.columns = pd.Index([name], tupleize_cols=False)
     made = make_keys_comparable(frame, [name])
@@ -376,7 +376,7 @@ def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, c
 @pytest.mark.filterwarnings("ignore:merge column data type")
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("missing", ["Float32", "str", pd.ArrowDtype(pa.string())])
-def test_categories_beside_keys_of_another_type_without_rows(how, missing):
+def test_categories_with_keys_of_another_type_without_rows(how, missing):
     words = pd.CategoricalDtype(["b", "a", "", "c", "d"])
     left = pd.DataFrame({"v": pd.Series(list("abcd") * 2 + [""], dtype=words), "x": range(9)})
     right = pd.DataFrame({"v": pd.Series([None], dtype=missing), "y": [1.0]})

@@ -71,7 +71,7 @@ def test_suffixes_are_two_strings(suffixes):
     assert "two strings, such as ('_x', '_y')" in faults["suffixes"]
 
 
-def test_suffixes_keep_names_apart():
+def test_suffixes_must_make_names_unique():
     faults = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=("", "")))
     assert "makes two columns 'delay', 'flight', 'time'" in faults["suffixes"]
     taken = flights().assign(delay_y=1)

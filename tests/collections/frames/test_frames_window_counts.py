@@ -56,7 +56,7 @@ def test_values_of_every_kind(values, dtype):
 
 @pytest.mark.parametrize("dtype", [object, "m8[s]", pd.ArrowDtype(pa.duration("us"))])
 @pytest.mark.parametrize("declared", [object, "m8[ms]"])
-def test_durations_are_named_as_in_pandas_whatever_is_declared(dtype, declared):
+def test_durations_are_named_as_in_pandas_for_any_declared_type(dtype, declared):
     spans = pd.Series(np.array([1, 200_000 * 86_400], "m8[s]"))
     rows = pd.DataFrame({"t": pd.to_datetime(["2024-01-01"] * 2), "k": spans.astype(dtype)})
     meta = rows.iloc[:0].astype({"k": declared})
