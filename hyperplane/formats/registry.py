@@ -67,7 +67,7 @@ def _find_wrong_attribute(one: FileFormat, name: str) -> str:
         return f"is registered as {name!r}, and its name is {shown}"
     for attribute in ("suffixes", "saved_suffixes"):
         if attribute == "saved_suffixes" and not hasattr(one, attribute):
-            continue  # a format without saving
+            continue  # a format that is only read
         suffixes = getattr(one, attribute, None)
         may_be_empty = attribute == "suffixes"  # such a format is read with format= only
         valid = isinstance(suffixes, tuple) and all(map(_is_suffix, suffixes))
@@ -147,7 +147,7 @@ def detect_format(
 def format_of(
     files: Sequence[File], interface: type[Supported], asked: Any = None, urls: Any = None
 ) -> Supported:
-    """Return the format ``asked``, an argument ``format``; if None, the one of the suffixes.
+    """Return the format named ``asked``; if that is None, the format of the suffixes.
 
     Raises
     ------

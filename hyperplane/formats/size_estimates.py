@@ -24,7 +24,7 @@ SAMPLE = 1_000_000
 #: Bytes decompressed after the sample to estimate the compression ratio. Decompressors read up to a
 #: megabyte of text ahead, so a short sample would be inaccurate.
 UNPACKED = 8_000_000
-#: Bytes of a compressed file read at once: the compressed size of a sample is accurate to this.
+#: Bytes of a compressed file read at once: the measured compressed size is accurate to this.
 STEP = 1024
 #: Maximum number of files that are sampled; the result is scaled to all.
 SAMPLED_FILES = 3

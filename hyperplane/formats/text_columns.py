@@ -17,7 +17,7 @@ MAX_EXACT_FLOAT = 2.0**53
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 #: Block size for pyarrow, and its maximum, which is used if a row is longer than a block.
 _BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 22, 2**31 - 1
-#: First day of the year 1 and last day of the year 9999, since 1970: years of four digits.
+#: Days from 1970 to the first day of the year 1 and to the last of 9999: years of four digits.
 _YEARS = (-719_162, 2_932_896)
 
 
@@ -132,7 +132,7 @@ def _is_period(kind: pa.DataType) -> bool:
 
 
 def _has_exact_text(kind: pa.DataType) -> bool:
-    """Return whether text represents each value of a type, so that no check is needed."""
+    """Return whether text is exact for each value of a type, so that no check is needed."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_boolean(kind)

@@ -11,8 +11,8 @@ from hyperplane.core.errors import ReadError
 from hyperplane.formats.reader import READER_THREADS, translate_read_errors
 from hyperplane.objectstore.locations import File
 
-#: Bytes read from a sampled file: from its head, and each from its middle and its end. From the
-#: other files only a short head is read.
+#: Bytes of the head of a sampled file, of each excerpt from its middle and its end, and of the head
+#: of all other files.
 HEAD = 500_000
 EXCERPT = 100_000
 SHORT_HEAD = 20_000

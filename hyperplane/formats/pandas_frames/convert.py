@@ -309,7 +309,7 @@ def _to_categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) ->
     fitting = choose_dtype(column, inner)
     values = column_to_pandas(column, inner)
     if fitting != inner and inner != np.dtype(object):
-        # Partitions without values have the declared type, which could not be concatenated.
+        # A partition without values has the declared type, and could not be concatenated with this.
         raise DataError(
             unescape(name),
             f"holds {column.drop_nulls().first()!r:.60}, but the declared type has categories of "
