@@ -132,7 +132,7 @@ class ReadContract:
         for number in range(frame.npartitions):
             assert frame.partitions[number].compute().dtypes.equals(meta)
 
-    def test_small_partitions_are_several(self, folder: Path) -> None:
+    def test_a_small_partition_size_gives_several_partitions(self, folder: Path) -> None:
         assert read(folder).npartitions == 3
         assert read(folder, partition_size="1GB").npartitions == 1
         assert read(folder, partition_size="5kB").npartitions > 3

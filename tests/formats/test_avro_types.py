@@ -1,4 +1,4 @@
-"""Every type of Avro through ``read`` and ``load``: the value that fastavro reads, or our error."""
+"""``read`` and ``load`` return the values of fastavro for every Avro type, or raise our errors."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def values_of(column):
 
 
 def plain(value):
-    """A value in the form of fastavro; maps are lists of pairs in Arrow."""
+    """Return a value in the form of fastavro; in Arrow, maps are lists of pairs."""
     if isinstance(value, list) and value and isinstance(value[0], tuple):
         return {name: plain(one) for name, one in value}
     if isinstance(value, dict):

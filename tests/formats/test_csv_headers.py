@@ -1,4 +1,4 @@
-"""Names that a header of CSV has twice, or not at all, are those of pandas everywhere."""
+"""Duplicate and missing names in CSV headers are replaced as pandas does."""
 
 from __future__ import annotations
 

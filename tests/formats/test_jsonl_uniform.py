@@ -1,4 +1,4 @@
-"""JSON lines that Polars parses: only where no field, digit or type of a value can be lost."""
+"""Polars parses JSON lines only if no field, digit or type of a value can be lost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OTHER = ["s ", "z", "N", "null", "", ":", "n:", ",", "\u00fc", "a"]
 
 @st.composite
 def records(draw):
-    """The fields of a record as they are written, now and then not as the others."""
+    """Draw the fields of a record as text; sometimes they differ from those of other records."""
     fields = [
         (name, draw(st.sampled_from(USUAL[name]))) for name in draw(st.permutations(list(KINDS)))
     ]
@@ -170,7 +170,7 @@ def test_nulls_are_counted_over_the_ends_of_pieces(monkeypatch):
 
 @pytest.fixture
 def plain(tmp_path):
-    """A file of records that all have the same fields, and these records."""
+    """Return a file of records that all have the same fields, and the records."""
     kinds = {"n": 1, "x": 0.5, "s": "row", "b": True, "m": None}
     rows = [{**kinds, "n": i, "s": f"row {i}", "m": i if i % 3 else None} for i in range(9_000)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,4 +1,4 @@
-"""How files are cut and joined: nothing twice, nothing lost, no thread idle."""
+"""Division and joining of files: each row is read once, and each thread has work."""
 
 from __future__ import annotations
 

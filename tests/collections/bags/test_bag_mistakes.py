@@ -37,7 +37,7 @@ def test_a_field_that_no_record_of_the_sample_has_is_reported(arguments, where, 
     assert f"did you mean {near}" in fault.advice
 
 
-def test_all_of_them_are_reported_at_once():
+def test_all_absent_fields_are_reported_together():
     with pytest.raises(RequestError) as caught:
         to_dataframe(bag(), fields=["idd", "id", "zzz"])
     assert [fault.asked for fault in caught.value.faults] == ["'idd'", "'zzz'"]

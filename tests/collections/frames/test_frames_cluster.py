@@ -164,7 +164,7 @@ def test_tables_are_moved_between_processes_and_spilled(client):
     assert moved.equals(one_table(5))
 
 
-def test_memory_management_counts_what_tables_hold(client):
+def test_dask_measures_the_memory_of_tables(client):
     def size():
         from dask.sizeof import (
             sizeof,

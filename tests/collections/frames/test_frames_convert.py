@@ -51,7 +51,7 @@ def test_missing_values_become_null():
     assert from_pandas(frame).null_count().row(0) == (1, 1, 2, 1)
 
 
-def test_the_index_is_left_out():
+def test_the_index_is_dropped():
     frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index([5, 5], name="a"))
     assert from_pandas(frame).columns == ["a"]
 

@@ -465,7 +465,7 @@ def test_dates_of_milliseconds_stay_dates():
         sort_values(wrong, "v").compute()
 
 
-def test_dictionaries_of_arrow_are_keys_of_the_top():
+def test_arrow_dictionaries_are_keys_of_top_rows():
     kind = arrow(pa.dictionary(pa.int32(), pa.string()))
     frame = pd.DataFrame({"k": pd.Series(list("baba"), dtype=kind), "v": [1, 2, 3, 4]})
     made = top_n_per_group(dd.from_pandas(frame, npartitions=2), "k", "v", 1).compute()
@@ -689,9 +689,7 @@ def test_partitions_without_values_do_not_change_the_type(value, turn):
         ),
     ],
 )
-def test_times_out_of_range_of_a_declared_unit_go_with_partitions_without_rows(
-    values, kind, declared
-):
+def test_times_out_of_range_of_a_unit_concatenate_with_empty_partitions(values, kind, declared):
     times = pd.Series(values)
     times = times.dt.tz_localize("UTC") if "UTC" in kind else times
     frame = pd.DataFrame({"k": [0, 1], "v": times.astype(kind)})

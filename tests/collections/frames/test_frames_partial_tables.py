@@ -135,7 +135,7 @@ def test_an_empty_table_is_split_into_empty_tables():
     assert [piece.height for piece in kernel.split_by_hash(table, ["a"], 3)] == [0, 0, 0]
 
 
-def test_memory_management_counts_a_table():
+def test_dask_measures_the_memory_of_a_table():
     assert sizeof(pl.DataFrame({"n": np.zeros(10**6)})) == 8 * 10**6
     assert sizeof(pl.DataFrame({"s": [[1, 2, 3]] * 1000})) > 24_000
 

@@ -147,7 +147,7 @@ def test_results_in_several_partitions_hold_each_group_once():
 
 
 @pytest.mark.parametrize("every", ["2D", "7h"])
-def test_rows_with_a_missing_key_count_for_where_windows_begin(every):
+def test_rows_with_a_missing_key_affect_the_start_of_windows(every):
     frame = log(["2024-01-01 10:00", "2024-01-02 05:00"], k=[np.nan, 1.0])
     check(frame, every, {"v": "sum"}, "k")
 
