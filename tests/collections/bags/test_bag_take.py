@@ -84,14 +84,14 @@ def test_shared_tasks_run_at_most_twice():
 
 def test_a_file_is_read_no_further_than_needed(tmp_path, monkeypatch):
     read = []
-    whole_lines = lines_module._whole_lines
+    whole_lines = lines_module._read_whole_lines
 
     def counted(file, span):
         for place, chunk in whole_lines(file, span):
             read.append(len(chunk))
             yield place, chunk
 
-    monkeypatch.setattr(lines_module, "_whole_lines", counted)
+    monkeypatch.setattr(lines_module, "_read_whole_lines", counted)
     monkeypatch.setattr(lines_module, "BLOCK_BYTES", 1000)
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n' * 100_000)
     bag = read_records(tmp_path / "a.jsonl", blocksize="100kB")

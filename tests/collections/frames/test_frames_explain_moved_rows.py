@@ -114,7 +114,7 @@ ENDS = {
     links=st.lists(st.sampled_from(sorted(LINKS)), max_size=4),
     end=st.sampled_from(sorted(ENDS)),
 )
-def test_a_chain_is_reported_if_and_only_if_it_moves_rows(method, parts, links, end):
+def test_a_chain_is_named_as_moving_if_and_only_if_it_moves(method, parts, links, end):
     # Dask sorts a single partition in place, but reports the requested number of partitions.
     assume("sort" not in links or not {"one", "fewer"} & set(links))
     # Dask raises TypeError for these when the partitions are counted.
