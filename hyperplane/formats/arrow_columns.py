@@ -21,7 +21,7 @@ Kinds = dict[str, pl.DataType]
 
 @dataclass(frozen=True)
 class ArrowFiles:
-    """Files of one schema.
+    """Files that have the same schema.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class ArrowFiles:
 
 @dataclass(frozen=True)
 class ArrowColumns:
-    """The columns of a data set of files with Arrow schemas, and those of a request.
+    """The columns that a request reads from files with Arrow schemas.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class ArrowColumns:
     optional : set of str
         Requested columns that may have missing values.
     mappings : mapping of File to ColumnMapping
-        Converts the columns of each file.
+        The conversion of the columns of each file.
     """
 
     chosen: Kinds
@@ -59,7 +59,7 @@ class ArrowColumns:
 
 
 def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> ArrowColumns:
-    """Merge the schemas of files, and return the requested columns.
+    """Merge the schemas of all files, and select the requested columns.
 
     Raises
     ------

@@ -27,7 +27,8 @@ class FileFormat(Protocol):
         The name under which it is registered.
     suffixes : tuple of str
         Suffixes in lower case, such as ``".parquet"``, of the files that are read as this format.
-        The first format that has a suffix gets its files; those of other packages come last.
+        If several formats have a suffix, the first in the registry reads its files; formats of
+        other packages come last.
     """
 
     name: str
@@ -41,8 +42,8 @@ class SupportsRead(FileFormat, Protocol):
     Attributes
     ----------
     read_options : tuple of str
-        Arguments of ``read`` that only some formats accept, such as ``"separator"``, and that this
-        one accepts. Others are refused before the format is called.
+        Names of the optional arguments of ``read`` that this format accepts, such as
+        ``"separator"``. Others are refused before the format is called.
     """
 
     read_options: tuple[str, ...]
@@ -50,7 +51,7 @@ class SupportsRead(FileFormat, Protocol):
     def plan_partitions(
         self, files: Sequence[File], request: ReadRequest, options: Mapping[str, Any]
     ) -> ReadPlan:
-        """Plan the partitions, at least one, that have each row of the files once, in order.
+        """Plan at least one partition; together they have each row once, in order.
 
         Parameters
         ----------
@@ -59,12 +60,12 @@ class SupportsRead(FileFormat, Protocol):
         request : ReadRequest
             The arguments that all formats have.
         options : mapping of str to object
-            The given ones of ``read_options``.
+            Those of ``read_options`` that the caller has set.
 
         Raises
         ------
         RequestError
-            With everything that is wrong with the options, or does not match the files.
+            With every invalid option, and everything in the request that does not match the files.
         ReadError
             When a file is damaged and ``request.on_error`` is not ``"skip"``.
         """
@@ -83,10 +84,11 @@ class SupportsRowShards(SupportsRead, Protocol):
         index: int,
         count: int,
     ) -> ReadPlan:
-        """Plan the rows of one of ``count`` shards as one partition, or none if it has no rows.
+        """Plan one of ``count`` shards: one partition, or none if the shard has no rows.
 
-        The shards by ``index`` have all rows once, in order. Each process calls this for its own
-        shard only, so that the boundaries follow from the files, ``options`` and ``count`` alone.
+        Together the shards have each row once, in the order of ``index``. Each process calls this
+        for its own shard only, so the boundaries must depend on nothing but the files, ``options``
+        and ``count``.
         Parameters and errors are those of ``plan_partitions``.
         """
         ...
@@ -119,7 +121,7 @@ class EncodedFile:
     rows : int
         Rows or records.
     table : pyarrow.Table, optional
-        The table with the types that the file holds; not given for records.
+        The table, with the types that the file holds; None for records.
     """
 
     data: Any
@@ -148,21 +150,21 @@ class SupportsSave(FileFormat, Protocol):
         Raises
         ------
         DataError
-            With the column's name, if a table that is read back would have other values.
+            With the name of the column that would have other values when it is read back.
         """
         ...
 
     def decode_table(self, data: bytes, schema: pa.Schema | None) -> Any:
-        """Return the table in a file, as an Arrow table.
+        """Return the table in a file, usually as an Arrow table.
 
         Parameters
         ----------
         data : bytes
             The file.
         schema : pyarrow.Schema or None
-            The recorded schema of the table that ``encode_table`` has returned. None for a single
-            file, whose types are inferred if the format does not hold them; the table may be a
-            pandas dataframe then.
+            The schema of ``EncodedFile.table``, as recorded in the manifest. None for a single
+            file without a manifest: if the format does not hold types, they are inferred, and the
+            result may be a pandas dataframe.
 
         Raises
         ------
@@ -201,10 +203,10 @@ class SupportsSaveRecords(FileFormat, Protocol):
 
 @runtime_checkable
 class SupportsColumnLoad(SupportsSave, Protocol):
-    """A format whose files hold their schema, and of which single columns can be verified."""
+    """A format whose files hold their schema, and whose columns can be loaded separately."""
 
     def load_columns(self, file: Any, columns: Sequence[str] | None) -> pa.Table:
-        """Return columns, or all, and the index of an opened file; raise if they are damaged."""
+        """Return some or all columns of an opened file, and its index; raise if damaged."""
         ...
 
     def load_schema(self, file: Any) -> pa.Schema:

@@ -26,7 +26,7 @@ from hyperplane.objectstore.locations import File
 
 
 class ByteRangeDecoder(Protocol):
-    """Decodes a byte range into columns."""
+    """Decoder of byte ranges into columns."""
 
     @property
     def record_end(self) -> bytes:

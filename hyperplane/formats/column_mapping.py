@@ -20,7 +20,7 @@ _SMALL = (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """Converts the columns of files of one schema to those of the data set.
+    """Conversion of the columns of files with the same schema to those of the data set.
 
     Parameters
     ----------
@@ -59,13 +59,15 @@ class ColumnMapping:
         values = dict(self.constants)
         if filters:
             kinds = dict(self.filter_schema)
-            inputs = {name: self._input_expr(name, kind, values) for name, kind in kinds.items()}
+            inputs = {
+                name: self._make_input_expr(name, kind, values) for name, kind in kinds.items()
+            }
             raw = raw.filter(row_filters.to_expression(filters, kinds, inputs))
         early = where is not None and self._is_unchanged(where.meta.root_names())
         if where is not None and early:
             raw = raw.filter(where)  # before casts, so that Polars converts fewer rows
         wanted = [entry for entry in self.schema if names is None or entry[0] in names]
-        exprs = [self._output_expr(name, kind, values) for name, kind in wanted]
+        exprs = [self._make_output_expr(name, kind, values) for name, kind in wanted]
         # Not select: constants are literals, which alone would give a frame of one row.
         complete = raw.with_columns([one for one in exprs if one is not None])
         complete = complete.select(columns(name for name, _ in wanted))
@@ -83,17 +85,19 @@ class ColumnMapping:
             name for name in every if name not in values
         ][:1]
 
-    def _input_expr(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
+    def _make_input_expr(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
         if name in values:
             return pl.lit(values[name], kind)
         if name in self.uuids:
             return _format_uuids(column(name))
         if name in self.lossy:
-            return column(name).map_batches(partial(exact_cast, kind=kind), return_dtype=kind)
+            return column(name).map_batches(partial(cast_exactly, kind=kind), return_dtype=kind)
         return column(name).cast(kind) if name in self.cast else column(name)
 
-    def _output_expr(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr | None:
-        expr = self._input_expr(name, kind, values)
+    def _make_output_expr(
+        self, name: str, kind: pl.DataType, values: dict[str, Any]
+    ) -> pl.Expr | None:
+        expr = self._make_input_expr(name, kind, values)
         categories = dict(self.categories).get(name)
         if categories is not None:
             # A direct cast to a category would turn unknown values into nulls; Enum raises.
@@ -127,7 +131,7 @@ class InexactValue(ValueError):
     """A value that the common type of its column in all files cannot represent."""
 
 
-def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
+def cast_exactly(values: pl.Series, kind: pl.DataType) -> pl.Series:
     """Cast values to another type.
 
     Raises
@@ -155,9 +159,9 @@ def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
     return converted.alias(name)
 
 
-#: Collects the rows of one file slice, after further lazy operations.
+#: Adds the last lazy operations to the frame of one file slice, and collects it.
 CollectStep = Callable[[pl.LazyFrame], pl.DataFrame]
-#: Yields the filtered frame of each file slice, given column names.
+#: Yields the filtered and collected frame of each file slice; takes names of columns.
 ReadFrames = Callable[[Collection[str], CollectStep], Iterator[pl.DataFrame]]
 
 

@@ -1,7 +1,7 @@
 """Detect files that were replaced after a read was planned, without further requests to stores.
 
-Only sizes are compared. Time stamps differ between copies of a file on the disks of several
-machines, which a cluster without a shared file system reads.
+The sizes are compared and, if a file has grown, its first bytes. Time stamps are not compared: a
+cluster without a shared file system reads copies of a file, each with another time stamp.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class HeadChecksum(NamedTuple):
     crc: int
 
 
-#: Matches any file.
+#: Checksum of no bytes, which matches any file.
 ANY_HEAD = HeadChecksum(0, zlib.crc32(b""))
 
 
@@ -36,7 +36,7 @@ def compute_head_checksum(data: bytes) -> HeadChecksum:
 
 
 def has_only_grown(file: File, head: HeadChecksum, record_end: bytes) -> bool:
-    """Whether a longer file begins as planned, and a record ends at the planned size."""
+    """Whether a longer file has the planned first bytes, and a record end at the planned size."""
     end = file.read_range(max(0, file.size - len(record_end)), file.size)
     return end == record_end and zlib.crc32(file.read_range(0, head.length)) == head.crc
 
@@ -44,7 +44,7 @@ def has_only_grown(file: File, head: HeadChecksum, record_end: bytes) -> bool:
 def check_local_size(file: File, has_grown: Callable[[], bool] | None = None) -> None:
     """Raise ReadError if a file on local disk has another size than in the plan.
 
-    A longer file passes if ``has_grown``, which returns whether it only has more records, is true.
+    A longer file is accepted if ``has_grown()`` is true: it only has additional records.
     """
     if not file.store.local or not file.sized:
         return
@@ -70,14 +70,15 @@ def _check_size(file: File, size: int) -> None:
 
 
 def read_planned_range(file: File, start: int, stop: int, has_grown: Callable[[], bool]) -> bytes:
-    """Read stored bytes; raise ReadError if the file does not have them as planned.
+    """Read stored bytes; raise ReadError if they show that the size of the file has changed.
 
     A range at the end of the file is read with one more byte. If there is one, the file is longer
-    now, and ``has_grown`` must return whether it only has more records.
+    now, which is accepted if ``has_grown()`` is true: it only has additional records.
     """
     if start >= stop:
         return b""
-    # From servers that ignore ranges, read_range could not tell all bytes from all but the first.
+    # Not from byte 1: a server that ignores ranges would return the whole file, which has as many
+    # bytes as this range and the extra byte together, so read_range could not notice it.
     extra = int(stop == file.size and start != 1)
     data = file.read_range(start, stop + extra)
     if len(data) < stop - start:

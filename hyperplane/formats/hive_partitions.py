@@ -20,8 +20,8 @@ def parse_hive_keys(
 ) -> tuple[dict[str, PartitionKeys], dict[str, pl.DataType], set[str]]:
     """Return the keys of each path, their types, and the keys that some paths lack.
 
-    A key is int64 if all its values are, else text. Keys that are also columns of the files are
-    left out.
+    The type of a key is int64 if all its values are integers of 64 bits, else text. Keys that are
+    also columns of the files are left out.
 
     Examples
     --------

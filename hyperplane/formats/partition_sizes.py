@@ -13,11 +13,11 @@ from hyperplane.core.units import parse_bytes
 
 T = TypeVar("T")
 
-#: Bytes in memory below which a separate partition for a thread is not worth its overhead.
+#: Minimum bytes of the partitions that are made smaller so that all threads have work.
 MIN_PARTITION_SIZE = 10_000_000
 #: Default size of partitions.
 DEFAULT_PARTITION_SIZE = "100MB"
-#: Partition size for which files are never divided and all are one partition.
+#: Partition size with which all files are one partition.
 WHOLE_FILES = sys.maxsize
 
 

@@ -39,6 +39,6 @@ class ScannablePartition(Protocol):
     def bounds(self, column: str) -> Bounds | None:
         """Return the smallest and largest value of a column by the file's statistics.
 
-        Filters are ignored, missing values too. None unless the statistics cover every row.
+        Missing values and filters are ignored. None unless the statistics cover every row.
         """
         ...

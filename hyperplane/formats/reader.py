@@ -87,7 +87,8 @@ def make_collection(
     # Slow import, not needed by processes that read one shard.
     import dask.dataframe as dd
 
-    # Otherwise Dask adds a conversion of text columns, which hides the reader from other helpers.
+    # Otherwise Dask adds a step that converts text columns, and other helpers no longer recognize
+    # the reader below it.
     with dask.config.set({"dataframe.convert-string": False}):
         return dd.from_map(PartitionReader(like), list(parts), meta=like, label=label)
 

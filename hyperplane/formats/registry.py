@@ -40,7 +40,7 @@ def load(name: Any) -> FileFormat:
     Raises
     ------
     RequestError
-        If there is no such name, with similar ones, or if the class of another package has errors.
+        If the name is unknown, with similar names, or if a class of another package is invalid.
     """
     found = FORMATS.load(name)
     if name in FORMATS.built_in:
@@ -67,7 +67,7 @@ def _find_wrong_attribute(one: FileFormat, name: str) -> str:
         return f"is registered as {name!r}, and its name is {shown}"
     for attribute in ("suffixes", "saved_suffixes"):
         if attribute == "saved_suffixes" and not hasattr(one, attribute):
-            continue  # it is only read
+            continue  # a format that is only read
         suffixes = getattr(one, attribute, None)
         may_be_empty = attribute == "suffixes"  # such a format is read with format= only
         valid = isinstance(suffixes, tuple) and all(map(_is_suffix, suffixes))
@@ -147,7 +147,7 @@ def detect_format(
 def format_of(
     files: Sequence[File], interface: type[Supported], asked: Any = None, urls: Any = None
 ) -> Supported:
-    """Return the format of the argument ``format`` or, if it is None, that of the suffixes.
+    """Return the format named ``asked``; if that is None, the format of the suffixes.
 
     Raises
     ------

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hyperplane.core.errors import Fault
 from hyperplane.formats import column_types
 
-#: Whether files of different columns are an error, or merged.
+#: Whether files with different columns are an error, or their columns are merged.
 SchemaMode = Literal["strict", "union"]
 #: Maximum number of files that a fault names.
 MAX_NAMED_FILES = 3

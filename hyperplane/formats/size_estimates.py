@@ -1,6 +1,7 @@
 """Estimation of the size of files in memory from a small part of their bytes.
 
-For text, the size of a sample in memory is divided by its size in the file.
+The size of text files is multiplied by the expansion of a sample: its size in memory, divided by
+its size in the file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SAMPLE = 1_000_000
 #: Bytes decompressed after the sample to estimate the compression ratio. Decompressors read up to a
 #: megabyte of text ahead, so a short sample would be inaccurate.
 UNPACKED = 8_000_000
-#: Bytes of a compressed file read at once, which is the accuracy of their count.
+#: Bytes of a compressed file read at once: the measured compressed size is accurate to this.
 STEP = 1024
 #: Maximum number of files that are sampled; the result is scaled to all.
 SAMPLED_FILES = 3
@@ -53,9 +54,9 @@ def estimate_text(
     files : sequence of File
         The files.
     parse : callable
-        Returns a pandas dataframe of a sample, which begins a file and ends with a line.
+        Parses a sample, the complete lines at the start of a file, to a pandas dataframe.
     label : str
-        Name of the format in text.
+        Name of the format in the description of the method.
     """
     in_memory = in_file = 0.0
     for file in sample_evenly(files, SAMPLED_FILES):

@@ -48,7 +48,7 @@ def detect_common_format(
         for suffix, file in by_suffix.items()
         if suffix not in formats
     ]
-    check(unknown + _text_file_faults(files, urls, formats))
+    check(unknown + _find_text_file_faults(files, urls, formats))
     by_format: dict[str, File] = {}
     for suffix, file in by_suffix.items():
         by_format.setdefault(formats[suffix], file)
@@ -59,7 +59,9 @@ def detect_common_format(
     return next(iter(by_format))
 
 
-def _text_file_faults(files: Sequence[File], urls: Any, formats: Collection[str]) -> list[Fault]:
+def _find_text_file_faults(
+    files: Sequence[File], urls: Any, formats: Collection[str]
+) -> list[Fault]:
     """Return a fault for the first ``.txt`` file not named by a URL, such as a README."""
     # An iterator is already consumed.
     if urls is None or isinstance(urls, Iterator):

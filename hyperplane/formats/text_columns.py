@@ -15,9 +15,9 @@ TEXT = pa.large_string()
 #: Above this float64 does not represent every integer.
 MAX_EXACT_FLOAT = 2.0**53
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
-#: Bytes parsed at once, and the most that pyarrow allows, for longer rows.
+#: Block size for pyarrow, and its maximum, which is used if a row is longer than a block.
 _BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 22, 2**31 - 1
-#: Days since 1970 of the years 1 to 9999, which four digits hold.
+#: Days from 1970 to the first day of the year 1 and to the last of 9999: years of four digits.
 _YEARS = (-719_162, 2_932_896)
 
 
@@ -132,7 +132,7 @@ def _is_period(kind: pa.DataType) -> bool:
 
 
 def _has_exact_text(kind: pa.DataType) -> bool:
-    """Return whether the text of a type is always exact, so that it need not be parsed to check."""
+    """Return whether text is exact for each value of a type, so that no check is needed."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_boolean(kind)
@@ -242,7 +242,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def build_integer_column(values: Sequence[Any]) -> Any:
-    """Return integers in the dtype that holds them and missing values."""
+    """Return integers as int64 or uint64, nullable if some are missing; else as objects."""
     import numpy as np
     import pandas as pd
 

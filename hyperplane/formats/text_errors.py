@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Separators to suggest if the expected one is wrong.
 SEPARATORS = (",", ";", "\t", "|")
-#: Maximum bytes in which lines are counted for a message, in remote and in local files.
+#: Maximum bytes that are read to find a line number for a message, of remote and local files.
 MAX_REMOTE_COUNT, MAX_LOCAL_COUNT = 50_000_000, 4_000_000_000
 #: Bytes per read while counting lines.
 STEP = 1 << 24
@@ -89,7 +89,7 @@ def check_non_nullable(
 def locate_line(file: File, start: int, number: int) -> str:
     """Describe line ``number`` (from 1) of the byte range that starts at ``start``.
 
-    The line number in the file, if counting lines up to there is fast enough.
+    The line number in the whole file, unless counting the lines before would take too long.
     """
     if start > (MAX_LOCAL_COUNT if file.store.local else MAX_REMOTE_COUNT):
         return f"line {number} after byte {start}"

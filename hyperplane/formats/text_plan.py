@@ -136,7 +136,7 @@ def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str]
 
 
 def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
-    """Return the columns for which the caller set a dtype that has no missing values."""
+    """Return the columns for which the caller set a dtype that cannot hold missing values."""
     return tuple(
         name
         for name, kind in declared.items()
@@ -159,7 +159,7 @@ def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
 
 
 def _to_polars_type(declared: Any) -> pl.DataType | None:
-    if declared is None:  # which pandas takes for float64
+    if declared is None:  # pandas would take None for float64
         return None
     try:
         dtype = pd.api.types.pandas_dtype(declared)

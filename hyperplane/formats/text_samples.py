@@ -11,8 +11,8 @@ from hyperplane.core.errors import ReadError
 from hyperplane.formats.reader import READER_THREADS, translate_read_errors
 from hyperplane.objectstore.locations import File
 
-#: Bytes read from the head of a sampled file, from its middle and its end, and from the head of
-#: other files.
+#: Bytes of the head of a sampled file, of each excerpt from its middle and its end, and of the head
+#: of all other files.
 HEAD = 500_000
 EXCERPT = 100_000
 SHORT_HEAD = 20_000
@@ -41,7 +41,7 @@ class TextSample:
     whole : bool
         Whether the head is the whole file.
     is_large : bool
-        Whether the sample is large enough to infer types from it.
+        Whether types are inferred from the sample; others only have a short head.
     """
 
     file: File
@@ -63,7 +63,7 @@ FindEnd = Callable[[File, bytes], int]
 def read_samples(
     files: Sequence[File], find_end: FindEnd
 ) -> tuple[list[TextSample], list[ReadError]]:
-    """Return samples of files spread over the list, short heads of others, and errors."""
+    """Return samples of all files, large ones of a few spread over the list, and errors."""
     count = min(len(files), MAX_SAMPLED_FILES)
     chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:

@@ -20,7 +20,7 @@ PIECE_BYTES = 1 << 25
 
 
 class RecordBoundaries(Protocol):
-    """Finds the boundaries of the records of a text format."""
+    """Boundaries between the records of a text format."""
 
     @property
     def quoted(self) -> bool:
@@ -29,20 +29,20 @@ class RecordBoundaries(Protocol):
 
     @property
     def contradiction(self) -> str:
-        """The error message for a file in which a boundary is found before an earlier one."""
+        """The error message for a file in which the end of a shard is found before its start."""
         ...
 
     def find_record_start(self, span: ByteRange, target: int) -> int:
         """Return the offset of the first record that begins after ``target``."""
         ...
 
-    def set_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
-        """Return the decoder of spans between the boundaries."""
+    def adapt_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
+        """Return the decoder for spans between these boundaries."""
         ...
 
 
 class LineBoundaries:
-    """Boundaries of a format of which each line is a record."""
+    """Boundaries of a format whose lines are its records."""
 
     quoted = False
     contradiction = "its lines have changed while they were read"
@@ -51,7 +51,7 @@ class LineBoundaries:
         """Return the offset of the first line that begins after ``target``."""
         return text_samples.find_next_line(span.file, target)
 
-    def set_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
+    def adapt_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
         """Return the decoder unchanged."""
         return decoder
 
@@ -76,14 +76,14 @@ def select_spans(
 ) -> ByteRangePartition | None:
     """Return the byte ranges of one of ``count`` shards; None if it has none.
 
-    ``part`` is all files, undivided.
+    ``part`` has all files, each as one byte range.
 
     Raises
     ------
     RequestError
         If there is only one file and it is compressed.
     ReadError
-        If a file cannot be read, or its quotes are contradictory.
+        If a file cannot be read, or the boundaries that are found in it are contradictory.
     """
     spans = part.ranges
     if count > 1 and len(spans) == 1 and spans[0].file.compression:
@@ -112,7 +112,7 @@ def select_spans(
 
 
 def _count_stored_bytes(span: ByteRange) -> int:
-    """Return the stored bytes of a span; of a compressed file, all of it."""
+    """Return the stored bytes of a span; a span of a compressed file is the whole file."""
     return span.file.size if span.file.compression else span.stop - span.start
 
 
@@ -122,7 +122,10 @@ def _find_cut(
     position: int,
     boundaries: RecordBoundaries,
 ) -> _Cut:
-    """Return the record boundary for a byte position in all files, the same for all shards."""
+    """Return the record boundary near a byte position in all files together.
+
+    It depends on nothing else, so that the end of a shard is the start of the next one.
+    """
     for number, (span, length) in enumerate(zip(spans, lengths, strict=True)):
         if position >= length:
             position -= length
@@ -145,7 +148,7 @@ def _make_record_span(
     span: ByteRange, start: int, stop: int, boundaries: RecordBoundaries
 ) -> RecordSpan:
     """Return a part of a span between record boundaries."""
-    decoder = boundaries.set_decoder(span.decoder)
+    decoder = boundaries.adapt_decoder(span.decoder)
     return RecordSpan(
         span.file,
         start,
@@ -173,10 +176,10 @@ class RecordSpan(ByteRange):
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return some columns of the file."""
         check_local_size(self.file, self.has_grown)
-        frames = [self.decoder.decode(piece, names) for piece in self._pieces()]
+        frames = [self.decoder.decode(piece, names) for piece in self._read_pieces()]
         return pl.concat(frames, rechunk=False).lazy()
 
-    def _pieces(self) -> Iterator[ByteRange]:
+    def _read_pieces(self) -> Iterator[ByteRange]:
         """Yield spans of whole records, each about ``PIECE_BYTES`` long."""
         begin, rest = self.start, b""
         for position in range(self.start, self.stop, PIECE_BYTES):
@@ -184,10 +187,10 @@ class RecordSpan(ByteRange):
             text = rest + self.read_bytes(position, stop)
             end = len(text) if stop == self.stop else _find_last_record_end(text, self.quoted)
             if end:
-                yield self._piece(begin, text[:end])
+                yield self._make_piece(begin, text[:end])
             begin, rest = begin + end, text[end:]
 
-    def _piece(self, start: int, text: bytes) -> ByteRange:
+    def _make_piece(self, start: int, text: bytes) -> ByteRange:
         stop = start + len(text)
         return _LoadedSpan(self.file, start, stop, self.decoder, self.mapping, self.nbytes, text)
 

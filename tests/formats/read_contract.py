@@ -132,7 +132,7 @@ class ReadContract:
         for number in range(frame.npartitions):
             assert frame.partitions[number].compute().dtypes.equals(meta)
 
-    def test_small_partitions_are_several(self, folder: Path) -> None:
+    def test_a_small_partition_size_gives_several_partitions(self, folder: Path) -> None:
         assert read(folder).npartitions == 3
         assert read(folder, partition_size="1GB").npartitions == 1
         assert read(folder, partition_size="5kB").npartitions > 3
@@ -319,7 +319,7 @@ class ReadContract:
         assert real / self.size_factor < size < real * self.size_factor
         assert "file" in how
 
-    def test_bytes_of_no_format_have_no_size(self, tmp_path: Path) -> None:
+    def test_a_damaged_file_has_no_size_estimate(self, tmp_path: Path) -> None:
         if isinstance(registry.load(self.name), SupportsSize) and not self.takes_any_bytes:
             (tmp_path / f"a{self.suffix}").write_bytes(b"\x00\xff no file of any format")
             with pytest.raises(RequestError) as failed:

@@ -132,7 +132,7 @@ class SaveContract:
         assert isinstance(form, SupportsSave)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_a_column_comes_back_or_is_named(self, kind, tmp_path):
+    def test_a_column_is_restored_or_named(self, kind, tmp_path):
         values, dtype = KINDS[kind]
         frame = pd.DataFrame({"n": range(len(values)), "odd": series(values, dtype)})
         url = tmp_path / "out"
@@ -148,7 +148,7 @@ class SaveContract:
     @pytest.mark.slow
     @hypothesis_settings(QUICK, max_examples=scaled(5, 200))
     @given(case=parts(), way=st.sampled_from(["at once", "append", "shard"]))
-    def test_parts_come_back_or_are_refused(self, case, way):
+    def test_parts_are_restored_or_refused(self, case, way):
         frames, kinds = case
         url = "memory://any/out"
         try:
@@ -166,7 +166,7 @@ class SaveContract:
 
     @hypothesis_settings(QUICK, max_examples=scaled(5, 50))
     @given(case=parts(most=1, drift=False))
-    def test_a_file_comes_back_or_is_refused(self, case):
+    def test_a_file_is_restored_or_refused(self, case):
         (frame,), (kinds,) = case
         url = f"memory://any/one{self.suffix}"
         try:
@@ -220,11 +220,11 @@ class SaveContract:
         hyperplane.save(empty, tmp_path / f"a{self.suffix}")
         assert len(hyperplane.load(tmp_path / f"a{self.suffix}")) == 0
 
-    def test_a_table_without_anything(self, tmp_path):
+    def test_a_table_without_rows_and_columns(self, tmp_path):
         hyperplane.save(pd.DataFrame(), tmp_path / f"a{self.suffix}")
         assert hyperplane.load(tmp_path / f"a{self.suffix}").shape == (0, 0)
 
-    def test_the_index_comes_back(self, tmp_path):
+    def test_the_index_is_restored(self, tmp_path):
         levels = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["u", "v"])
         for index in (levels, pd.Index(["x", "y"], name="key"), pd.Index([7.5, 8.5])):
             frame = pd.DataFrame({"n": [1, 2]}, index=index)
@@ -297,7 +297,7 @@ class RecordsContract:
     items: tuple = ({"n": 1, "s": "ü"}, {"n": 2, "s": None})
     refused_item: object = 7
 
-    def test_items_come_back(self, tmp_path):
+    def test_items_are_restored(self, tmp_path):
         assert isinstance(registry.load(self.name), SupportsSaveRecords)
         bag = db.from_sequence(self.items, npartitions=2)
         assert hyperplane.save(bag, tmp_path / "bag", format=self.name).rows == len(self.items)

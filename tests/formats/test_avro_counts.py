@@ -83,7 +83,7 @@ WRONG = {
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 @pytest.mark.parametrize("case", WRONG)
-def test_claims_that_cannot_be_are_errors(case, load, tmp_path):
+def test_impossible_record_counts_are_errors(case, load, tmp_path):
     schema, blocks, said = WRONG[case]
     with pytest.raises(ReadError, match=said):
         load(written(tmp_path / "x.avro", schema, *blocks))
@@ -102,13 +102,13 @@ def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path,
 
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
-def test_packed_blocks_are_compared_unpacked(load, tmp_path):
+def test_compressed_blocks_are_checked_by_their_uncompressed_size(load, tmp_path):
     blocks = [(2**31, b"\0" * 5_000_000)]
     with pytest.raises(ReadError, match="5000000 bytes declares 2147483648 records"):
         load(written(tmp_path / "x.avro", record("int"), *blocks, codec="deflate"))
 
 
-def test_a_block_that_packs_well_is_read(tmp_path):
+def test_a_block_with_a_high_compression_ratio_is_read(tmp_path):
     rows = 1_500_000
     path = written(tmp_path / "x.avro", record("int"), (rows, b"\2" * rows), codec="deflate")
     assert path.stat().st_size < rows / 500

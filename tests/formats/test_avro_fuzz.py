@@ -1,4 +1,4 @@
-"""Any Avro files through ``read``: each value is the one of fastavro, or an error of ours."""
+"""``read`` of random Avro files returns the values of fastavro, or raises our errors."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def schema_of(kinds):
 
 
 def plain(value, column=None):
-    """A value in a form that is equal for equal values only."""
+    """Return a value in a form that is equal only for equal values."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, (list, np.ndarray)):

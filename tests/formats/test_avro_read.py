@@ -165,7 +165,7 @@ def test_types_of_the_schema(tmp_path):
     assert exact.decimal[0] == decimal.Decimal("1.25")
 
 
-def test_one_file_gives_several_parts_whose_rows_are_each_once(tmp_path, monkeypatch):
+def test_one_file_has_several_partitions_with_each_row_once(tmp_path, monkeypatch):
     rows = [{"n": i, "s": "x" * (i % 50)} for i in range(20_000)]
     fields = [{"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]}]
     write(tmp_path / "a.avro", fields, rows, sync_interval=5_000)
@@ -178,7 +178,7 @@ def test_one_file_gives_several_parts_whose_rows_are_each_once(tmp_path, monkeyp
     assert filtered.compute().s.to_list() == ["xxx", "x" * 49]
 
 
-def test_polars_decodes_what_it_can(tmp_path, monkeypatch):
+def test_polars_decodes_supported_types(tmp_path, monkeypatch):
     fields = [
         {"name": "word", "type": ["null", {"type": "enum", "name": "W", "symbols": ["a", "b"]}]},
         {"name": "t", "type": logical("long", "timestamp-nanos")},

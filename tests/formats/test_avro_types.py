@@ -1,4 +1,4 @@
-"""Every type of Avro through ``read`` and ``load``: the value that fastavro reads, or our error."""
+"""``read`` and ``load`` return the values of fastavro for every Avro type, or raise our errors."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def values_of(column):
 
 
 def plain(value):
-    """A value in the form of fastavro; maps are lists of pairs in Arrow."""
+    """Return a value in the form of fastavro; in Arrow, maps are lists of pairs."""
     if isinstance(value, list) and value and isinstance(value[0], tuple):
         return {name: plain(one) for name, one in value}
     if isinstance(value, dict):
@@ -140,7 +140,7 @@ def plain(value):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_values_are_those_of_fastavro(tmp_path, name):
+def test_values_equal_fastavro(tmp_path, name):
     kind, values, *others = TYPES[name]
     write(tmp_path / "a.avro", kind, values)
     expected = [plain(value) for value in (others[0] if others else values)]
@@ -169,7 +169,7 @@ def test_values_are_those_of_fastavro(tmp_path, name):
         (logical("bytes", "decimal", precision=40), [1], "a decimal of more than 38 digits"),
     ],
 )
-def test_what_no_type_holds_is_an_error_that_names_it(tmp_path, kind, values, said):
+def test_an_unrepresentable_value_is_named(tmp_path, kind, values, said):
     values = [decimal.Decimal(value) for value in values] if "decimal" in str(kind) else values
     write(tmp_path / "a.avro", kind, values)
     with dask.config.set(scheduler="sync"):

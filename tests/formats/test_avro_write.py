@@ -60,7 +60,7 @@ def many_types():
     )
 
 
-def test_the_types_of_a_frame_come_back(tmp_path):
+def test_the_types_of_a_frame_are_restored(tmp_path):
     frame = many_types()
     hyperplane.save(frame, tmp_path / "a.avro")
     assert not hyperplane.save(frame, tmp_path / "a.avro").changed
@@ -72,7 +72,7 @@ def test_the_types_of_a_frame_come_back(tmp_path):
     assert made.dtypes.drop(["list", "inside"]).equals(frame.dtypes.drop(["list", "inside"]))
 
 
-def test_others_read_it_with_the_types_of_avro(tmp_path):
+def test_fastavro_reads_the_types_of_avro(tmp_path):
     frame = many_types()
     hyperplane.save(frame, tmp_path / "a.avro")
     with (tmp_path / "a.avro").open("rb") as opened:
@@ -93,7 +93,7 @@ def test_others_read_it_with_the_types_of_avro(tmp_path):
     ]  # fmt: skip
 
 
-def test_what_others_wrote_is_read(tmp_path):
+def test_files_of_fastavro_are_read(tmp_path):
     schema = {
         "type": "record",
         "name": "r",
@@ -138,7 +138,7 @@ def test_a_collection_has_one_schema_in_all_its_parts(tmp_path):
     assert len(set(schemas)) == 1
 
 
-def test_no_rows_of_avro(tmp_path):
+def test_avro_files_without_rows(tmp_path):
     frame = many_types().iloc[:0].drop(columns=["list", "inside"])
     hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "out", format="avro")
     made = hyperplane.load(tmp_path / "out").compute()
@@ -166,7 +166,7 @@ def test_a_column_that_avro_refuses_is_named(tmp_path, column, values, wrong):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_first_and_the_last_times_come_back(tmp_path):
+def test_the_first_and_the_last_times_are_restored(tmp_path):
     for unit in ("s", "ms", "us"):
         ends = ["0001-01-01T00:00:00", "9999-12-31T23:59:59"]
         frame = pd.DataFrame({"at": np.array(ends, f"datetime64[{unit}]")})
@@ -174,7 +174,7 @@ def test_the_first_and_the_last_times_come_back(tmp_path):
         pd.testing.assert_frame_equal(hyperplane.load(tmp_path / f"{unit}.avro"), frame)
 
 
-def test_the_same_bytes_each_time():
+def test_equal_tables_give_equal_bytes():
     table = pa.table({"n": range(5000), "text": [str(n) for n in range(5000)]})
     made = write_avro(table)
     assert write_avro(table) == made
@@ -230,7 +230,7 @@ def test_the_format_of_a_bag_follows_from_the_name(tmp_path):
         ([{"n": [2**60 + 1, 0.5]}], "item 0", "n"),
     ],
 )
-def test_an_item_that_does_not_fit_is_named(tmp_path, items, where, field, form):
+def test_an_unsupported_item_is_named(tmp_path, items, where, field, form):
     with pytest.raises(WrongType) as caught:
         hyperplane.save(db.from_sequence(items, npartitions=1), tmp_path / "out", format=form)
     assert (caught.value.where, caught.value.field) == (where, field)
@@ -245,7 +245,7 @@ values = st.one_of(
 
 
 @given(st.lists(st.fixed_dictionaries({"n": values, "m": values}), max_size=4))
-def test_items_come_back_or_are_refused(items):
+def test_items_are_restored_or_refused(items):
     try:
         table = build_table(items, "avro")
         data = write_avro(table)

@@ -1,4 +1,4 @@
-"""Any CSV files through the readers: each value is the one that is written, or an error of ours."""
+"""Readers of random CSV files return the written values, or raise our errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def files(draw):
 
 @st.composite
 def forms(draw):
-    """How a file is written."""
+    """Draw the line end, the quoting and other properties of a file."""
     return {
         "end": draw(st.sampled_from(["\n", "\r\n"])),
         "quoting": draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])),
@@ -98,7 +98,7 @@ def written(names, rows, form):
 
 
 def check(value, text):
-    """That a value is what a text says."""
+    """Check that a value is the one that its text represents."""
     if text is None or pd.isna(value):
         assert (text is None) == bool(pd.isna(value)) or text in {"nan", "-nan"}, (value, text)
     elif isinstance(value, str):

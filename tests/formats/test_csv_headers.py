@@ -1,4 +1,4 @@
-"""Names that a header of CSV has twice, or not at all, are those of pandas everywhere."""
+"""Duplicate and missing names in CSV headers are replaced as pandas does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ["a", "a.1", "a.2", "a.1.1", "", "Unnamed: 1", "Unnamed: 2", "Unnamed: 1
 
 
 @given(st.lists(st.sampled_from(NAMES), min_size=2, max_size=6))
-def test_names_are_those_of_pandas(names):
+def test_names_equal_pandas(names):
     header, row = ",".join(names), ",".join("1" * len(names))
     assert list(deduplicate_names(names)) == list(
         pd.read_csv(io.StringIO(f"{header}\n{row}\n")).columns

@@ -52,7 +52,7 @@ def equal(made, expected):
     ],
     ids=repr,
 )
-def test_missing_values_are_those_of_pandas(file, na_values):
+def test_missing_values_equal_pandas(file, na_values):
     expected = pd.read_csv(file, na_values=na_values)
     equal(read(file, na_values=na_values).compute(), expected)
     shares = [hyperplane.shard_rows(file, 2, idx, na_values=na_values) for idx in range(2)]
@@ -70,7 +70,7 @@ def test_missing_values_count_in_filters_and_helpers(file):
     assert summed.iloc[:, -1].to_list() == [1, 3, 5]
 
 
-def test_missing_values_that_are_none_are_refused(file):
+def test_invalid_na_values_are_refused(file):
     with pytest.raises(RequestError) as raised:
         read(file, na_values={"q": "-", "n": [None], "x": [True]})
     assert [fault.where for fault in raised.value.faults] == ["na_values"] * 3
@@ -82,7 +82,7 @@ def test_missing_values_that_are_none_are_refused(file):
         read(file.with_suffix(".parquet"), na_values="-")
 
 
-def test_a_text_that_is_no_number_may_be_a_missing_value(tmp_path):
+def test_text_in_a_number_column_may_be_a_missing_value(tmp_path):
     file = tmp_path / "late.csv"
     file.write_text("n\n" + "1\n" * 1_000_000 + "-\n" + "1\n" * 1_000_000)
     with pytest.raises(ReadError, match=r"or na_values=\{'n': '-'\} where that is a missing value"):
@@ -104,7 +104,7 @@ def test_a_text_that_is_no_number_may_be_a_missing_value(tmp_path):
     ],
     ids=repr,
 )
-def test_types_are_those_of_pandas(tmp_path, dtypes):
+def test_types_equal_pandas(tmp_path, dtypes):
     file = tmp_path / "a.csv"
     file.write_text("n,s,x,b\n1,007,1.50,True\n2,1.50,,False\n9,,-0.0,True\n")
     expected = pd.read_csv(file, dtype=dtypes)
@@ -120,6 +120,6 @@ def test_types_are_those_of_pandas(tmp_path, dtypes):
 @pytest.mark.parametrize(
     "dtypes", [{"n": None}, {"n": []}, {"n": "i4,f8"}, "category", {"n": "M8[ns]"}]
 )
-def test_types_that_text_has_no_form_for_are_refused(file, dtypes):
+def test_dtypes_that_text_cannot_represent_are_refused(file, dtypes):
     with pytest.raises(RequestError, match="dtypes = "):
         read(file, dtypes=dtypes)

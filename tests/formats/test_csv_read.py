@@ -97,7 +97,7 @@ def test_quoted_lines_are_found_in_samples(tmp_path, monkeypatch):
     same(found.compute(), frame)
 
 
-def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monkeypatch):
+def test_quoted_line_ends_outside_samples_are_an_error(tmp_path, monkeypatch):
     head = pd.DataFrame({"n": range(5_000), "s": "plain"})
     pd.concat([head, broken_lines(tmp_path / "a.csv"), head]).to_csv(
         tmp_path / "a.csv", index=False
@@ -132,7 +132,7 @@ def test_the_flights(tmp_path):
     )
 
 
-def test_types_do_not_depend_on_the_part(tmp_path):
+def test_types_do_not_depend_on_the_partition(tmp_path):
     (tmp_path / "0.csv").write_text("a,b,c\n1,,x\n")
     (tmp_path / "1.csv").write_text("a,b,c\n2.5,,\n")
     found = read(tmp_path, partition_size="1B")
@@ -202,7 +202,7 @@ def test_headers(tmp_path):
         read(tmp_path / "c.csv")
 
 
-def test_all_that_is_wrong_is_reported_at_once(tmp_path):
+def test_all_faults_are_reported_together(tmp_path):
     (tmp_path / "a.csv").write_text("price,city\n1,Rome\n")
     with pytest.raises(RequestError, match="did you mean 'price'") as caught:
         read(
@@ -214,7 +214,7 @@ def test_all_that_is_wrong_is_reported_at_once(tmp_path):
     assert len(caught.value.faults) == 3
 
 
-def test_special_numbers_as_pandas_reads_them(tmp_path):
+def test_special_numbers_equal_pandas(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\ninf, 1\n-inf,2 \nNA,3\n1e5,\n")
     ours, theirs = read(tmp_path / "a.csv").compute(), pd.read_csv(tmp_path / "a.csv")
     np.testing.assert_array_equal(ours.x, theirs.x)

@@ -89,14 +89,14 @@ def test_the_damaged_one_of_several_files_is_named(tmp_path):
         (["1700000000123"], r"to_datetime\(df, 't', unit='ms'\)"),
     ],
 )
-def test_the_first_value_that_is_no_time_is_blamed(tmp_path, values, message):
+def test_the_first_value_that_is_not_a_time_is_named(tmp_path, values, message):
     (tmp_path / "a.csv").write_text("t,n\n" + "".join(f"{value},1\n" for value in values))
     with pytest.raises(RequestError, match=message) as caught:
         read(tmp_path / "a.csv", parse_dates=["t"])
     assert "%d.%m.%Y %H:%M" not in str(caught.value)
 
 
-def test_a_late_value_in_the_other_order_names_the_format_of_all():
+def test_a_late_value_with_day_and_month_swapped_names_the_format():
     texts = pl.Series("t", ["01.02.2026", None, "31.01.2026"])
     form = time_formats.TimeFormat(polars_format="%m.%d.%Y")
     with pytest.raises(ReadError, match=r"parse_dates={'t': '%d\.%m\.%Y'}") as caught:
@@ -135,7 +135,7 @@ def test_files_of_one_column_are_read(tmp_path):
     assert list(read(tmp_path / "b.csv", separator=";").columns) == ["a,b"]
 
 
-def test_requests_that_are_nearly_right(tmp_path):
+def test_similar_names_are_suggested(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "e.csv").write_text("")
     with pytest.raises(RequestError, match=r"urls = a DataFrame: .*from_pandas") as caught:

@@ -73,7 +73,7 @@ def test_the_warning_of_a_skipped_file_names_the_line_of_the_call(tmp_path):
 
 @pytest.mark.parametrize("damage", [cut, scribble])
 @pytest.mark.parametrize("kind", ["parquet", "avro", "csv.gz", "jsonl"])
-def test_a_damaged_file_is_skipped_with_a_word(tmp_path, kind, damage):
+def test_a_damaged_file_is_skipped_with_a_warning(tmp_path, kind, damage):
     damage(written(tmp_path, kind))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -88,7 +88,7 @@ def test_a_damaged_file_is_skipped_with_a_word(tmp_path, kind, damage):
         assert len(found) < len(FRAME) * times * 2
 
 
-def test_all_damaged_files_are_named_and_nothing_left_is_an_error(tmp_path):
+def test_all_damaged_files_are_named_and_skipping_all_is_an_error(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.parquet").write_bytes(b"PAR1 is all there is")
     with pytest.raises(ReadError, match=r"(?s)a\.parquet.*b\.parquet"):
@@ -111,7 +111,7 @@ def test_a_file_that_changed_since_it_was_planned(tmp_path):
         planned.compute()
 
 
-def test_one_bad_line_costs_its_part_only(tmp_path):
+def test_a_bad_line_skips_only_its_partition(tmp_path):
     lines = FRAME.to_csv(index=False).splitlines()
     lines[4_000] = "1,2,3"
     (tmp_path / "a.csv").write_text("\n".join(lines))

@@ -39,7 +39,7 @@ def lines(path, *records):
         ([[2**53 + 1, 2.5]], [f"[{2**53 + 1}, 2.5]"]),
     ],
 )
-def test_json_values_are_whole(tmp_path, values, held):
+def test_json_values_are_complete(tmp_path, values, held):
     file = lines(tmp_path / "a.jsonl", *({"v": value} for value in values))
     made = read(file).compute().v.to_list()
     assert [one.tolist() if hasattr(one, "tolist") else one for one in made] == held
@@ -75,7 +75,7 @@ def test_a_late_line_of_json_is_named(tmp_path, usual, late, wrong):
 
 
 @pytest.mark.usefixtures("short")
-def test_chosen_columns_of_json_need_no_others(tmp_path):
+def test_requested_json_columns_do_not_depend_on_others(tmp_path):
     file = lines(tmp_path / "a.jsonl", *[{"n": 1, "s": {"a": 1}}] * 100, {"n": 2, "m": 3})
     assert read(file, columns=["n"]).n.sum().compute() == 102
     assert len(read(file, columns=["n", "s"]).compute()) == 101
@@ -97,7 +97,7 @@ def test_filters_of_half_floats(tmp_path):
     assert found.h.to_list() == [1.0, 3.0]
 
 
-def test_periods_are_no_numbers(tmp_path):
+def test_periods_do_not_become_numbers(tmp_path):
     frame = pd.DataFrame({"p": pd.period_range("2024", periods=3, freq="M"), "n": [1, 2, 3]})
     frame.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(RequestError, match=r"p: period: .*read it with hyperplane.load"):
@@ -117,7 +117,7 @@ def test_a_mark_of_byte_order_within_a_file_is_a_character(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_durations_of_avro_are_no_numbers(tmp_path, unit):
+def test_avro_durations_do_not_become_numbers(tmp_path, unit):
     spans = pd.Series([7, None, -1], dtype="Int64").astype(f"timedelta64[{unit}]")
     hyperplane.save(pd.DataFrame({"d": spans, "l": [[1], [], None]}), tmp_path / "a.avro")
     made = read(tmp_path / "a.avro").compute()
@@ -125,7 +125,7 @@ def test_durations_of_avro_are_no_numbers(tmp_path, unit):
     assert made.d.to_list() == spans.to_list()
 
 
-def test_lines_that_are_objects_only_together_are_refused(tmp_path, monkeypatch):
+def test_lines_that_are_json_only_if_joined_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(text_samples, "HEAD", 200)
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     between = json.dumps(decoder.SEPARATOR)

@@ -30,7 +30,7 @@ FRAME = pd.DataFrame({"x": [1, 2, 3, 4], "city": ["Rome", "Oslo", "Rome", "Bonn"
 
 
 @notice_of_pandas
-def test_a_folder_that_dask_wrote_has_no_column_more(tmp_path):
+def test_a_folder_written_by_dask_has_no_additional_column(tmp_path):
     dd.from_pandas(FRAME, npartitions=2).to_parquet(tmp_path / "plain")
     dd.from_pandas(FRAME, npartitions=2).to_parquet(tmp_path / "by", partition_on=["city"])
     assert list(read(tmp_path / "plain").columns) == ["x", "city"]
@@ -118,7 +118,7 @@ def test_load_has_the_columns_and_the_index_of_a_folder_that_dask_wrote(tmp_path
 
 
 @notice_of_pandas
-def test_load_keeps_index_and_types_beside_columns_in_names_of_folders(tmp_path):
+def test_load_keeps_index_and_types_with_hive_columns(tmp_path):
     frame = pd.DataFrame(
         {
             "price": [Decimal("12345678901234567.89"), None, Decimal("1.00"), Decimal("2.00")],
@@ -146,7 +146,7 @@ def test_load_keeps_index_and_types_beside_columns_in_names_of_folders(tmp_path)
     assert loaded["g"].to_list() == [5, pd.NA, 7]
 
 
-def test_columns_after_one_of_intervals_are_their_own(tmp_path):
+def test_columns_after_an_interval_column_have_their_values(tmp_path):
     some = [bytes(range(16))] * 3
     table = pa.table(
         {
@@ -179,7 +179,7 @@ def test_two_columns_of_one_name_are_named(tmp_path):
         (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC")), False),
     ],
 )
-def test_union_is_advised_where_it_helps(tmp_path, one, other, helps):
+def test_union_is_advised_only_if_it_helps(tmp_path, one, other, helps):
     parquet.write_table(pa.table({"a": one}), tmp_path / "0.parquet")
     parquet.write_table(pa.table({"a": other}), tmp_path / "1.parquet")
     with pytest.raises(RequestError) as caught:

@@ -86,7 +86,7 @@ def test_another_package_adds_a_format(pipe: Path) -> None:
     assert measure_files(str(pipe)) == (12345, "as the other package says")
 
 
-def test_its_options_are_those_that_it_names(pipe: Path) -> None:
+def test_an_added_format_accepts_only_its_options(pipe: Path) -> None:
     assert read(pipe, na_values="b").compute().s.isna().sum() == 1
     with pytest.raises(RequestError) as failed:
         read(pipe, separator=";")
@@ -95,12 +95,12 @@ def test_its_options_are_those_that_it_names(pipe: Path) -> None:
     assert fault.advice == "leave it out: separator applies to csv files only"
 
 
-def test_it_can_be_named(pipe: Path) -> None:
+def test_the_added_format_can_be_named(pipe: Path) -> None:
     other = pipe.rename(pipe.with_suffix(".dat"))
     assert read(other, format="pipe").compute().n.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_it_gets_no_file_of_a_built_in_format(tmp_path: Path) -> None:
+def test_another_package_gets_no_file_of_a_built_in_format(tmp_path: Path) -> None:
     FRAME.to_csv(tmp_path / "a.csv", index=False)
     FRAME.to_parquet(tmp_path / "a.parquet")
     for path in tmp_path.iterdir():
@@ -204,7 +204,7 @@ def test_a_wrong_class_is_named_and_hinders_no_other_format(
 
 
 @pytest.mark.parametrize("name", ["broken", "zarr", 3, ["csv"]])
-def test_a_name_that_cannot_be_read(tmp_path: Path, name: Any) -> None:
+def test_a_format_that_cannot_be_read_is_refused(tmp_path: Path, name: Any) -> None:
     FRAME.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(RequestError) as failed:
         read(tmp_path / "a.parquet", format=name)

@@ -134,7 +134,7 @@ def test_each_format_from_a_store(store):
 
 
 @pytest.mark.parametrize(("ending", "codec"), [(".zst", "zstd"), (".lz4", "lz4")])
-def test_text_in_packings_of_today(store, ending, codec):
+def test_compressed_text_from_a_store(store, ending, codec):
     text = "n\n" + "".join(f"{n}\n" for n in range(20_000))
     store.pipe_file(f"/a.csv{ending}", pa.compress(text.encode(), codec, asbytes=True))
     found = read(f"counting://a.csv{ending}", storage_options=KEY)
@@ -142,7 +142,7 @@ def test_text_in_packings_of_today(store, ending, codec):
     assert found.compute().n.to_list() == list(range(20_000))
 
 
-def test_secrets_are_in_no_text(wide):
+def test_messages_and_reprs_have_no_secrets(wide):
     planned = read("counting://d/wide.parquet", storage_options=KEY)
     (part,) = planned.expr.iterables[0][:1]
     shown = [repr(planned), str(planned.expr), repr(part), repr(part.pieces), repr(planned.expr)]
@@ -156,7 +156,7 @@ def test_secrets_are_in_no_text(wide):
         read("counting://d/wide.parquet", storage_options={"key": "wrong"})
 
 
-def test_a_file_that_went_away_is_named(wide, store):
+def test_a_deleted_file_is_named(wide, store):
     planned = read("counting://d/wide.parquet", storage_options=KEY)
     store.rm("/d/wide.parquet")
     with pytest.raises(ReadError, match=r"counting://.*d/wide\.parquet: FileNotFoundError"):

@@ -142,7 +142,7 @@ def test_the_same_content_with_another_time_is_read(tmp_path: Path) -> None:
         assert len(planned.compute()) == 1000
 
 
-def test_a_shard_of_a_file_that_is_cut_while_it_is_read(
+def test_a_file_truncated_while_a_shard_is_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.csv", SHORT)

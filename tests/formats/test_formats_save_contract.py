@@ -144,13 +144,15 @@ class TestFormatOfAnotherPackage(SaveContract):
     def read_with_another_library(self, path):
         return pd.read_feather(path)
 
-    def test_ours_keep_their_names_and_suffixes(self, tmp_path):
+    def test_built_in_formats_keep_their_names_and_suffixes(self, tmp_path):
         hyperplane.save(pd.DataFrame({"n": [1]}), tmp_path / "a.parquet")
         assert pd.read_parquet(tmp_path / "a.parquet").n.to_list() == [1]
         hyperplane.save(pd.DataFrame({"n": [1]}), tmp_path / "b", format="parquet")
         assert pd.read_parquet(tmp_path / "b").n.to_list() == [1]
 
-    def test_what_was_saved_is_not_loaded_without_the_package(self, tmp_path, monkeypatch):
+    def test_saved_data_is_not_loaded_without_the_package_of_its_format(
+        self, tmp_path, monkeypatch
+    ):
         frame = dd.from_pandas(pd.DataFrame({"n": [1]}), npartitions=1)
         hyperplane.save(frame, tmp_path / "out", format="feather")
         monkeypatch.setattr(registries, "entry_points", lambda group: EntryPoints())
@@ -163,7 +165,7 @@ class TestFormatOfAnotherPackage(SaveContract):
 
 
 @pytest.mark.parametrize("kind", ["dataframe", "bag"])
-def test_every_format_has_its_class_here(kind):
+def test_every_format_has_a_test_class(kind):
     contract = SaveContract if kind == "dataframe" else RecordsContract
     tested = {
         one.name

@@ -67,14 +67,14 @@ def test_order_of_columns_does_not_matter(tmp_path):
     assert found.to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
 
 
-def test_what_no_type_holds_is_refused_in_any_case(tmp_path):
+def test_types_without_a_common_type_are_refused_in_any_mode(tmp_path):
     for number in range(5):
         write(tmp_path / f"{number}.parquet", a=[1] if number == 0 else ["x"])
     with pytest.raises(RequestError, match=r"and 1 more = a: String.*Int64, as in .*0\.parquet"):
         read(tmp_path, schema="union")
 
 
-def test_the_same_sound_type_is_no_difference(tmp_path):
+def test_equivalent_column_types_are_not_a_difference(tmp_path):
     money = [decimal.Decimal("1.50")]
     write(tmp_path / "0.parquet", a=pa.array(money, pa.decimal128(9, 2)), s=pa.array(["x"]))
     write(

@@ -26,7 +26,7 @@ def values(column):
 
 
 @pytest.mark.parametrize("name", ["^x$", "*", ""])
-def test_names_that_polars_takes_for_patterns(tmp_path, name):
+def test_names_that_are_patterns_in_polars(tmp_path, name):
     parquet.write_table(
         pa.table({name: pa.array([2**53], pa.uint64()), "b": [1]}), tmp_path / "0.parquet"
     )
@@ -48,7 +48,7 @@ def test_names_that_polars_takes_for_patterns(tmp_path, name):
     ],
 )
 @pytest.mark.parametrize("schema", ["strict", "union"])
-def test_lists_and_records_of_nothing_go_with_any(tmp_path, parts, schema):
+def test_lists_and_records_of_nulls_match_any_type(tmp_path, parts, schema):
     for number, part in enumerate(parts):
         parquet.write_table(pa.table({"c": part}), tmp_path / f"{number}.parquet")
     found = read(tmp_path, schema=schema)
@@ -72,7 +72,7 @@ def test_lists_of_different_types_stay_an_error(tmp_path):
 @pytest.mark.parametrize(
     "later", [[1, 2], [b"a"], [0.5], [True], ["a"], [pd.Timestamp("2024-01-01")]]
 )
-def test_a_column_of_nothing_in_saved_avro_goes_with_any(tmp_path, later):
+def test_a_null_column_in_saved_avro_matches_any_type(tmp_path, later):
     hyperplane.save(pd.DataFrame({"c": [None, None], "n": 1}), tmp_path / "0.avro")
     hyperplane.save(pd.DataFrame({"c": later, "n": 1}), tmp_path / "1.avro")
     for found in (read(tmp_path), read(tmp_path, schema="union"), hyperplane.load(tmp_path)):
@@ -82,7 +82,7 @@ def test_a_column_of_nothing_in_saved_avro_goes_with_any(tmp_path, later):
 
 
 @pytest.mark.parametrize("parts", [[[1, 2], None], [[2**53 + 1], []], [[1, None]]])
-def test_lists_of_arrow_beside_lists_of_objects(tmp_path, parts):
+def test_arrow_lists_with_object_lists(tmp_path, parts):
     arrow = pd.Series([[7]], dtype=pd.ArrowDtype(pa.list_(pa.int64())))
     pd.DataFrame({"c": arrow}).to_parquet(tmp_path / "0.parquet")
     pd.DataFrame({"c": pd.Series(parts, dtype=object)}).to_parquet(tmp_path / "1.parquet")

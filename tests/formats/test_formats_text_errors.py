@@ -72,7 +72,7 @@ def test_csv(tmp_path, kind, end):
         hyperplane.shard_rows(file, 2, 1, **options)
 
 
-def test_packed_csv(tmp_path):
+def test_compressed_csv(tmp_path):
     text, line = rows("x,a,2024-01-01")
     file = tmp_path / "a.csv.gz"
     file.write_bytes(gzip.compress(text.encode()))

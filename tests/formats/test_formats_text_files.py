@@ -47,14 +47,14 @@ def test_a_quote_that_is_not_closed_is_named(tmp_path, count, multiline):
     assert caught.value.url == str(tmp_path / "q.csv")
 
 
-def test_a_quote_that_is_not_closed_in_a_packed_file(tmp_path):
+def test_a_quote_that_is_not_closed_in_a_compressed_file(tmp_path):
     (tmp_path / "q.csv.gz").write_bytes(gzip.compress(stray(100_000, 90_000).encode()))
     with pytest.raises(ReadError, match=r"line 90002 of the file has an opening quote"):
         read(tmp_path / "q.csv.gz").compute()
 
 
 @pytest.mark.parametrize("multiline", [None, True])
-def test_two_quotes_that_are_not_closed_swallow_no_rows(tmp_path, multiline):
+def test_two_unclosed_quotes_lose_no_rows(tmp_path, multiline):
     # pandas reads these rows as one long value.
     (tmp_path / "q.csv").write_text(stray(60_000, 30_000, 40_000))
     with pytest.raises(ReadError, match=r"line 30002 of the file has an opening quote"):
@@ -98,7 +98,7 @@ def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypat
     rows=st.lists(st.lists(st.text(alphabet='ab",\n', max_size=5), min_size=2, max_size=2)),
     block=st.integers(1, 9),
 )
-def test_what_a_writer_quotes_is_sound(monkeypatch, rows, block):
+def test_files_of_csv_writers_have_sound_quotes(monkeypatch, rows, block):
     monkeypatch.setattr(quotes, "BLOCK", block)
     text = pd.DataFrame(rows, columns=["a", "b"]).to_csv(index=False).encode()
     assert quotes.is_sound(text, b",")
@@ -126,7 +126,7 @@ def test_what_a_writer_quotes_is_sound(monkeypatch, rows, block):
         ([1e30, 2], "float64"),
     ],
 )
-def test_whole_numbers_beyond_int64_keep_their_digits(tmp_path, values, kind):
+def test_integers_beyond_int64_keep_their_digits(tmp_path, values, kind):
     lines = ["" if value is None else str(value) for value in values]
     (tmp_path / "a.csv").write_text("id,n\n" + "".join(f"{line},1\n" for line in lines))
     found = read(tmp_path / "a.csv")
@@ -136,7 +136,7 @@ def test_whole_numbers_beyond_int64_keep_their_digits(tmp_path, values, kind):
     assert held == ([str(float(value)) for value in values] if kind == "float64" else exact)
 
 
-def test_large_whole_numbers_in_one_of_several_files(tmp_path):
+def test_large_integers_in_one_of_several_files(tmp_path):
     for name, value in (("a", 7), ("b", LARGE)):
         (tmp_path / f"{name}.csv").write_text(f"id\n{value}\n")
     assert read(tmp_path).compute().id.to_list() == [7, LARGE]
@@ -144,7 +144,7 @@ def test_large_whole_numbers_in_one_of_several_files(tmp_path):
     assert read(tmp_path).compute().id.to_list() == ["7", str(LARGE), "-7"]
 
 
-def test_large_whole_numbers_in_json_lines(tmp_path):
+def test_large_integers_in_json_lines(tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"i": {LARGE}, "s": {2**64}}}\n{{"i": 1, "s": 2}}\n')
     found = read(tmp_path / "a.jsonl").compute()
     assert found.i.to_list() == [LARGE, 1]
@@ -156,7 +156,9 @@ def test_large_whole_numbers_in_json_lines(tmp_path):
     ("value", "advice"), [(LARGE, "uint64"), (2**64, "str"), ("0x1F", "str"), ("2.5", "float64")]
 )
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_a_late_value_names_a_type_that_holds_it(tmp_path, monkeypatch, value, advice, suffix):
+def test_an_error_of_a_late_value_suggests_a_suitable_type(
+    tmp_path, monkeypatch, value, advice, suffix
+):
     monkeypatch.setattr(text_samples, "HEAD", 2_000)
     monkeypatch.setattr(text_samples, "EXCERPT", 100)
     path = tmp_path / f"a.{suffix}"
@@ -190,7 +192,7 @@ def test_missing_values_in_integer_columns_are_an_error(tmp_path, suffix):
         assert found.id.dropna().to_list() == [LARGE]
 
 
-def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
+def test_one_wrong_line_of_many_is_found_with_few_parses(tmp_path, monkeypatch):
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     decoded = []
 
@@ -208,7 +210,7 @@ def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
     assert 0 < lines <= decoder.PIECE // len(line) + 2
 
 
-def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
+def test_pieces_parsed_by_pyarrow_or_python_have_the_same_columns(tmp_path, monkeypatch):
     # Pieces that pyarrow parses and pieces that it rejects have the same columns.
     monkeypatch.setattr(decoder, "PIECE", 300)
     values = [0.5 + i for i in range(400)]
@@ -223,7 +225,7 @@ def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
     assert list(found.o) == [{"x": x} for x in values]
 
 
-def test_digits_that_a_nested_float_does_not_hold_are_not_lost(tmp_path, monkeypatch):
+def test_nested_integers_keep_their_digits(tmp_path, monkeypatch):
     monkeypatch.setattr(text_samples, "HEAD", 400)
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     for value in ([2**53 + 1], {"a": 2**53 + 1}):
@@ -247,7 +249,7 @@ def test_hexadecimal_text_stays_text(tmp_path):
         read(tmp_path / "a.csv", dtypes={"h": "int64"}).compute()
 
 
-def test_a_type_that_the_caller_set_is_not_blamed_on_the_sample(tmp_path):
+def test_an_error_of_a_declared_type_does_not_name_the_sample(tmp_path):
     (tmp_path / "a.csv").write_text("carrier\nUA\n")
     (tmp_path / "a.jsonl").write_text('{"carrier": "UA"}\n')
     for name in ("a.csv", "a.jsonl"):

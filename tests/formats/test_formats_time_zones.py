@@ -97,7 +97,7 @@ _ZONES = st.one_of(
 
 
 @given(zone=_ZONES, as_index=st.booleans())
-def test_any_zone_comes_back_or_is_refused_for_its_seconds(zone, as_index, tmp_path_factory):
+def test_any_zone_is_restored_or_refused_for_its_seconds(zone, as_index, tmp_path_factory):
     times = pd.date_range("1900-01-01", periods=2, freq="75YS", tz=zone)
     frame = pd.DataFrame({"a": [1, 2]}, index=times) if as_index else pd.DataFrame({"t": times})
     file = tmp_path_factory.mktemp("zone") / "x.parquet"

@@ -95,7 +95,7 @@ def test_intervals_of_months_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("store", ["local", "memory"])
-def test_columns_beside_one_that_polars_does_not_open(tmp_path, store):
+def test_other_columns_of_a_file_that_polars_cannot_open(tmp_path, store):
     where = f"memory://iv{tmp_path.name}" if store == "memory" else str(tmp_path)
     with fsspec.open(f"{where}/0.parquet", "wb") as file:
         file.write(INTERVAL)
@@ -116,7 +116,7 @@ def test_columns_beside_one_that_polars_does_not_open(tmp_path, store):
 
 
 @pytest.mark.parametrize("kind", [pa.decimal256(60, 3), pa.timestamp("us", "+05:45")])
-def test_a_column_without_a_type_in_polars_is_left_out_where_it_is_not_wanted(tmp_path, kind):
+def test_an_unsupported_column_is_ignored_unless_requested(tmp_path, kind):
     odd = pa.array([None, None], kind)
     parquet.write_table(pa.table({"n": [1, 2], "d": odd}), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", columns=["n"]).compute()["n"].tolist() == [1, 2]

@@ -29,7 +29,7 @@ def saved(folder, form, *columns):
 
 @pytest.mark.parametrize("form", ["parquet", "avro", "csv", "jsonl"])
 @pytest.mark.parametrize("values", [[1, ODD], [-ODD, 3], [2**63 - 1]], ids=repr)
-def test_whole_numbers_beside_fractions(tmp_path, form, values):
+def test_integers_with_fractions(tmp_path, form, values):
     files = saved(tmp_path, form, values, [1.5])
     if form in ("csv", "jsonl"):  # the samples show it: text holds both
         assert read(files, schema="union").n.compute().to_list() == [*map(str, values), "1.5"]
@@ -44,12 +44,12 @@ def test_whole_numbers_beside_fractions(tmp_path, form, values):
 
 
 @pytest.mark.parametrize("form", ["parquet", "avro", "csv", "jsonl"])
-def test_whole_numbers_that_are_floats_are_read(tmp_path, form):
+def test_integers_that_are_floats_are_read(tmp_path, form):
     files = saved(tmp_path, form, [2**53, -(2**60), 7], [1.5, 1e300])
     assert read(files, schema="union").n.compute().to_list() == [2**53, -(2**60), 7, 1.5, 1e300]
 
 
-def test_signed_beside_unsigned(tmp_path):
+def test_signed_with_unsigned_integers(tmp_path):
     large = np.array([2**64 - 1], "uint64")
     with pytest.raises(ReadError, match="holds 18446744073709551615"):
         read(saved(tmp_path, "parquet", large, [-1]), schema="union").compute()
@@ -62,7 +62,7 @@ def test_times_beyond_the_finer_unit(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_late_whole_number_beside_fractions(tmp_path, monkeypatch, form):
+def test_a_late_integer_with_fractions(tmp_path, monkeypatch, form):
     monkeypatch.setattr(text_samples, "HEAD", 1_000)
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     values = ["1.5"] * 1_000 + [str(ODD)] + ["2.5"] * 1_000

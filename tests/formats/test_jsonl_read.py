@@ -115,7 +115,7 @@ def test_a_line_that_does_not_fit_is_named(tmp_path, monkeypatch, line, message)
         read(tmp_path / "a.jsonl").compute()
 
 
-def test_no_lines_of_objects(tmp_path):
+def test_files_without_objects_are_refused(tmp_path):
     (tmp_path / "a.json").write_text('[{"n": 1}]')
     with pytest.raises(ReadError, match="JSON array"):
         read(tmp_path / "a.json")

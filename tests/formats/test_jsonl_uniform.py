@@ -1,4 +1,4 @@
-"""JSON lines that Polars parses: only where no field, digit or type of a value can be lost."""
+"""Polars parses JSON lines only if no field, digit or type of a value can be lost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OTHER = ["s ", "z", "N", "null", "", ":", "n:", ",", "\u00fc", "a"]
 
 @st.composite
 def records(draw):
-    """The fields of a record as they are written, now and then not as the others."""
+    """Draw the fields of a record as text; sometimes they differ from those of other records."""
     fields = [
         (name, draw(st.sampled_from(USUAL[name]))) for name in draw(st.permutations(list(KINDS)))
     ]
@@ -85,7 +85,7 @@ EXTRA = [*PLAIN[:1], ("s", "7"), *PLAIN[2:]]
 @example([PLAIN[1:], [*PLAIN, ("z", "null")]], "")  # as many fields, as many null
 @example([EXTRA, [*PLAIN, ("z", "1")]], "")  # as many quotes
 @example([[*PLAIN[:1], ("s", "7"), *PLAIN[2:]], [*PLAIN[:1], ("s", '"7"'), *PLAIN[2:]]], " ")
-def test_what_is_parsed_is_what_the_lines_hold(rows, gap):
+def test_parsed_values_equal_those_of_the_lines(rows, gap):
     lines = [written(fields, gap) for fields in [PLAIN, *rows]]
     frame = parse_uniform_lines("\n".join(lines).encode(), KINDS)
     sound = all(sorted(name for name, _ in fields) == sorted(KINDS) for fields in rows)
@@ -127,7 +127,7 @@ def test_what_is_parsed_is_what_the_lines_hold(rows, gap):
         '{"n":9223372036854775808,"s":"b"}',
     ],
 )
-def test_lines_that_are_left_to_others(line):
+def test_lines_that_need_another_parser(line):
     kinds = {"n": pl.Int64(), "s": pl.String()}
     data = b'{"n":1,"s":"a"}\n'
     assert parse_uniform_lines(data * 3, kinds).height == 3
@@ -135,7 +135,7 @@ def test_lines_that_are_left_to_others(line):
         assert parse_uniform_lines(order, kinds) is None
 
 
-def test_types_and_names_that_are_left_to_others():
+def test_types_and_names_that_need_another_parser():
     assert parse_uniform_lines(b'{"n":1}\n', {"n": pl.Int8()}) is None
     assert parse_uniform_lines(b'{"n":[1]}\n', {"n": pl.List(pl.Int64())}) is None
     for name in ('a"b', "a\\b", ",", "x:y", "\n"):
@@ -148,7 +148,7 @@ def test_types_and_names_that_are_left_to_others():
 
 
 @pytest.mark.parametrize("name", ["*", "^x$", "", "."])
-def test_names_that_polars_takes_for_patterns(tmp_path, name):
+def test_names_that_are_patterns_in_polars(tmp_path, name):
     for values in (["1", "true"], [1.5, float(2**60)], [True, None], [2**62, None]):
         lines = [json.dumps({name: value, "other": 1}) + "\n" for value in values]
         (tmp_path / "a.jsonl").write_text("".join(lines))
@@ -170,7 +170,7 @@ def test_nulls_are_counted_over_the_ends_of_pieces(monkeypatch):
 
 @pytest.fixture
 def plain(tmp_path):
-    """A file of records that all have the same fields, and these records."""
+    """Return a file of records that all have the same fields, and the records."""
     kinds = {"n": 1, "x": 0.5, "s": "row", "b": True, "m": None}
     rows = [{**kinds, "n": i, "s": f"row {i}", "m": i if i % 3 else None} for i in range(9_000)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -203,7 +203,7 @@ def test_other_lines_are_not_parsed_twice(plain, monkeypatch):
     assert max(parsed, default=0) < 2 * decoder.PIECE < file.stat().st_size
 
 
-def test_float_of_many_digits_beside_uniform_records(tmp_path):
+def test_float_of_many_digits_with_uniform_records(tmp_path):
     lines = [f'{{"x":1.5,"s":"{i}"}}' for i in range(3)] + [f'{{"x":{2**53 + 1},"s":"a"}}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     with dask.config.set(scheduler="sync"):

@@ -95,7 +95,7 @@ def test_exact_decimals(tmp_path: Path) -> None:
     assert read(file, decimals="exact").compute().v.tolist()[0] == values[0]
 
 
-def test_types_that_save_stores_as_others_are_those_of_the_table(tmp_path: Path) -> None:
+def test_types_that_orc_lacks_are_restored_by_read(tmp_path: Path) -> None:
     table = pa.table(
         {
             "small": pa.array([1, 255, None], pa.uint8()),
@@ -123,7 +123,7 @@ def test_a_time_out_of_range_is_an_error(tmp_path: Path) -> None:
     assert read(tmp_path / "late.orc", columns=["n"]).compute().n.tolist() == [1]
 
 
-def test_a_name_with_a_dot_is_no_field(tmp_path: Path) -> None:
+def test_a_name_with_a_dot_is_not_a_nested_field(tmp_path: Path) -> None:
     table = pa.table({"a.b": [2], "a": [{"b": 3}], "": [4], "*": [5]})
     file = write(tmp_path / "a.orc", table)
     assert read(file, columns=["a.b"]).compute().iloc[0].tolist() == [2]
@@ -181,7 +181,7 @@ def test_a_column_of_long_text_counts_by_a_sample(tmp_path: Path) -> None:
     assert how.startswith("footers of 1 ORC file and stripes of one, ")
 
 
-def test_of_very_many_files_some_footers_are_read(
+def test_only_some_footers_of_very_many_files_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
@@ -207,7 +207,7 @@ def test_a_type_that_polars_lacks_is_an_error_of_its_column(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", [b"", b"ORC", b"no ORC file at all" * 50])
-def test_bytes_that_are_no_orc_file(tmp_path: Path, text: bytes) -> None:
+def test_bytes_of_other_formats_are_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "bad.orc").write_bytes(text)
     with pytest.raises(ReadError, match=r"bad\.orc"):
         read(tmp_path / "bad.orc")

@@ -37,7 +37,7 @@ WIDER = [
 
 
 @pytest.mark.parametrize(("column", "seen"), WIDER, ids=[str(column.type) for column, _ in WIDER])
-def test_a_type_that_orc_lacks_comes_back(column, seen):
+def test_a_type_that_orc_lacks_is_restored(column, seen):
     table = pa.table({"n": [1, 2], "x": column})
     data = encode_orc(table).data
     assert decode_orc(data).equals(table)
@@ -56,7 +56,7 @@ def test_a_type_that_orc_lacks_comes_back(column, seen):
         (pa.array([None], pa.month_day_nano_interval()), "interval"),
     ],
 )
-def test_a_type_or_value_that_does_not_fit_is_named(tmp_path, column, wrong):
+def test_an_unsupported_type_or_value_is_named(tmp_path, column, wrong):
     with pytest.raises(DataError, match=rf"column 'odd': ORC does not support it \(.*{wrong}") as e:
         hyperplane.save(pa.table({"n": [1], "odd": column}), tmp_path / "a.orc")
     assert e.value.column == "odd"
@@ -89,7 +89,7 @@ def test_files_of_other_programs_have_their_types(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 100])
-def test_a_file_that_was_cut_is_an_error_that_names_it(tmp_path, cut):
+def test_a_truncated_file_is_named(tmp_path, cut):
     hyperplane.save(pd.DataFrame({"n": range(100)}), tmp_path / "a.orc")
     data = (tmp_path / "a.orc").read_bytes()
     (tmp_path / "a.orc").write_bytes(data[: min(cut, len(data) - 1)])
@@ -120,7 +120,7 @@ def test_a_recorded_schema_of_other_columns_is_ignored(tmp_path, name, value):
     ],
     ids=["uint8", "null", "seconds"],
 )
-def test_values_of_other_programs_that_do_not_fit_have_the_stored_type(tmp_path, written, edited):
+def test_values_that_do_not_fit_the_recorded_type_keep_the_stored_type(tmp_path, written, edited):
     encoded = encode_orc(pa.table({"n": written, "u": pa.array([1, 2], pa.uint8())})).data
     stored = orc.ORCFile(pa.BufferReader(encoded)).read()
     orc.write_table(stored.set_column(0, stored.schema.field(0), edited), tmp_path / "a.orc")

@@ -36,7 +36,7 @@ def _footer(table, path, **how):
 
 @pytest.mark.parametrize("compression", ["snappy", "zstd", None])
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name != "category"])
-def test_a_column_counts_as_what_it_takes_in_memory_or_a_little_more(tmp_path, name, compression):
+def test_the_estimate_of_a_column_is_its_memory_or_slightly_more(tmp_path, name, compression):
     frame = pd.DataFrame({name: COLUMNS[name]})
     footer = _footer(pyarrow.Table.from_pandas(frame), tmp_path / "a", compression=compression)
     true = frame.memory_usage(deep=True, index=False).sum()
@@ -51,7 +51,7 @@ def test_all_columns_of_all_row_groups_add_up(tmp_path):
     assert 3 * 8 * ROWS <= estimate_decoded_size(footer) <= 1.2 * 3 * 8 * ROWS
 
 
-def test_data_is_never_less_than_it_is_in_the_file_uncompressed(tmp_path):
+def test_the_estimate_is_at_least_the_uncompressed_size(tmp_path):
     frame = pd.DataFrame(COLUMNS)
     footer = _footer(pyarrow.Table.from_pandas(frame), tmp_path / "a")
     groups = range(footer.num_row_groups)
@@ -75,7 +75,7 @@ def test_data_is_never_less_than_it_is_in_the_file_uncompressed(tmp_path):
     ],
     ids=lambda column: str(column.type) if column.null_count == 0 else f"no {column.type}",
 )
-def test_no_kind_of_column_is_too_odd(tmp_path, column, statistics):
+def test_columns_of_any_kind_are_estimated(tmp_path, column, statistics):
     footer = _footer(pyarrow.table({"a": column}), tmp_path / "a", write_statistics=statistics)
     values = 3 * len(column) if pyarrow.types.is_list(column.type) else len(column)
     assert estimate_decoded_size(footer) >= values
@@ -83,7 +83,7 @@ def test_no_kind_of_column_is_too_odd(tmp_path, column, statistics):
 
 
 @pytest.mark.parametrize("deprecated", [True, False])
-def test_times_of_spark(tmp_path, deprecated):
+def test_int96_times(tmp_path, deprecated):
     table = pyarrow.table({"a": pyarrow.array(COLUMNS["time"])})
     footer = _footer(table, tmp_path / "a", use_deprecated_int96_timestamps=deprecated)
     assert 8 * ROWS <= estimate_decoded_size(footer) <= 2 * 8 * ROWS

@@ -117,7 +117,7 @@ def test_ranges_of_any_files(
     assert_same(pd.concat(shares), expected[names or list(expected.columns)])
 
 
-def test_filters_on_a_range_leave_out_row_groups_and_files(tmp_path):
+def test_filters_on_a_range_skip_row_groups_and_files(tmp_path):
     write(orders(100, 10), tmp_path / "1.parquet", 2)
     write(orders(200, 10), tmp_path / "2.parquet", 2)
     found = read(tmp_path, filters=[("order", ">", 205), ("order", "<=", 207)])
@@ -204,7 +204,7 @@ def test_a_range_of_other_rows_is_left_out_with_a_warning(tmp_path):
         {"kind": "range", "name": "order"},
     ],
 )
-def test_a_range_that_is_none_is_left_out_with_a_warning(tmp_path, index):
+def test_an_invalid_range_is_left_out_with_a_warning(tmp_path, index):
     path = tmp_path / "a.parquet"
     _write_with(path, json.dumps({"index_columns": [index]}))
     with pytest.warns(UserWarning, match="'order' is left out of 1 file: "):
@@ -212,7 +212,7 @@ def test_a_range_that_is_none_is_left_out_with_a_warning(tmp_path, index):
 
 
 @pytest.mark.parametrize("text", ['"range"', '{"range', '{"index_columns": 7, "kind": "range"}'])
-def test_metadata_of_another_form_has_no_index(tmp_path, text):
+def test_metadata_of_another_format_has_no_index(tmp_path, text):
     _write_with(tmp_path / "a.parquet", text)
     assert list(read(tmp_path / "a.parquet").columns) == ["v"]
 

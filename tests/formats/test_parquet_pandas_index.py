@@ -65,7 +65,7 @@ def test_a_call_says_how_to_read_the_file(name, lost, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_the_message_names_works(file):
+def test_the_advice_of_the_message_works(file):
     own = helpers.read(file)
     assert own.compute().id.to_list() == [3, 5, 7, 9, 11]
     assert hyperplane.size_cluster(own).nodes == 1
@@ -86,7 +86,7 @@ def test_what_the_message_names_works(file):
     ],
     ids=["unnamed", "steps", "numbers", "text", "times", "levels"],
 )
-def test_other_indexes_are_left_alone(index, tmp_path):
+def test_other_indexes_are_accepted(index, tmp_path):
     df = dd.read_parquet(_file(tmp_path, index))
     assert hyperplane.size_cluster(df).nodes == 1
     assert helpers.explain(df).kinds == ()
@@ -94,19 +94,19 @@ def test_other_indexes_are_left_alone(index, tmp_path):
     assert helpers.value_counts(df, "b").compute().to_dict() == {"x": 3, "y": 2}
 
 
-def test_the_other_reader_of_dask_is_left_alone(file):
+def test_the_arrow_reader_of_dask_is_accepted(file):
     df = dd.read_parquet(f"file://{file}", filesystem="arrow")
     assert hyperplane.size_cluster(df).nodes == 1
     assert helpers.sort_values(df, "a").compute().a.to_list() == [1, 2, 3, 4, 5]
 
 
-def test_frames_of_other_sources_are_left_alone():
+def test_frames_of_other_sources_are_accepted():
     df = dd.from_pandas(pd.DataFrame({"a": np.arange(4)}, index=pd.RangeIndex(4, name="id")))
     assert hyperplane.size_cluster(df).nodes == 1
     assert helpers.repartition(df, "1MB").compute().index.name == "id"
 
 
-def test_filters_on_columns_of_the_files_are_left_alone(file):
+def test_filters_on_columns_of_the_files_are_accepted(file):
     for filters in ([("a", ">", 2)], [[("a", ">", 2), ("b", "!=", "z")]]):
         df = dd.read_parquet(file, filters=filters)
         assert df.compute().a.to_list() == [3, 4, 5]

@@ -86,7 +86,7 @@ def test_any_files_equal_pandas(tmp_path_factory, found, groups, size):
     same(ours, pa.concat_tables(found).to_pandas(integer_object_nulls=True))
 
 
-def test_forty_files_come_in_natural_order(tmp_path):
+def test_files_are_read_in_natural_order(tmp_path):
     for number in range(40):
         pd.DataFrame({"n": [number, number]}).to_parquet(tmp_path / f"part-{number}.parquet")
     frame = read(str(tmp_path / "part-*.parquet"), partition_size="40B")
@@ -204,7 +204,7 @@ def test_nothing_is_computed_and_columns_are_pushed_down(tmp_path):
     assert (frame.c1 + frame.c2).compute().to_list() == [3]
 
 
-def test_parts_are_small_know_their_bounds_and_are_named_by_content(tmp_path):
+def test_partitions_are_small_and_have_bounds_and_tokens(tmp_path):
     path = tmp_path / "a.parquet"
     times = pd.date_range("2024-01-01", periods=100, freq="h", tz="Europe/Berlin")
     pd.DataFrame({"t": times, "n": range(100)}).to_parquet(path, row_group_size=50)
@@ -224,7 +224,7 @@ def test_parts_are_small_know_their_bounds_and_are_named_by_content(tmp_path):
     assert tokenize(read(path)) != before
 
 
-def test_all_that_is_wrong_is_reported_at_once(tmp_path):
+def test_all_faults_are_reported_together(tmp_path):
     path = tmp_path / "sales.parquet"
     pd.DataFrame({"price": [1.0], "city": ["Rome"]}).to_parquet(path)
     with pytest.raises(RequestError) as caught:

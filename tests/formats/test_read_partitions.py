@@ -1,4 +1,4 @@
-"""How files are cut and joined: nothing twice, nothing lost, no thread idle."""
+"""Division and joining of files: each row is read once, and each thread has work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hyperplane.objectstore.redaction import redact_url
 
 
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))
-def test_joined_keeps_all_in_order_and_near_the_size(sizes, partition_size):
+def test_groups_have_all_items_in_order_and_similar_sizes(sizes, partition_size):
     parts = partition_sizes.group_neighbors(range(len(sizes)), sizes, partition_size)
     assert [unit for part in parts for unit in part] == list(range(len(sizes)))
     aim = partition_sizes.choose_target_size(sum(sizes), partition_size)
@@ -45,7 +45,7 @@ def test_joined_keeps_all_in_order_and_near_the_size(sizes, partition_size):
     files=st.lists(st.lists(st.integers(1, 10**8), min_size=1, max_size=5), max_size=8),
     partition_size=st.integers(1, 10**9),
 )
-def test_files_that_are_apart_share_no_part(files, partition_size):
+def test_separate_files_share_no_partition(files, partition_size):
     units = [(number, place) for number, file in enumerate(files) for place in range(len(file))]
     sizes = [size for file in files for size in file]
     names = [str(number) for number, _ in units]
@@ -79,7 +79,7 @@ def test_each_file_is_a_separate_partition_unless_a_size_is_given(tmp_path, form
     count=st.integers(1, 9),
     newline=st.sampled_from(["\n", "\r\n"]),
 )
-def test_cuts_are_between_records(tmp_path_factory, texts, count, newline):
+def test_files_are_divided_between_records(tmp_path_factory, texts, count, newline):
     path = tmp_path_factory.mktemp("cuts") / "a.csv"
     rows = ['"' + text.replace('"', '""').replace("b", newline) + '"' for text in texts]
     data = "".join(row + newline for row in rows).encode()

@@ -66,7 +66,8 @@ def find_argument_faults(
         yield Fault("concat_dim", repr(concat_dim)[:80], f"nothing for {combine!r}", advice)
     if is_one_of(combine, ("concat", "nested")):
         for dim in concat_dim if isinstance(concat_dim, list) else [concat_dim]:
-            merged_level = dim is None and isinstance(concat_dim, list)  # xarray merges there
+            # xarray merges the levels for which the list has None.
+            merged_level = dim is None and isinstance(concat_dim, list)
             if not merged_level and not isinstance(getattr(dim, "name", dim), str):
                 allowed = "the name of a dimension, or an index or array that has a name"
                 yield Fault("concat_dim", repr(dim)[:80], allowed)
@@ -82,7 +83,7 @@ def find_argument_faults(
             allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
             yield Fault(where, repr(value)[:80], allowed)
     yield from find_flag_faults(load=load)
-    decoding_names = _open_dataset_options()
+    decoding_names = _list_open_dataset_options()
     for name in decoding:
         if name not in decoding_names:
             own_names = [
@@ -100,7 +101,7 @@ def find_argument_faults(
             yield replace(fault, advice=_CHUNKS_ADVICE) if name == "chunks" else fault
 
 
-def _open_dataset_options() -> set[str]:
+def _list_open_dataset_options() -> set[str]:
     import xarray as xr
 
     return set(inspect.signature(xr.open_dataset).parameters) - _RESERVED_OPTIONS

@@ -56,13 +56,13 @@ def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
         concatenated = _concatenate_blocks(opened, dim, options, sources)
         if concatenated is not None:
             return concatenated
-    with _naming_stores(opened, options):
+    with _name_stores_in_errors(opened, options):
         aligned = xr.align(*datasets, join=options.join, copy=False)
     shared = _find_shared_variables(datasets)
     resolved = resolve_conflicts(
-        aligned, _store_names(opened), shared, options.compat, sources.find_stored
+        aligned, _list_store_names(opened), shared, options.compat, sources.find_stored
     )
-    with _naming_stores(opened, options):
+    with _name_stores_in_errors(opened, options):
         merged = xr.merge(
             resolved, compat=options.compat, join=options.join, combine_attrs=options.combine_attrs
         )
@@ -78,7 +78,7 @@ def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> 
     data_vars = options.data_vars
     if data_vars is None:
         data_vars = "minimal" if any(has_dimension) else "all"
-    with _naming_stores(opened, options):
+    with _name_stores_in_errors(opened, options):
         aligned = xr.align(*datasets, join=options.join, exclude=[name], copy=False)
     along = {key for one in datasets for key, var in one.variables.items() if name in var.dims}
     static = [
@@ -90,9 +90,9 @@ def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> 
         and (key in datasets[0].coords or (data_vars == "minimal" and all(has_dimension)))
     ]
     resolved = resolve_conflicts(
-        aligned, _store_names(opened), static, options.compat, sources.find_stored
+        aligned, _list_store_names(opened), static, options.compat, sources.find_stored
     )
-    with _naming_stores(opened, options):
+    with _name_stores_in_errors(opened, options):
         joined = xr.concat(
             resolved,
             dim=dim,
@@ -120,7 +120,7 @@ def combine_nested(
     def build(node: Any) -> Any:
         return [build(part) for part in node] if isinstance(node, list) else next(remaining)
 
-    with _naming_stores(opened, options):
+    with _name_stores_in_errors(opened, options):
         combined: xr.Dataset = xr.combine_nested(
             build(tree),
             concat_dim=list(dims),
@@ -135,7 +135,7 @@ def combine_nested(
 
 def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
     """Return the same data set as :func:`xarray.combine_by_coords` of the stores."""
-    with _naming_stores(opened, options):
+    with _name_stores_in_errors(opened, options):
         combined = xr.combine_by_coords(
             [one.dask_dataset for one in opened],
             compat=options.compat,
@@ -148,21 +148,23 @@ def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) ->
 
 
 @contextmanager
-def _naming_stores(opened: Sequence[OpenedStore], options: CombineOptions) -> Iterator[None]:
+def _name_stores_in_errors(
+    opened: Sequence[OpenedStore], options: CombineOptions
+) -> Iterator[None]:
     """Convert errors of xarray to a RequestError that names the stores."""
     try:
         yield
     except COMBINE_ERRORS as error:
         datasets = [one.dask_dataset for one in opened]
-        raise explain_combine_error(error, datasets, _store_names(opened), options) from error
+        raise explain_combine_error(error, datasets, _list_store_names(opened), options) from error
 
 
-def _store_names(opened: Sequence[OpenedStore]) -> list[str]:
+def _list_store_names(opened: Sequence[OpenedStore]) -> list[str]:
     return [one.name for one in opened]
 
 
 def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
-    """Return non-index variables of at least two data sets that are coordinates in all or none."""
+    """Return shared variables, other than indexes, that are coordinates everywhere or nowhere."""
     indexes = {name for one in datasets for name in one.indexes}
     shared = []
     for name in dict.fromkeys(name for one in datasets for name in one.variables):
@@ -251,7 +253,7 @@ def _concatenate_blocks(
         if not any(dim in one.variables[name].dims for one in datasets if name in one.variables)
     ]
     resolved = resolve_conflicts(
-        datasets, _store_names(opened), static, options.compat, sources.find_stored
+        datasets, _list_store_names(opened), static, options.compat, sources.find_stored
     )
     if set(static) & set(_find_shared_variables(resolved)):
         return None
@@ -270,7 +272,7 @@ def _concatenate_blocks(
     joined = sources.concatenate(joined, ordered, dim, types)
     if not joined.indexes[dim].equals(union):
         joined = joined.isel({dim: joined.indexes[dim].get_indexer(union)})
-    with _naming_stores(opened, options):
+    with _name_stores_in_errors(opened, options):
         return _restore_attrs(joined, datasets, None, options)
 
 

@@ -45,7 +45,7 @@ class ConcatenatedArray:
 
     def __getitem__(self, key: tuple[slice | int, ...]) -> Any:
         wanted = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
-        enclosing_ranges = [_enclosing_range(part) for part in wanted]
+        enclosing_ranges = [_find_enclosing_range(part) for part in wanted]
         first, last = enclosing_ranges[self.axis]
         read = np.empty([stop - start for start, stop in enclosing_ranges], self.dtype)
 
@@ -74,20 +74,20 @@ class ConcatenatedArray:
             list(_get_reader_pool().map(fill, touched))
         return read[
             tuple(
-                _index_within(part, enclosing)
+                _get_index_within(part, enclosing)
                 for part, enclosing in zip(wanted, enclosing_ranges, strict=True)
             )
         ]
 
 
-def _enclosing_range(wanted: range | int) -> tuple[int, int]:
+def _find_enclosing_range(wanted: range | int) -> tuple[int, int]:
     """Return start and stop of the smallest range that contains all wanted positions."""
     if isinstance(wanted, int):
         return wanted, wanted + 1
     return (min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1]) + 1) if wanted else (0, 0)
 
 
-def _index_within(wanted: range | int, enclosing: tuple[int, int]) -> slice | int:
+def _get_index_within(wanted: range | int, enclosing: tuple[int, int]) -> slice | int:
     """Return the index of the wanted positions relative to the start of the enclosing range."""
     if isinstance(wanted, int):
         return 0

@@ -115,7 +115,7 @@ def _open_dataset(
     node = root[group] if group else root
     if not isinstance(node, zarr.Group):
         raise TypeError(f"{group!r} is an array")
-    reads = [read for name, array in node.arrays() for read in _initial_reads(name, array)]
+    reads = [read for name, array in node.arrays() for read in _list_initial_reads(name, array)]
     list(readers.map(lambda read: read(), reads))
     dataset = xr.open_dataset(
         store,  # type: ignore[arg-type]  # xarray's annotation leaves out stores of zarr
@@ -131,7 +131,7 @@ def _open_dataset(
     return dataset
 
 
-def _initial_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
+def _list_initial_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
     """Return the reads that xarray makes of an array to open its group, to run in parallel.
 
     xarray reads an index completely, and the first and last value of a time variable to choose

@@ -84,8 +84,9 @@ def open_zarr_many(
     Raises
     ------
     RequestError
-        With one fault for each invalid argument; else with one for each store that cannot be
-        opened; else, if stores conflict, with two of them and the variable or attribute.
+        With a fault for each invalid argument. If all are valid, with a fault for each store that
+        cannot be opened. If all can be opened, with two stores that conflict and the variable or
+        attribute in which they differ.
     MissingPackage
         When xarray or zarr are not installed.
 

@@ -121,11 +121,11 @@ def _describe_array(
     except (TypeError, ValueError, SyntaxError):  # NumPy parses text, and numbers in it
         raise RequestError([Fault("dtype", repr(dtype)[:80], "a NumPy dtype")]) from None
     whole = tuple(size for size in sizes if size is not None)
-    units = [_chunk_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
+    units = [_get_chunk_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
     return whole, names, itemsize, units
 
 
-def _chunk_unit(stored: Any) -> int:
+def _get_chunk_unit(stored: Any) -> int:
     """Return the size of the stored chunks along an axis; 1 if their sizes differ."""
     if isinstance(stored, tuple):
         return stored[0] if len(set(stored[:-1])) == 1 or len(stored) == 1 else 1

@@ -72,7 +72,7 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
         return _rechunk_array(array, chunks, limit, "array")
     xarray = sys.modules.get("xarray")
     if xarray is not None and isinstance(array, xarray.DataArray | xarray.Dataset):
-        wanted = _chunks_by_dimension(chunks, array)
+        wanted = _map_chunks_by_dimension(chunks, array)
         if isinstance(array, xarray.DataArray):
             return array.copy(data=_rechunk_variable(array.variable, wanted, limit, "array"))
         rechunked = {
@@ -87,7 +87,7 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
     raise RequestError([Fault("array", type(array).__name__, allowed)])
 
 
-def _chunks_by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
+def _map_chunks_by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
     """Return chunks by dimension of an xarray object; a single size applies to all."""
     wanted = chunks if isinstance(chunks, dict) else dict.fromkeys(array.dims, chunks)
     unknown = [dim for dim in wanted if dim not in array.dims]
@@ -195,7 +195,7 @@ def plan_rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> l
     True
     """
     for count in range(1, MAX_STEPS + 1):
-        intermediate = [_intermediate_chunks(old, new, step / count) for step in range(1, count)]
+        intermediate = [_interpolate_chunks(old, new, step / count) for step in range(1, count)]
         steps = [*intermediate, new]
         if all(
             estimate_peak_bytes(one, other, itemsize) <= limit
@@ -205,7 +205,7 @@ def plan_rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> l
     return None
 
 
-def _intermediate_chunks(old: Chunks, new: Chunks, part: float) -> Chunks:
+def _interpolate_chunks(old: Chunks, new: Chunks, part: float) -> Chunks:
     """Return chunks between old and new, by geometric interpolation, aligned to both."""
     chunks = []
     for before, after in zip(old, new, strict=True):

@@ -150,7 +150,7 @@ def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
     if column.arrow is None:
         return values
     if column.to_text:
-        values = [_text(value) for value in values]
+        values = [_to_text(value) for value in values]
     if not set(map(type, values)) <= _ACCEPTED[column.kind]:
         accepted = _ACCEPTED[column.kind]
         position = next(i for i, value in enumerate(values) if type(value) not in accepted)
@@ -176,7 +176,7 @@ def is_exact(value: int | float) -> bool:
         return False
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
 
 
@@ -191,7 +191,7 @@ def cast_to_column(column: BagColumn, values: pa.Array) -> pa.Array:
     return values.cast(_TIMESTAMPS[column.kind]) if column.kind in _TIMESTAMPS else values
 
 
-def takes_null(column: BagColumn) -> bool:
+def can_be_null(column: BagColumn) -> bool:
     """Whether the column's type allows missing values."""
     return column.arrow is None or _NULL in _ACCEPTED[column.kind]
 

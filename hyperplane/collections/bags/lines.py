@@ -18,7 +18,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def _naming_file(byte_range: TextByteRange, store: Any) -> Iterator[None]:
+def _name_file_in_errors(byte_range: TextByteRange, store: Any) -> Iterator[None]:
     """Convert errors to a ReadError that names the file."""
     try:
         yield
@@ -57,15 +57,15 @@ def read_chunks(store: Any, byte_range: TextByteRange) -> Iterator[tuple[int, by
     lack its line end. A byte order mark at the start of the file is skipped. A ReadError names a
     file that cannot be read to the end of the range.
     """
-    with _naming_file(byte_range, store), _open_decompressed(store, byte_range) as file:
-        for offset, chunk in _whole_lines(file, byte_range):
+    with _name_file_in_errors(byte_range, store), _open_decompressed(store, byte_range) as file:
+        for offset, chunk in _read_whole_lines(file, byte_range):
             if offset == 0 and chunk.startswith(BOM):
                 offset, chunk = len(BOM), chunk[len(BOM) :]
             if chunk:
                 yield offset, chunk
 
 
-def _whole_lines(file: Any, byte_range: TextByteRange) -> Iterator[tuple[int, bytes]]:
+def _read_whole_lines(file: Any, byte_range: TextByteRange) -> Iterator[tuple[int, bytes]]:
     offset, end = byte_range.start, byte_range.end
     skipping = offset > 0
     if skipping:
@@ -102,7 +102,7 @@ def find_line_number(store: Any, byte_range: TextByteRange, offset: int) -> int:
     Reads the file up to that offset.
     """
     number, remaining = 1, offset
-    with _naming_file(byte_range, store), _open_decompressed(store, byte_range) as file:
+    with _name_file_in_errors(byte_range, store), _open_decompressed(store, byte_range) as file:
         while remaining and (block := file.read(min(BLOCK_BYTES, remaining))):
             number += block.count(b"\n")
             remaining -= len(block)

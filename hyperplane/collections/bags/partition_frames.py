@@ -12,10 +12,10 @@ from pyarrow import compute
 from hyperplane.collections.bags.column_types import (
     MAX_EXACT,
     BagColumn,
+    can_be_null,
     cast_to_column,
     make_array,
     make_series,
-    takes_null,
 )
 from hyperplane.collections.bags.fields import FieldGetter, RecordFilter
 from hyperplane.collections.bags.files import BagPartition
@@ -112,7 +112,7 @@ def _parse_columns(
     arrays = []
     for column in bag_columns:
         values = parsed[column.path] if mask is None else parsed[column.path].filter(mask)
-        if values.null_count and not takes_null(column):
+        if values.null_count and not can_be_null(column):
             return None
         if column.kind == "float64" and _may_be_inexact(values):
             return None  # integers that float64 cannot represent exactly

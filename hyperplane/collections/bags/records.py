@@ -42,7 +42,10 @@ class ReadSettings:
 
 
 class BadLine(NamedTuple):
-    """A line that is no record: ``after`` lines after the line at byte ``offset`` of its file."""
+    """A line that is not a record.
+
+    It is ``after`` lines below the line that begins at byte ``offset`` of the uncompressed file.
+    """
 
     byte_range: TextByteRange
     offset: int
@@ -76,17 +79,21 @@ class LineCounter:
             raise self._make_error(self.first, lines)
         first, byte_range = self.first, self.first.byte_range
         # A line number would need reading a large file from its start, too slow for a warning.
-        at = f"near byte {first.offset}" if byte_range.start else f"line {self._line_number(first)}"
+        at = (
+            f"near byte {first.offset}"
+            if byte_range.start
+            else f"line {self._find_line_number(first)}"
+        )
         _warn(
             f"{summary}; the first is {at} of {byte_range.path}, {first.reason}: "
             f"{shorten(first.text)!r}"
         )
 
-    def _line_number(self, bad: BadLine) -> int:
+    def _find_line_number(self, bad: BadLine) -> int:
         return find_line_number(self.settings.store, bad.byte_range, bad.offset) + bad.after
 
     def _make_error(self, first: BadLine, lines: int) -> BadLines:
-        number = self._line_number(first)
+        number = self._find_line_number(first)
         advice = "repair the file, or raise limit= to allow leaving them out"
         if first.text.lstrip().startswith("[") or first.text.strip() in {"{", "["}:
             advice = "write one object per line: a JSON array or indented JSON is not JSON lines"

@@ -220,14 +220,14 @@ def _find_result_dtype(dtype: Any, function: str) -> Any:
     values = pd.Series([0, 0], dtype="int64")
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
         if function in ("first", "last", "min", "max"):
-            return dtype  # as for NumPy's float16; pandas cannot group Arrow's
+            return dtype  # pandas cannot group Arrow's float16; for NumPy's it is this
         dtype = pd.ArrowDtype(pa.float32())
     arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else pa.null()
     if pa.types.is_decimal(arrow):
-        if function in FLOAT64_FUNCTIONS:  # pandas 3.0 has no deviation of decimals
+        if function in FLOAT64_FUNCTIONS:  # pandas 3.0 has no std of decimals
             return pd.ArrowDtype(pa.float64())
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
-    elif pa.types.is_date(arrow):  # pandas 3.0 makes nulls of dates without a value
+    elif pa.types.is_date(arrow):  # of missing dates pandas 3.0 returns the type null
         column = pd.Series([date.min, date.min], dtype=dtype)
     elif not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):
         column = values.astype(dtype)

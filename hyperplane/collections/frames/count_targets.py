@@ -47,7 +47,9 @@ class CountTarget:
                 self._check_distinct_count(table)
         elif not self.allows_others:
             values = table.get_column(self.name).drop_nulls()
-            undeclared = values.filter(~values.is_in(self._known_values(values.dtype).implode()))
+            undeclared = values.filter(
+                ~values.is_in(self._get_known_values(values.dtype).implode())
+            )
             if len(undeclared):
                 raise DataError(
                     unescape(self.name),
@@ -58,7 +60,7 @@ class CountTarget:
     def select_values(self, table: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
         """Return the values that get a column, in the order of the columns."""
         if self.known is not None:
-            return self._known_values(table.schema[self.name])
+            return self._get_known_values(table.schema[self.name])
         if self.top is None:
             self._check_distinct_count(table)
         return kernel.select_most_frequent(table, self.name, keys, self.top)
@@ -70,13 +72,13 @@ class CountTarget:
             labels = self.known
         elif not isinstance(self.like.dtype, pd.CategoricalDtype):
             dtype = self.like.dtype
-            if isinstance(values.dtype, pl.Duration):  # objects also get the names of pandas
+            if isinstance(values.dtype, pl.Duration):  # also if the declared type is object
                 dtype = np.dtype(f"m8[{values.dtype.time_unit}]")
             labels = pd.Series(column_to_pandas(values, dtype))
         return [f"{unescape(self.name)}_{value}" for value in labels]
 
     def count_dtype(self) -> str:
-        """Return the type of the counts: of the sums of the booleans of ``get_dummies``."""
+        """Return the type of the counts, which is that of sums of booleans of ``get_dummies``."""
         dtype: Any = self.like.dtype
         if isinstance(dtype, pd.CategoricalDtype):
             dtype = dtype.categories.dtype
@@ -84,8 +86,8 @@ class CountTarget:
             return "int64[pyarrow]"
         return "Int64" if isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA else "int64"
 
-    def _known_values(self, kind: pl.DataType) -> pl.Series:
-        """Return the known values in the type of the data; null if a value has no such form."""
+    def _get_known_values(self, kind: pl.DataType) -> pl.Series:
+        """Return the known values in the type of the data; null if it has no such value."""
         known, dtype = list(self.known or ()), self.like.dtype
         if isinstance(dtype, pd.CategoricalDtype) and is_stored_as_codes(dtype):
             codes = dtype.categories.get_indexer(pd.Index(known, dtype=object)).tolist()

@@ -201,7 +201,7 @@ def assign_windows(
     numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())[: bins.height]
     labels = pd.DatetimeIndex(sizes.index)
     if labels.freq is not None:
-        # In days where the grouper counts hours; pandas-stubs lack the setter.
+        # Days if the call has days, although the grouper has hours; pandas-stubs lack the setter.
         every = pd.tseries.frequencies.to_offset(windows.every)
         labels.freq = every  # type: ignore[misc]
     labels.name = windows.time
@@ -211,7 +211,7 @@ def assign_windows(
 def _check_first_midnight(first: pd.DatetimeIndex, windows: TimeWindows) -> None:
     """Raise DataError if windows begin at a midnight that is not the edge of a bin.
 
-    Bins are chosen by the local midnights since 1970; before, zones had other UTC offsets.
+    The width of the bins fits local midnights since 1970; before that, zones had other offsets.
     """
     since = first.normalize() - pd.Timestamp(0, tz="UTC")
     if not windows.keeps_instants and (since % pd.Timedelta(windows.bin_width, "ns")).any():

@@ -30,7 +30,7 @@ from hyperplane.formats.partitions import ScannablePartition
 
 #: First and last time, in microseconds since 1970 in UTC.
 TimeRange = tuple[int, int]
-#: Maximum overlapping partitions; with more, the data is not sorted by time.
+#: Maximum number of partitions that overlap one in time; with more, their order is not by time.
 _MAX_NEIGHBORS = 64
 
 
@@ -144,7 +144,10 @@ def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl
 def find_overlapping_ranges(
     partitions: Sequence[ScannablePartition], windows: TimeWindows
 ) -> list[list[TimeRange] | None]:
-    """Return, per partition, the time ranges of others that may share windows; None if unknown."""
+    """Return, per partition, the time ranges of the others that may share windows with it.
+
+    None if a time range is unknown, or if more than ``_MAX_NEIGHBORS`` others may share windows.
+    """
     ranges = [_get_time_range(partition, windows.time) for partition in partitions]
     if any(each is None for each in ranges):
         return [None] * len(partitions)

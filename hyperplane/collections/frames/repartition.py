@@ -25,7 +25,7 @@ from hyperplane.formats.partition_sizes import parse_partition_size
 #: pandas frame and as result.
 _SHARE_OF_THREAD = 0.1
 _DEFAULT_SIZE = 100 * 10**6
-#: A smaller size is probably a number of partitions, or has another unit.
+#: A smaller size was probably meant as a number of partitions, or in another unit.
 _MIN_SIZE = 10_000
 #: Partitions that are computed if the size is not known otherwise.
 SAMPLED_PARTITIONS = 3

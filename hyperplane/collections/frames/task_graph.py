@@ -18,8 +18,8 @@ from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
 
 #: Maximum tables that one task combines.
 FAN_IN = 16
-#: Maximum tables of an exchange. More tables are joined in groups before, since an exchange has a
-#: task for each pair of table and receiver.
+#: Maximum tables of an exchange, which has a task for each pair of table and receiver. If there are
+#: more, groups of them are joined first.
 _MAX_SENDERS = 128
 #: Maximum partitions whose rows one receiver of an exchange holds, and the bytes of each.
 _MAX_PARTITIONS_PER_RECEIVER = 8
@@ -46,8 +46,9 @@ def make_tasks(
 ) -> list[Delayed]:
     """Return one task for each list of arguments; keys begin with the name of the step.
 
-    An argument may be a task, a list of tasks or any other value. A task with no argument made by
-    this function belongs to the partition of its position.
+    An argument may be a task, a list of tasks or any other value. For error messages a
+    task belongs to the partitions of its tables; if it has none, to the partition with the position
+    of the task.
     """
     shared_graph = _get_shared_graph(argument_lists)
     delayed = []
@@ -67,7 +68,10 @@ def make_tasks(
 def _find_partition_ranges(
     shared_graph: _SharedGraph, arguments: Sequence[Any]
 ) -> tuple[tuple[int, int], ...] | None:
-    """Return the partitions of each table of a task: those of a list, or of the first argument."""
+    """Return first and last partition of each table of a task; None if one is unknown.
+
+    The tables are those of the first list of tasks, or else the first argument.
+    """
     tables: Any = next((value for value in arguments if _is_list(value)), arguments[:1])
     ranges = [
         shared_graph.partition_ranges.get(table.key) if isinstance(table, Delayed) else None
@@ -181,7 +185,9 @@ def choose_receiver_count(partitions: int) -> int:
     At least one per worker process, because Polars uses all threads of its process, and so many
     that the data of one receiver fits into its memory.
     """
-    return max(min(partitions, count_processes()), -(-partitions // _partitions_per_receiver()))
+    return max(
+        min(partitions, count_processes()), -(-partitions // _count_partitions_per_receiver())
+    )
 
 
 def choose_row_receiver_count(partitions: int) -> int:
@@ -196,7 +202,7 @@ def choose_row_receiver_count(partitions: int) -> int:
     )
 
 
-def _partitions_per_receiver() -> int:
+def _count_partitions_per_receiver() -> int:
     """Return the number of partitions whose rows fit into a receiver, besides its result."""
     share = get_memory_per_thread()
     return (

@@ -1,9 +1,9 @@
 """Time bins: intervals that each lie within one window, for any start of the windows.
 
 The edges of pandas' windows depend on the first time of the whole data: windows of ``7h`` begin at
-the midnight before it. A task sees only the rows of its partition, so it groups by bins, which do
-not depend on other rows. The last task assigns bins to windows with pandas, when the first time is
-known. For common widths (a day, an hour, 15 minutes) a bin is a window.
+the midnight before that time. A task sees only the rows of its partition, so it groups by bins,
+which do not depend on other rows. The last task assigns bins to windows with pandas, when the first
+time is known. For common widths (a day, an hour, 15 minutes) a bin is a window.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TimeWindows:
     time: str
     #: Width of a window, as a frequency of pandas.
     every: str
-    #: As in pandas.Grouper.
+    #: Closed side and label of a window, as in pandas.Grouper.
     closed: Side | None
     label: Side | None
     #: Nanoseconds of a bin.
@@ -83,10 +83,10 @@ class TimeWindows:
     keeps_instants: bool = False
 
     def grouper(self) -> pd.Grouper:
-        """Return the grouper of the same windows in pandas; days as hours where these are equal."""
+        """Return the grouper of pandas for these windows; days as hours if that is the same."""
         every, offset = self.every, _parse_offset(self.every)
         if isinstance(offset, pd.offsets.Day) and not self.keeps_instants:
-            # pandas 3.0 adds a window without rows before the first day closed on the right.
+            # For days closed on the right pandas 3.0 would begin with an additional, empty window.
             every = f"{offset.n * DAY // _HOUR}h"
         return pd.Grouper(freq=every, closed=self.closed, label=self.label)
 

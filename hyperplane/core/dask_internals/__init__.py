@@ -1,7 +1,7 @@
 """Private names of Dask and distributed: no other package of hyperplane imports any.
 
-Each module loads one more library: ``tasks`` and ``workarounds`` only Dask, ``frames`` also pandas,
-``clients`` also distributed. ``import hyperplane`` loads neither of the two.
+There are several modules because ``import hyperplane`` loads neither pandas nor distributed:
+``tasks`` and ``workarounds`` load only Dask, ``frames`` also pandas, ``clients`` also distributed.
 
 A release of Dask may move or remove a private name. ``pyproject.toml`` therefore has upper bounds
 for dask and distributed, and a new release needs changes here only. ``make oldest`` and ``make

@@ -76,7 +76,7 @@ class RecordCountCheck:
         codec : str
             The compression codec. Blocks of others than null, deflate and snappy pass.
         mark : int
-            Bytes of the sync marker.
+            Length of the sync marker in bytes.
         """
         position = 0
         while position < len(blocks):

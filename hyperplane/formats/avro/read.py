@@ -233,7 +233,7 @@ def _is_nanoseconds(field: AvroField) -> bool:
 
 
 def _has_no_avro_type(kind: pa.DataType) -> bool:
-    """Whether Avro lacks the type, so :func:`hyperplane.save` writes another one."""
+    """Whether Avro has no such type, so that :func:`hyperplane.save` writes another one."""
     return bool(pa.types.is_duration(kind) or pa.types.is_null(kind))
 
 

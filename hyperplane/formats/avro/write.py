@@ -31,7 +31,7 @@ from hyperplane.formats.pandas_frames.to_arrow import decode_categories, to_arro
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AVRO_TYPES = {
-    pa.null(): "string",  # the usual type of a column without values in one part
+    pa.null(): "string",  # a column without values in one part usually has text in others
     pa.bool_(): "boolean",
     pa.int32(): "int",
     pa.int64(): "long",
@@ -47,7 +47,7 @@ _PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000}
 _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((day - _EPOCH).days for day in (dt.date.min, dt.date.max))
 _TIMESTAMP_TYPES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
-#: Wider types for those that Avro lacks.
+#: Types in which those that Avro lacks are written; a value that does not fit is an error.
 _WIDER_TYPES = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
@@ -129,7 +129,7 @@ def _find_value_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _find_supported_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type supported by Avro that holds all values of another."""
+    """Return the type, or the type supported by Avro in which its values are written."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_duration(kind):

@@ -239,7 +239,7 @@ def parse_csv(data: bytes, dialect: CsvDialect, types: dict[str, pa.DataType] | 
         wanted = types or dict.fromkeys(dialect.names, pa.null())
         return pa.schema(list(wanted.items())).empty_table()
     if data.startswith(BOM) and _is_utf8(dialect.encoding):
-        data = BOM + data  # pyarrow drops one, even if it is part of the first value
+        data = BOM + data  # pyarrow drops the first one, even if it is part of a value
     names = dialect.names if types is None else tuple(types)
     groups = dialect.missing.group_columns(names)
     tables = [_parse_group(data, dialect, types, *group) for group in groups.items()]

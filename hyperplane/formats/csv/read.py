@@ -32,7 +32,7 @@ from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.file_names import suffix_of
 from hyperplane.objectstore.locations import File
 
-#: Occurrences of another separator in the header that overrule the caller's separator.
+#: Minimum occurrences of another separator in the header for which ``separator=`` is refused.
 MIN_OTHER_SEPARATORS = 2
 
 

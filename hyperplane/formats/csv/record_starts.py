@@ -31,7 +31,7 @@ from hyperplane.objectstore.locations import File
 #: Bytes of the first read, and bytes after which the search for a deciding quote ends.
 READ_BYTES, MAX_LOOKAHEAD = 1 << 16, 1 << 22
 
-#: Error message for shards whose boundaries are contradictory.
+#: Error message for a shard whose end is found before its start.
 CONTRADICTION = (
     "its quotes are not valid CSV near the boundaries of this shard, or a quoted value is very "
     "long; pass multiline=True, which counts all quotes from the beginning of the file"
@@ -91,7 +91,7 @@ def find_record_start(file: File, target: int, layout: RecordLayout) -> int:
 
 
 def _find_first_offset(text: bytes) -> int:
-    """Return the first offset after the first byte that has no quote before it."""
+    """Return the smallest offset, from 1, that is not preceded by a quote."""
     run = _RUN.match(text)
     return run.end() if run else 1
 
@@ -161,7 +161,7 @@ class CsvRecordBoundaries:
     """
 
     multiline: bool | None
-    #: One of two boundaries is not a record boundary but a line end within quotes.
+    #: The end of a shard is before its start if one of them is a line end within quotes.
     contradiction = CONTRADICTION
 
     @property
@@ -181,8 +181,8 @@ class CsvRecordBoundaries:
         layout = RecordLayout(len(dialect.names), dialect.separator)
         return find_record_start(span.file, target, layout)
 
-    def set_decoder(self, decoder: ByteRangeDecoder) -> CsvDecoder:
-        """Return the decoder for the quoting of spans between boundaries."""
+    def adapt_decoder(self, decoder: ByteRangeDecoder) -> CsvDecoder:
+        """Return the decoder for spans between these boundaries."""
         decoder = cast(CsvDecoder, decoder)
         # If boundaries were inferred from nearby quotes, the decoder checks the quotes between.
         dialect = replace(decoder.dialect, multiline=self.multiline is not None)

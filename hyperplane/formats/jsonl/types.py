@@ -100,7 +100,7 @@ def convert_values(values: Sequence[Any], kind: Any) -> list[Any] | None:
         return list(values) if value_types <= {bool} else None
     if kind.is_integer() and value_types <= {int}:
         present = [value for value in values if value is not None]
-        least, most = _integer_bounds(kind)
+        least, most = _get_integer_bounds(kind)
         return (
             list(values)
             if not present or (least <= min(present) and max(present) <= most)
@@ -156,12 +156,12 @@ def fits(value: Any, kind: Any) -> bool:
         return False
     if kind.is_float():
         return is_exact(value)
-    least, most = _integer_bounds(kind)
+    least, most = _get_integer_bounds(kind)
     return isinstance(value, int) and least <= value <= most
 
 
 @cache  # called for every value
-def _integer_bounds(kind: Any) -> tuple[int, int]:
+def _get_integer_bounds(kind: Any) -> tuple[int, int]:
     least, most = pl.select(least=kind.min(), most=kind.max()).row(0)
     return least, most
 

@@ -39,7 +39,7 @@ class OrcFooter:
     schema : pyarrow.Schema
         Its columns.
     rows, stripes : int
-        Their numbers. The rows of a single stripe are not in the footer that pyarrow returns.
+        Number of rows and of stripes. pyarrow does not return the rows of each stripe.
     """
 
     file: File
@@ -126,7 +126,7 @@ def find_fixed_width(kind: pa.DataType) -> int | None:
 
 
 def estimate_row_size(footers: Sequence[OrcFooter], names: Collection[str]) -> float:
-    """Estimate the bytes in memory of some columns of a row, from stripes of a file."""
+    """Estimate the bytes in memory of some columns of a row, from stripes of one file."""
     largest = max(footers, key=lambda footer: footer.rows)
     chosen = [field for field in largest.schema if field.name in names]
     widths = {field.name: find_fixed_width(field.type) for field in chosen}
@@ -154,7 +154,7 @@ def _sample_width(file: File, names: list[str]) -> float:
 
 
 def estimate_files(files: Sequence[File]) -> SizeEstimate:
-    """Estimate the size of ORC files from some footers and stripes of a file."""
+    """Estimate the size of ORC files from some footers, and from stripes of one file."""
     read = sample_evenly(files, SAMPLED_FOOTERS)
     footers, errors = read_footers(read)
     if errors:

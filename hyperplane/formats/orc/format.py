@@ -44,7 +44,7 @@ class OrcFormat:
         return plan_shard(files, request, index, count)
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
-        """Estimate the size from the footers and stripes of a file."""
+        """Estimate the size from some footers, and from stripes of one file."""
         from hyperplane.formats.orc import footers
 
         return footers.estimate_files(files)

@@ -1,6 +1,6 @@
 """Write tables as ORC files and read them back.
 
-Values of Arrow types that ORC lacks are stored in a wider type. The Arrow schema is stored in an
+Values of Arrow types that ORC lacks are stored in another type. The Arrow schema is stored in an
 attribute of the first column, so that reading restores the types; other programs ignore it.
 """
 
@@ -33,9 +33,9 @@ _ORC_TYPES = {
     pa.large_binary(),
     pa.date32(),
 }
-#: Types that hold all values of those that ORC lacks.
+#: Types in which those that ORC lacks are stored; a value that does not fit is an error.
 _WIDER_TYPES = {
-    pa.null(): pa.string(),  # the usual type of a column without values in one part
+    pa.null(): pa.string(),  # a column without values in one part usually has text in others
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -97,7 +97,7 @@ def encode_orc(table: Any) -> EncodedFile:
 
 
 def _find_stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of ORC that holds all values of a type, or raise."""
+    """Return the type of ORC in which values of a type are stored, or raise."""
     if kind in _ORC_TYPES:
         return kind
     if kind in _WIDER_TYPES:
@@ -183,7 +183,7 @@ def _find_type_in_file(kind: pa.DataType) -> pa.DataType:
 
 
 def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
-    """Return a table as it was before :func:`encode_orc` has stored it.
+    """Return a table with the types that it had before :func:`encode_orc` stored it.
 
     Raises
     ------

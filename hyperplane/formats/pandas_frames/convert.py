@@ -29,8 +29,8 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
     frame : pandas.DataFrame
         The rows; column names are strings.
     declared : pandas.DataFrame, optional
-        The same columns with the declared types of the collection. A column of another type is
-        converted as it is, unless only its pandas type gives the values a meaning (periods).
+        The same columns with the declared types of the collection. A column of another type
+        keeps its type; for types such as periods, which Polars holds as numbers, it is an error.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _prepare_arrow_column(values: pd.Series[Any], kind: pa.DataType, name: str) 
 
 
 def needs_declared_dtype(dtype: Any) -> bool:
-    """Return whether Polars holds the values in another form, readable only with the type."""
+    """Return whether values have a meaning only with their pandas type, such as periods."""
     if isinstance(dtype, pd.CategoricalDtype):
         return is_stored_as_codes(dtype)
     ours = (pd.ArrowDtype, pd.StringDtype, pd.DatetimeTZDtype)
@@ -309,7 +309,7 @@ def _to_categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) ->
     fitting = choose_dtype(column, inner)
     values = column_to_pandas(column, inner)
     if fitting != inner and inner != np.dtype(object):
-        # They have no common type with a partition without values, which has the declared type.
+        # A partition without values has the declared type, and could not be concatenated with this.
         raise DataError(
             unescape(name),
             f"holds {column.drop_nulls().first()!r:.60}, but the declared type has categories of "

@@ -44,7 +44,7 @@ def choose_dtype(column: pl.Series, declared: Any) -> Any:
 def _concatenates_as_floats(own: Any, arrow_type: pa.DataType | None) -> bool:
     """Return whether concatenation with a partition of the declared type gives floats.
 
-    A partition without values has the declared type.
+    Any result may have such a partition: one without values.
     """
     types = own if isinstance(own, np.dtype) else get_arrow_type(own), arrow_type
     if arrow_type is None or not (
@@ -107,7 +107,7 @@ def _fits(column: pl.Series, arrow_type: pa.DataType) -> bool:
     try:
         arrow = column.to_arrow()
         if _get_type_family(arrow.type) != _get_type_family(arrow_type):
-            return False  # Arrow would cast 2 to 2 us of a time of day, and text to bytes
+            return False  # Arrow would cast 2 to 2 us after midnight, and text to bytes
         return bool(arrow.cast(arrow_type).cast(arrow.type).equals(arrow))
     except pa.ArrowException:
         return False
@@ -170,7 +170,7 @@ def _is_beyond_unit(column: pl.Series, arrow_type: pa.DataType | None) -> bool:
 
 
 def _choose_own_dtype(column: pl.Series, declared: Any) -> Any:
-    """Return the type of the values, Arrow or nullable if the declared type is."""
+    """Return the type of the values: an Arrow or nullable type if the declared type is one."""
     kind = column.dtype
     if kind == pl.Int128:
         return _choose_int128_dtype(column)

@@ -1,4 +1,4 @@
-"""Convert tables of pandas, Polars and Arrow to Arrow, without loss or with the column's name."""
+"""Lossless conversion of pandas, Polars and Arrow tables to Arrow; errors name the column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from hyperplane.core.errors import DataError
 
-#: Kinds by base class, the first match counts; any other type is a kind itself.
+#: Base class -> kind of value, in the order of the checks; any other class is a separate kind.
 _KINDS: tuple[tuple[type, str], ...] = (
     (bool, "booleans"),
     (decimal.Decimal, "decimals"),
@@ -96,7 +96,7 @@ def _to_pandas(table: Any) -> Any:
 
 
 def _is_index_kept(frame: Any) -> bool:
-    """Return whether text holds the index: it has a name, or is not integers."""
+    """Return whether text formats write the index: all but integers without a name."""
     from pandas.api.types import is_integer_dtype
 
     for name in frame.index.names:

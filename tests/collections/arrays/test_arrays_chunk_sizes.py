@@ -41,7 +41,7 @@ def fault(call, *args, **options):
 
 class TestProposed:
     @given(AXES, st.integers(1, 10**6))
-    def test_fits_and_keeps_whole_axes_and_stored_chunks(self, axes, elements):
+    def test_chunks_fit_and_keep_whole_axes_and_stored_chunks(self, axes, elements):
         shape, units, whole = zip(*axes, strict=True)
         kept = [axis for axis, one in enumerate(whole) if one]
         found = choose_chunk_sizes(shape, units, kept, elements)
@@ -56,7 +56,7 @@ class TestProposed:
 
     @given(AXES, st.integers(1, 10**6))
     @example([(4, 1, False), (9, 1, False), (17, 1, False)], 384)
-    def test_wastes_little(self, axes, elements):
+    def test_chunks_use_most_of_the_memory(self, axes, elements):
         shape, _, _ = zip(*axes, strict=True)
         found = choose_chunk_sizes(shape, [1] * len(shape), [], elements)
         for axis, size in enumerate(found):
@@ -116,7 +116,7 @@ def test_small_stores_share_a_chunk_and_large_ones_do_not():
 
 
 @st.composite
-def two_ways_to_cut(draw):
+def chunk_pairs(draw):
     pairs = []
     for _ in range(draw(st.integers(1, 3))):
         total = draw(st.integers(1, 40))
@@ -129,8 +129,8 @@ def two_ways_to_cut(draw):
 
 
 class TestRechunk:
-    @given(two_ways_to_cut())
-    def test_the_peak_is_what_counting_finds(self, cuts):
+    @given(chunk_pairs())
+    def test_the_estimated_peak_equals_a_direct_count(self, cuts):
         old, new = cuts
         shape = [sum(sizes) for sizes in old]
         owner = np.zeros(shape, int)
@@ -151,7 +151,7 @@ class TestRechunk:
             touched = max(touched, sum(blocks[n] for n in np.unique(owner[box])))
         assert estimate_peak_bytes(old, new, 8) == 8 * (touched + count_largest_chunk(new))
 
-    @given(two_ways_to_cut(), st.integers(100, 10**5))
+    @given(chunk_pairs(), st.integers(100, 10**5))
     def test_steps_stay_within_the_limit_and_end_at_the_new_chunks(self, cuts, limit):
         old, new = cuts
         steps = plan_rechunk_steps(old, new, 8, limit)
@@ -163,7 +163,7 @@ class TestRechunk:
             assert estimate_peak_bytes(before, after, 8) <= limit
             assert [sum(sizes) for sizes in after] == [sum(sizes) for sizes in old]
 
-    def test_goes_through_intermediate_chunks_only_when_it_has_to(self):
+    def test_intermediate_chunks_are_used_only_if_one_step_exceeds_the_limit(self):
         data = np.arange(40 * 30 * 30.0).reshape(40, 30, 30)
         maps = da.from_array(data, chunks=(1, 30, 30))
         direct = rechunk(maps, (40, 3, 3))
@@ -172,7 +172,7 @@ class TestRechunk:
         assert len(bounded.dask.layers) > len(direct.dask.layers)
         np.testing.assert_array_equal(bounded.compute(scheduler="sync"), data)
 
-    def test_takes_what_is_proposed_for_xarray(self, tmp_path):
+    def test_chunks_proposed_for_xarray_are_accepted(self, tmp_path):
         urls = [write(month(n), tmp_path / f"{n}.zarr") for n in range(3)]
         data = open_zarr_many(urls, combine="concat", concat_dim="time")
         chunks = propose_chunks(data["rain"], whole="time", memory=18 * 8 * 4)
@@ -183,7 +183,7 @@ class TestRechunk:
         assert both.chunksizes["time"] == (5, 5, 5, 3)
         xr.testing.assert_identical(both.compute(), data.compute())
 
-    def test_what_has_no_way_says_what_it_takes(self):
+    def test_an_impossible_rechunk_names_the_required_memory(self):
         maps = da.zeros((100, 100, 100), chunks=(1, 100, 100))
         found = fault(rechunk, maps, (100, 100, 100), memory="1MB")
         assert "80 kB" in found.asked

@@ -22,7 +22,7 @@ def faults(*args, **options):
     return caught.value.faults
 
 
-def test_all_arguments_at_once():
+def test_all_wrong_arguments_are_reported_together():
     found = faults(
         "x.zarr",
         combine="glue",
@@ -51,35 +51,35 @@ def test_all_arguments_at_once():
         ({"combine": "nested", "concat_dim": ["x", "y"]}, "one dimension for each level"),
     ],
 )
-def test_dimensions(options, allowed):
+def test_wrong_dimensions_are_faults(options, allowed):
     [fault] = faults(["x.zarr"], **options)
     assert fault.where == "concat_dim"
     assert allowed in fault.allowed
 
 
 @pytest.mark.parametrize("urls", ["", None, 5, [], [""], [None], {"a": 1}])
-def test_what_is_no_url(urls):
+def test_urls_of_a_wrong_type_are_faults(urls):
     [fault] = faults(urls)
     assert fault.where.startswith("urls")
 
 
 @pytest.mark.parametrize("urls", ["a.zarr", [], [["a"], "b"], [["a"], [["b"]]]])
-def test_what_is_no_grid(urls):
+def test_irregular_nested_lists_are_faults(urls):
     assert faults(urls, combine="nested", concat_dim=["x", "y"])[0].where == "urls"
 
 
-def test_a_glob_that_finds_nothing(tmp_path):
+def test_a_glob_without_matches_is_a_fault(tmp_path):
     [fault] = faults(str(tmp_path / "*.zarr"))
     assert "none were found" in fault.allowed
 
 
-def test_an_unknown_protocol():
+def test_an_unknown_protocol_is_a_fault():
     [fault] = faults(["nowhere://a.zarr"])
     assert fault.where == "urls[0]"
     assert "nowhere" in fault.allowed
 
 
-def test_all_broken_stores_at_once(tmp_path):
+def test_all_broken_stores_are_reported_together(tmp_path):
     good = write(month(0), tmp_path / "good.zarr")
     no_json = write(month(1), tmp_path / "no_json.zarr")
     (tmp_path / "no_json.zarr" / ".zmetadata").write_text("{")
@@ -99,7 +99,7 @@ def test_all_broken_stores_at_once(tmp_path):
     assert "no Zarr group exists there" in found[4].advice
 
 
-def test_a_group_that_is_missing_and_one_that_is_an_array(tmp_path):
+def test_a_missing_group_and_an_array_are_faults(tmp_path):
     url = write(month(0), tmp_path / "a.zarr")
     [fault] = faults(url, group="deep")
     assert fault.advice == "it has no group 'deep'"
@@ -107,7 +107,7 @@ def test_a_group_that_is_missing_and_one_that_is_an_array(tmp_path):
     assert "'rain' is an array" in fault.advice
 
 
-def test_values_that_conflict_name_both_stores(tmp_path):
+def test_conflicting_values_name_both_stores(tmp_path):
     parts = [month(0), month(0), month(0)]
     parts[2] = parts[2].assign(rain=parts[2].rain + 1, lat=parts[2].lat + 1)
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
@@ -119,7 +119,7 @@ def test_values_that_conflict_name_both_stores(tmp_path):
     xr.testing.assert_identical(ours.compute(), month(0))
 
 
-def test_static_values_that_conflict_in_a_concatenation(tmp_path):
+def test_conflicting_static_values_in_a_concatenation_name_both_stores(tmp_path):
     parts = [month(0), month(1)]
     parts[1] = parts[1].assign_coords(lat=parts[1].lat + 1)
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
@@ -129,7 +129,7 @@ def test_static_values_that_conflict_in_a_concatenation(tmp_path):
     assert urls[1] in fault.asked
 
 
-def test_attributes_that_conflict_name_both_stores_and_values(tmp_path):
+def test_conflicting_attributes_name_both_stores_and_values(tmp_path):
     parts = [month(n) for n in range(3)]
     parts[2].attrs["title"] = "climate"
     parts[1]["rain"].attrs["units"] = "mm"
@@ -146,14 +146,14 @@ def test_attributes_that_conflict_name_both_stores_and_values(tmp_path):
     assert ours["rain"].attrs == {}
 
 
-def test_indexes_that_differ_where_they_must_not(tmp_path):
+def test_different_indexes_with_join_exact_are_a_fault(tmp_path):
     urls = [write(month(n), tmp_path / f"{n}.zarr") for n in range(2)]
     [fault] = faults(urls, join="exact")
     assert fault.where == "index 'time'"
     assert urls[1] in fault.allowed
 
 
-def test_a_coordinate_that_only_some_have(tmp_path):
+def test_a_coordinate_missing_in_some_stores_is_a_fault(tmp_path):
     parts = [month(0).assign_coords(hour=("time", np.arange(6))), month(1)]
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
     [fault] = faults(urls, combine="concat", concat_dim="time")
@@ -161,7 +161,7 @@ def test_a_coordinate_that_only_some_have(tmp_path):
     assert fault.asked == f"in {urls[0]!r}, not in {urls[1]!r}"
 
 
-def test_sizes_that_differ(tmp_path):
+def test_different_sizes_are_a_fault(tmp_path):
     parts = [xr.Dataset({"a": ("x", np.arange(size))}) for size in (2, 3)]
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
     [fault] = faults(urls)
@@ -190,11 +190,11 @@ class TestMemory:
         yield
         fsspec.filesystem("memory").store.clear()
 
-    def test_is_read_by_this_process(self):
+    def test_memory_stores_are_read_by_this_process(self):
         assert open_zarr_many("memory://months/*.zarr").sizes["time"] == 12
         assert float(open_zarr_many(self.urls)["rain"].mean()) > 0
 
-    def test_is_refused_when_other_processes_would_read_it(self):
+    def test_memory_stores_are_refused_for_other_processes(self):
         with dask.config.set(scheduler="processes"):
             found = faults(self.urls)
             assert [one.where for one in found] == ["urls[0]", "urls[1]"]
@@ -202,7 +202,7 @@ class TestMemory:
             loaded = open_zarr_many(self.urls, load=True)
         assert loaded.sizes["time"] == 12
 
-    def test_is_refused_in_another_process_at_the_latest(self, monkeypatch):
+    def test_reading_a_memory_store_in_another_process_fails(self, monkeypatch):
         data = open_zarr_many(self.urls)["rain"].data
         # With a scheduler in this process.
         sent = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(data))))
@@ -239,7 +239,7 @@ def test_on_a_cluster(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"combine": "nested", "concat_dim": "time"}])
-def test_a_chunk_that_is_broken_names_its_store(tmp_path, options):
+def test_a_damaged_chunk_names_its_store(tmp_path, options):
     urls = [write(month(n), tmp_path / f"{n}.zarr") for n in range(3)]
     chunk = tmp_path / "1.zarr" / "rain" / "0.0.0"
     chunk.write_bytes(chunk.read_bytes()[:9])

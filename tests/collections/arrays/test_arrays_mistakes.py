@@ -23,14 +23,14 @@ SQUARE = da.zeros((10, 10), chunks=5)
 
 
 @pytest.mark.parametrize("chunks", [0, -5, (0, 5), {0: 0}, {1: -2}])
-def test_sizes_of_chunks_are_from_one(chunks):
+def test_chunk_sizes_below_one_are_faults(chunks):
     fault = fault_of(lambda: rechunk(SQUARE, chunks))
     assert fault.where == "chunks"
     assert fault.advice == "chunk sizes are at least 1; -1 means the whole axis"
 
 
 @pytest.mark.parametrize("loaded", [False, True])
-def test_sizes_of_chunks_are_from_one_for_dimensions(loaded):
+def test_chunk_sizes_below_one_of_dimensions_are_faults(loaded):
     data = xr.Dataset({"rain": (("time", "x"), np.ones((4, 3)))})
     data = data if loaded else data.chunk()
     assert "-1 means the whole axis" in fault_of(lambda: rechunk(data, {"time": 0})).advice
@@ -39,38 +39,38 @@ def test_sizes_of_chunks_are_from_one_for_dimensions(loaded):
 
 
 @pytest.mark.parametrize("chunks", [{2: 5}, {-3: 5}, {"x": 5}, {None: 5}])
-def test_an_axis_that_is_not_there_is_reported(chunks):
+def test_a_missing_axis_is_reported(chunks):
     assert "axes 0 to 1" in fault_of(lambda: rechunk(SQUARE, chunks)).allowed
 
 
-def test_axes_count_from_the_end_too():
+def test_negative_axes_count_from_the_end():
     assert rechunk(SQUARE, {-1: 2}).chunks == ((5, 5), (2,) * 5)
 
 
-def test_an_axis_without_a_position_has_chunks_of_none():
+def test_an_axis_of_length_zero_has_chunks_of_size_zero():
     assert rechunk(da.zeros((0, 3)), (0, 1)).chunks == ((0,), (1, 1, 1))
 
 
-def test_open_zarr_many_has_no_argument_chunks():
+def test_chunks_is_an_unknown_argument_with_advice():
     fault = fault_of(lambda: open_zarr_many("x.zarr", chunks={"time": 1}))
     assert (fault.where, "rechunk(data, chunks)" in fault.advice) == ("chunks", True)
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("decode_tims", "decode_times"), ("lod", "load")])
-def test_arguments_that_are_near(typed, meant):
+def test_misspelled_arguments_have_suggestions(typed, meant):
     assert (
         f"did you mean {meant}" in fault_of(lambda: open_zarr_many("x.zarr", **{typed: 1})).advice
     )
 
 
 @pytest.mark.parametrize("load", ["no", 1, None])
-def test_load_is_true_or_false(load):
+def test_load_must_be_a_boolean(load):
     fault = fault_of(lambda: open_zarr_many("x.zarr", load=load))
     assert (fault.where, fault.allowed) == ("load", "True or False")
 
 
 @pytest.mark.parametrize("protocol", ["", "file://"])
-def test_a_store_that_is_not_there_is_reported_with_similar_names(tmp_path, protocol):
+def test_a_missing_store_is_reported_with_similar_names(tmp_path, protocol):
     for number in (1, 2):
         write(month(number), f"{tmp_path}/weather-0{number}.zarr")
     fault = fault_of(lambda: open_zarr_many(f"{protocol}{tmp_path}/weather-1.zarr"))

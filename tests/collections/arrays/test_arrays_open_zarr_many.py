@@ -27,7 +27,7 @@ def months(request, tmp_path_factory):
     return [write(month(n), folder / f"{n}.zarr", *request.param) for n in range(4)]
 
 
-def test_concat_is_that_of_xarray(months):
+def test_concat_equals_xarray(months):
     ours = open_zarr_many(months, combine="concat", concat_dim="time")
     theirs = xr.concat(one_by_one(months), "time", **ALONG)
     xr.testing.assert_identical(ours.compute(), theirs.compute())
@@ -41,13 +41,13 @@ def test_variables_stay_in_order(tmp_path):
     assert list(open_zarr_many(urls).data_vars) == list(theirs.data_vars)
 
 
-def test_merge_of_parts_is_that_of_xarray(months):
+def test_merge_of_blocks_equals_xarray(months):
     ours = open_zarr_many(months[::-1])
     theirs = xr.merge(one_by_one(months[::-1]), **MERGED)
     xr.testing.assert_identical(ours.compute(), theirs.compute())
 
 
-def test_merge_of_different_variables_is_that_of_xarray(tmp_path):
+def test_merge_of_different_variables_equals_xarray(tmp_path):
     parts = [month(0, [name]) for name in ("rain", "wind", "snow")]
     urls = [write(part, tmp_path / f"{n}.zarr", 3) for n, part in enumerate(parts)]
     ours = open_zarr_many(urls)
@@ -55,7 +55,7 @@ def test_merge_of_different_variables_is_that_of_xarray(tmp_path):
     assert all(isinstance(ours[name].data, da.Array) for name in ("rain", "wind", "snow", "lat"))
 
 
-def test_merge_that_overlaps_fills_from_the_others(tmp_path):
+def test_merge_of_overlapping_stores_fills_missing_values(tmp_path):
     first = month(0, ["rain"])
     second = first.where(first.time > first.time[2])
     third = xr.concat([first, month(1, ["rain"])], "time", **ALONG).isel(time=slice(3, 9))
@@ -102,24 +102,24 @@ def test_groups_and_options_of_xarray(tmp_path):
     assert ours.time.dtype.kind != "M"
 
 
-def test_a_glob_takes_stores_in_the_order_of_their_names(months):
+def test_a_glob_lists_stores_in_the_order_of_their_names(months):
     pattern = months[0].replace("0.zarr", "[0-2].zarr")
     ours = open_zarr_many(pattern, combine="concat", concat_dim="time")
     listed = open_zarr_many(months[:3], combine="concat", concat_dim="time")
     xr.testing.assert_identical(ours.compute(), listed.compute())
 
 
-def test_one_store_is_that_store(months):
+def test_a_single_store_is_returned_unchanged(months):
     xr.testing.assert_identical(open_zarr_many(months[0]).compute(), month(0))
 
 
-def test_load_reads_everything_here(months):
+def test_load_reads_all_data_into_memory(months):
     ours = open_zarr_many(months, combine="concat", concat_dim="time", load=True)
     assert all(isinstance(one.data, np.ndarray) for one in ours.data_vars.values())
     xr.testing.assert_identical(ours, xr.concat(one_by_one(months), "time", **ALONG).compute())
 
 
-def test_nothing_but_metadata_and_indexes_is_read_and_that_once(months, monkeypatch):
+def test_only_metadata_and_indexes_are_read_and_only_once(months, monkeypatch):
     monkeypatch.setattr(Watched, "reads", reads := type(Watched.reads)())
     ours = open_zarr_many(
         [f"watched://{url}" for url in months], combine="concat", concat_dim="time"
@@ -139,7 +139,7 @@ def test_nothing_but_metadata_and_indexes_is_read_and_that_once(months, monkeypa
     assert sum(reads.values()) == len(months)
 
 
-def test_a_store_that_is_rewritten_is_read_anew(tmp_path):
+def test_a_rewritten_store_is_read_again(tmp_path):
     url = write(month(0), tmp_path / "a.zarr")
     before = open_zarr_many(url)
     name = before["rain"].data.name
@@ -166,20 +166,20 @@ def test_small_neighbors_are_read_by_one_task(months):
         {"x": slice(None, None, -1)},
     ],
 )
-def test_parts_of_what_is_joined(months, key):
+def test_slices_of_a_concatenated_array(months, key):
     ours = open_zarr_many(months, combine="concat", concat_dim="time").isel(key)
     theirs = xr.concat(one_by_one(months), "time", **ALONG).isel(key)
     xr.testing.assert_identical(ours.compute(), theirs.compute())
 
 
-def test_what_is_written_opens_equal(months, tmp_path):
+def test_a_written_data_set_is_read_back_equal(months, tmp_path):
     ours = open_zarr_many(months, combine="concat", concat_dim="time")
     for zarr_format in (2, 3):
         url = write(ours, tmp_path / f"{zarr_format}.zarr", zarr_format)
         xr.testing.assert_identical(open_zarr_many(url).compute(), ours.compute())
 
 
-def test_parts_of_unequal_length_can_be_written(tmp_path):
+def test_stores_of_unequal_length_can_be_written(tmp_path):
     days = (31, 28, 31, 30)
     parts = [
         month(n, days=length).assign_coords(time=np.arange(length) + 40 * n)
@@ -192,7 +192,7 @@ def test_parts_of_unequal_length_can_be_written(tmp_path):
         xr.testing.assert_identical(again.compute(), ours.compute())
 
 
-def test_packings_that_differ_do_not_spoil_what_is_written(tmp_path):
+def test_different_packings_do_not_change_written_values(tmp_path):
     urls = []
     for n, scale in enumerate((0.1, 0.001)):
         part = (month(n) * 20).round(1 if n == 0 else 3)
@@ -205,7 +205,7 @@ def test_packings_that_differ_do_not_spoil_what_is_written(tmp_path):
     xr.testing.assert_identical(again.compute(), ours.compute())
 
 
-def test_whole_numbers_extended_by_a_merge_are_not_packed_as_such(tmp_path):
+def test_integers_with_missing_values_after_a_merge_are_not_packed(tmp_path):
     parts = [
         xr.Dataset({name: ("x", np.arange(3) + 0.5)}, coords={"x": np.arange(3) + n})
         for n, name in enumerate("ab")

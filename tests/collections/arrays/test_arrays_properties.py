@@ -181,7 +181,7 @@ def test_concat(datasets, forms, compat, combine_attrs, dim):
     )
 
 
-def test_no_durations_keep_the_unit_of_the_stores(tmp_path):
+def test_empty_durations_keep_the_unit_of_the_stores(tmp_path):
     def made(first):
         hours = np.arange(3).astype("timedelta64[h]").astype("timedelta64[ns]")
         return xr.Dataset({"v": ("t", hours)}, coords={"t": np.arange(first, first + 3)})

@@ -8,7 +8,7 @@ from hyperplane.errors import RequestError
 SIGNED = "https://me:secret@host/a.zarr?sig=secret"
 
 
-def test_a_signed_url_in_a_chain_is_no_glob():
+def test_a_signed_url_in_a_chain_is_not_a_glob():
     url = "simplecache::https://host/a.zarr?sig=b"
     assert expand_urls(url, None) == [url]
 
@@ -19,7 +19,7 @@ def test_a_glob_in_a_chain_is_refused(url):
         expand_urls(url, None)
 
 
-def test_linked_stores_are_stores(tmp_path):
+def test_symbolic_links_to_stores_are_found(tmp_path):
     (tmp_path / "real").mkdir()
     for name in ("a10.zarr", "a2.zarr"):
         (tmp_path / "real" / name).mkdir()
@@ -45,7 +45,7 @@ def test_linked_stores_are_stores(tmp_path):
         lambda: flatten_nested_urls({SIGNED: 1}),
     ],
 )
-def test_what_is_no_store_is_refused_without_its_secrets(ask):
+def test_an_error_of_an_unusable_url_has_no_secrets(ask):
     with pytest.raises(RequestError) as caught:
         ask()
     assert caught.value.faults[0].where.startswith("urls")

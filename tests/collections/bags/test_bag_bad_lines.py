@@ -28,7 +28,7 @@ def content(good, bad):
         (100, 0, 0, True),
     ],
 )
-def test_the_limit_is_a_share_and_few_bad_lines_pass(tmp_path, good, bad, limit, passes):
+def test_the_limit_is_a_fraction_and_few_bad_lines_are_allowed(tmp_path, good, bad, limit, passes):
     (tmp_path / "a.jsonl").write_text(content(good, bad))
     bag = read_records(tmp_path / "a.jsonl", limit=limit)
     if not passes:
@@ -46,7 +46,7 @@ def test_the_limit_is_a_share_and_few_bad_lines_pass(tmp_path, good, bad, limit,
         assert len(bag.compute(scheduler="sync")) == good
 
 
-def test_a_cut_file_says_the_line_in_an_error_and_the_byte_in_a_warning(tmp_path):
+def test_a_divided_file_has_the_line_in_errors_and_the_byte_in_warnings(tmp_path):
     (tmp_path / "a.jsonl").write_text(content(10_000, 1))
     url = tmp_path / "a.jsonl"
     with pytest.warns(BadLinesWarning, match=r"the first is near byte \d+ of"):
@@ -58,27 +58,27 @@ def test_a_cut_file_says_the_line_in_an_error_and_the_byte_in_a_warning(tmp_path
     assert bad["text"] == "oops"
 
 
-def test_the_two_usual_mistakes_get_their_advice(tmp_path):
+def test_json_arrays_and_indented_json_have_advice(tmp_path):
     for text in ('[{"a": 1},\n {"a": 2}]', '{\n "a": 1\n}\n'):
         (tmp_path / "a.json").write_text(text)
         with pytest.raises(BadLines, match="write one object per line"):
             read_records(tmp_path / "a.json").compute(scheduler="sync")
 
 
-def test_the_threads_scheduler_warns_too(tmp_path):
+def test_the_threaded_scheduler_warns(tmp_path):
     (tmp_path / "a.jsonl").write_text(content(50, 2))
     with pytest.warns(BadLinesWarning, match="2 of 52 lines"):
         read_records(tmp_path / "a.jsonl").compute(scheduler="threads")
 
 
-def test_kernel_and_plain_road_count_the_same_lines(tmp_path):
+def test_arrow_and_python_count_the_same_bad_lines(tmp_path):
     (tmp_path / "a.jsonl").write_text(content(90, 10))
     bag = read_records(tmp_path / "a.jsonl")
     with pytest.warns(BadLinesWarning, match="10 of 100 lines"):
         assert len(select(bag, {"n": 1}).compute(scheduler="sync")) == 90
 
 
-def test_bad_lines_of_several_files_have_the_names_of_their_files(tmp_path):
+def test_bad_lines_of_several_files_name_their_files(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.jsonl").write_text(content(2, 1))
     found = bad_records(select(read_records(str(tmp_path / "*.jsonl")), {"n": 1})).compute(

@@ -37,7 +37,7 @@ def test_a_field_that_no_record_of_the_sample_has_is_reported(arguments, where, 
     assert f"did you mean {near}" in fault.advice
 
 
-def test_all_of_them_are_reported_at_once():
+def test_all_absent_fields_are_reported_together():
     with pytest.raises(RequestError) as caught:
         to_dataframe(bag(), fields=["idd", "id", "zzz"])
     assert [fault.asked for fault in caught.value.faults] == ["'idd'", "'zzz'"]
@@ -45,13 +45,13 @@ def test_all_of_them_are_reported_at_once():
 
 
 @pytest.mark.parametrize("name", ["note", "tags", "user.name", "user"])
-def test_a_field_that_one_record_has_is_taken(name):
+def test_a_field_of_one_record_is_accepted(name):
     made = to_dataframe(bag(), fields=[name])
     assert made.columns.to_list() == [name]
     assert len(made.compute(scheduler="sync")) == 3
 
 
-def test_a_rare_field_is_taken_where_fields_and_types_name_it():
+def test_a_rare_field_is_accepted_if_fields_and_types_name_it():
     rare = db.from_sequence([{"id": n} for n in range(50)] + [{"id": 50, "rare": 7}], npartitions=2)
     with pytest.raises(RequestError, match=r"in both fields= and types={'rare': \.\.\.}"):
         to_dataframe(rare, fields=["id", "rare"], sample=4)
@@ -62,11 +62,11 @@ def test_a_rare_field_is_taken_where_fields_and_types_name_it():
 
 
 @pytest.mark.parametrize("flag", ["no", 0, None])
-def test_flatten_is_true_or_false(flag):
+def test_flatten_must_be_a_boolean(flag):
     assert faults_of(flatten=flag)["flatten"].allowed == "True or False"
 
 
-def test_what_is_lazy_shows_a_misspelled_name_in_its_result():
+def test_a_misspelled_name_of_a_lazy_helper_gives_none():
     assert count_by(bag(), "idd").compute(scheduler="sync") == [(None, 3)]
     made = select(bag(), fields=["idd"]).compute(scheduler="sync")
     assert made == [{"idd": None}] * 3

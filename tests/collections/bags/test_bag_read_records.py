@@ -74,7 +74,7 @@ def compute(bag):
     st.integers(1, 64),
 )
 @example([(b'{"a":"\xe4\xb8\xad"}', b"\n")] * 3, True, False, 40, 3)
-def test_every_record_once_however_the_file_is_cut(pieces, bom, ended, parts, step):
+def test_each_record_is_read_once_however_the_file_is_divided(pieces, bom, ended, parts, step):
     content = b"".join(line + end for line, end in pieces)
     content = (b"\xef\xbb\xbf" if bom else b"") + (content if ended else content[:-1])
     with pytest.MonkeyPatch.context() as patch:
@@ -118,7 +118,7 @@ def test_lines_of_text_are_those_between_line_ends(text, blocksize, step, encodi
         (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
     ],
 )
-def test_packed_files_are_read_whole_and_a_truncated_one_is_named(tmp_path, suffix, pack):
+def test_compressed_files_are_read_completely_and_a_truncated_one_is_named(tmp_path, suffix, pack):
     records = [{"n": n, "text": f"ä{n * 7919}"} for n in range(3000)]
     packed = pack("\n".join(json.dumps(record) for record in records).encode())
     file = tmp_path / f"a.jsonl{suffix}"
@@ -131,7 +131,7 @@ def test_packed_files_are_read_whole_and_a_truncated_one_is_named(tmp_path, suff
         read_records(file).compute(scheduler="sync")
 
 
-def test_a_folder_is_all_its_files_in_natural_order(tmp_path):
+def test_a_folder_lists_all_its_files_in_natural_order(tmp_path):
     for name in ("part-10.jsonl", "part-2.jsonl.gz", "2024/a.jsonl", "_SUCCESS", ".part.crc"):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
@@ -141,7 +141,7 @@ def test_a_folder_is_all_its_files_in_natural_order(tmp_path):
     assert found == ["2024/a.jsonl", "part-2.jsonl.gz", "part-10.jsonl"]
 
 
-def test_a_store_that_does_not_say_how_long_a_file_is(monkeypatch):
+def test_a_store_without_file_sizes(monkeypatch):
     url = write(b'{"n": 1}\n' * 100)
     store, whole = fsspec.filesystem("memory"), MemoryFileSystem.info
     monkeypatch.setattr(
@@ -155,7 +155,7 @@ def test_a_store_that_does_not_say_how_long_a_file_is(monkeypatch):
     assert len(bag.compute(scheduler="sync")) == 100
 
 
-def test_files_of_two_stores_make_no_bag(tmp_path):
+def test_files_of_two_stores_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n")
     with pytest.raises(RequestError, match=r"a\.jsonl' and 'memory://.*URLs of one file system"):
         read_records([tmp_path / "a.jsonl", write(b"{}\n")])
@@ -166,13 +166,13 @@ def test_two_gzip_members_in_a_file_are_both_read(tmp_path):
     assert read_records(tmp_path / "a.json.gz").compute(scheduler="sync") == [{"n": 1}, {"n": 2}]
 
 
-def test_something_else_under_the_name_of_a_packed_file_is_named(tmp_path):
+def test_a_file_that_is_not_compressed_despite_its_suffix_is_named(tmp_path):
     (tmp_path / "a.jsonl.gz").write_bytes(b'{"n": 1}\n')
     with pytest.raises(ReadError, match=r"a\.jsonl\.gz: BadGzipFile"):
         read_records(tmp_path / "a.jsonl.gz").compute(scheduler="sync")
 
 
-def test_a_file_that_went_away_is_named(tmp_path):
+def test_a_deleted_file_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n")
     bag = read_records(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").unlink()
@@ -180,7 +180,7 @@ def test_a_file_that_went_away_is_named(tmp_path):
         bag.compute(scheduler="sync")
 
 
-def test_small_files_are_joined_in_order_and_large_ones_cut(tmp_path):
+def test_small_files_are_joined_in_order_and_large_ones_divided(tmp_path):
     for number in range(400):
         (tmp_path / f"{number:03}.jsonl").write_text(json.dumps({"n": number}))
     bag = read_records(str(tmp_path / "*.jsonl"))
@@ -190,7 +190,7 @@ def test_small_files_are_joined_in_order_and_large_ones_cut(tmp_path):
     assert read_records(str(tmp_path / "000.jsonl"), blocksize="10kB").npartitions == 9
 
 
-def test_every_fault_of_a_call_is_reported_at_once(tmp_path):
+def test_all_faults_of_a_call_are_reported_together(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}")
     (tmp_path / "empty").mkdir()
     with pytest.raises(RequestError) as caught:
@@ -214,7 +214,7 @@ def test_every_fault_of_a_call_is_reported_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("urls", [[], 5, "", [None], "nosuchprotocol://x/y.json"])
-def test_what_is_no_url_is_refused(urls):
+def test_values_that_are_not_urls_are_refused(urls):
     with pytest.raises(RequestError, match="urls"):
         read_records(urls)
 
@@ -230,7 +230,7 @@ def test_the_format_comes_from_the_names_or_the_caller(tmp_path):
     assert read_records(tmp_path / "b.txt").compute(scheduler="sync") == ['{"n": 1}']
 
 
-def test_secrets_of_the_store_are_in_no_message(tmp_path):
+def test_messages_have_no_secrets_of_the_store(tmp_path):
     (tmp_path / "a.jsonl").write_text("x\n")
     options = {"token": "s3cr3t"}
     bag = read_records(str(tmp_path / "a.jsonl"), storage_options=options)

@@ -100,7 +100,7 @@ def read(records):
 @given(
     st.lists(RECORDS, max_size=20), st.lists(st.integers(0, 9)), WHERE, PATHS, st.integers(1, 400)
 )
-def test_files_in_which_the_kernel_does_what_it_can(records, repeats, where, key, step):
+def test_files_in_chunks_of_any_size(records, repeats, where, key, step):
     records = [
         record for record, times in zip(records, repeats, strict=False) for _ in range(times)
     ]
@@ -122,14 +122,14 @@ def test_functions_as_where_and_key():
     assert select(records, {"n": lambda n: n > 2}).compute(scheduler="sync") == [{"n": 5}]
 
 
-def test_sets_and_lists_are_any_of_and_a_null_is_not_a_missing_field():
+def test_sets_and_lists_are_alternatives_and_null_differs_from_missing():
     bag = db.from_sequence([{"n": 1}, {"n": None}, {}, {"n": [1]}])
     assert select(bag, {"n": {1, 2}}).compute(scheduler="sync") == [{"n": 1}]
     assert select(bag, {"n": None}).compute(scheduler="sync") == [{"n": None}]
     assert select(bag, {"n": [[1]]}).compute(scheduler="sync") == [{"n": [1]}]
 
 
-def test_a_field_and_one_inside_it_at_once():
+def test_conditions_on_a_field_and_on_a_nested_field():
     bag = read([{"user": "x"}] * 3 + [{"user": {"id": 1}}])
     assert select(bag, {"user.id": 1, "user": "x"}).compute(scheduler="sync") == []
     assert select(bag, {"user": "x", "user.id": 1}).compute(scheduler="sync") == []
@@ -137,7 +137,7 @@ def test_a_field_and_one_inside_it_at_once():
     assert select(only_text, {"user.id": 1, "user": "x"}).compute(scheduler="sync") == []
 
 
-def test_nan_is_one_value_and_lists_count_by_what_they_hold():
+def test_nan_is_one_value_and_lists_are_counted_by_their_items():
     values = [math.nan, float("nan"), [1, {"a": 2}], [1.0, {"a": 2}], {1, 2}, {2, 1}, {2, 1}]
     bag = db.from_sequence([{"v": value} for value in values], npartitions=3)
     counted = count_by(bag, "v").compute(scheduler="sync")
@@ -147,7 +147,7 @@ def test_nan_is_one_value_and_lists_count_by_what_they_hold():
     assert counted[1][1] == 2
 
 
-def test_a_count_is_a_bag_that_can_be_taken_from_and_travels_between_processes():
+def test_counts_support_take_and_run_in_processes():
     words = ["the", "cat", "the", "dog", "the", "end", "dog"]
     counts = count_by(db.from_sequence(words, npartitions=4).map(lambda w: {"w": [w]}), "w")
     assert counts.take(2) == ((["the"], 3), (["dog"], 2))
@@ -166,7 +166,7 @@ ODD_LINES = [
 
 
 @pytest.mark.parametrize("line", ODD_LINES, ids=lambda line: repr(line[:40]))
-def test_a_line_that_not_all_parsers_take_counts_as_in_plain_python(tmp_path, line):
+def test_a_line_that_only_some_parsers_accept_is_treated_as_in_python(tmp_path, line):
     (tmp_path / "a.jsonl").write_bytes(b'{"n": 1}\n%s\n{"n": 1}\n' % line * 20)
     bag = read_records(tmp_path / "a.jsonl", limit=1)
     with warnings.catch_warnings():

@@ -20,7 +20,7 @@ def four_threads(monkeypatch):
 
 @settings(max_examples=scaled(12, 60))
 @given(st.lists(st.lists(st.integers(), max_size=5), max_size=40), st.integers(0, 50))
-def test_the_first_of_all_partitions(parts, n):
+def test_records_come_from_the_first_partitions(parts, n):
     bag = db.Bag({("p", i): part for i, part in enumerate(parts)}, "p", len(parts))
     even = [number for part in parts for number in part if number % 2 == 0]
     assert take(bag.filter(lambda number: number % 2 == 0), n) == tuple(even[:n])
@@ -50,14 +50,14 @@ def counting(count, find):
         ({99}, 1, 100),
     ],
 )
-def test_waves_grow_and_stop(find, n, looked_at):
+def test_numbers_of_computed_partitions_double_until_enough(find, n, looked_at):
     bag, seen = counting(10, find)
     assert take(bag, n) == tuple(sorted(find))[:n]
     assert len(seen) == looked_at
     assert len(set(seen)) == len(seen)
 
 
-def test_waves_are_no_larger_than_the_cluster(monkeypatch):
+def test_at_most_one_partition_per_thread_is_computed_at_once(monkeypatch):
     waves = []
     compute = take_module.compute_heads
     monkeypatch.setattr(
@@ -69,7 +69,7 @@ def test_waves_are_no_larger_than_the_cluster(monkeypatch):
     assert waves == [1, 2, 4, 4, 4, 4, 1]
 
 
-def test_shared_work_is_done_twice_at_most():
+def test_shared_tasks_run_at_most_twice():
     calls = []
 
     def expensive(part):
@@ -84,14 +84,14 @@ def test_shared_work_is_done_twice_at_most():
 
 def test_a_file_is_read_no_further_than_needed(tmp_path, monkeypatch):
     read = []
-    whole_lines = lines_module._whole_lines
+    whole_lines = lines_module._read_whole_lines
 
     def counted(file, span):
         for place, chunk in whole_lines(file, span):
             read.append(len(chunk))
             yield place, chunk
 
-    monkeypatch.setattr(lines_module, "_whole_lines", counted)
+    monkeypatch.setattr(lines_module, "_read_whole_lines", counted)
     monkeypatch.setattr(lines_module, "BLOCK_BYTES", 1000)
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n' * 100_000)
     bag = read_records(tmp_path / "a.jsonl", blocksize="100kB")
@@ -99,7 +99,7 @@ def test_a_file_is_read_no_further_than_needed(tmp_path, monkeypatch):
     assert len(read) == 1
 
 
-def test_numbers_of_numpy_and_bags_that_are_made_already():
+def test_numpy_integers_and_persisted_bags_are_accepted():
     bag = db.from_sequence(range(10), npartitions=5).persist(scheduler="sync")
     assert take(bag, np.int64(4)) == (0, 1, 2, 3)
 

@@ -57,7 +57,7 @@ def same(frame, columns, names):
 
 @settings(max_examples=scaled(16, 80))
 @given(st.lists(COLUMN, min_size=1, max_size=4), st.data(), st.integers(1, 40))
-def test_columns_are_what_pandas_makes_of_the_values(tmp_path_factory, drawn, data, parts):
+def test_columns_equal_those_of_pandas(tmp_path_factory, drawn, data, parts):
     rows = min(len(values) for _, values in drawn)
     names = [f"c.{i}" if i % 2 else f"ü{i}" for i in range(len(drawn))]
     columns = []
@@ -127,9 +127,7 @@ def file_of(tmp_path, records, name="a.jsonl"):
         ("2024-05-01", 20240501, "'string'"),
     ],
 )
-def test_a_value_of_another_type_is_named_with_its_line_and_what_to_write(
-    tmp_path, common, rare, advice
-):
+def test_a_value_of_another_type_is_named_with_its_line_and_advice(tmp_path, common, rare, advice):
     records = [{"n": common}] * 50 + [{"n": rare}] + [{"n": common}] * 5
     for bag, where in (
         (read_records(file_of(tmp_path, records)), r"line 51 of .*a\.jsonl"),
@@ -146,7 +144,7 @@ def test_a_value_of_another_type_is_named_with_its_line_and_what_to_write(
         assert len(fixed.compute(scheduler="sync")) == 56
 
 
-def test_a_line_is_right_after_blank_and_bad_lines_and_in_a_cut_file(tmp_path):
+def test_line_numbers_count_blank_and_bad_lines_also_in_divided_files(tmp_path):
     lines = ['{"n": 1}'] * 500 + ["", "oops"] + ['{"n": 1}'] * 10 + ['{"n": "x"}', '{"n": 1}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     bag = read_records(tmp_path / "a.jsonl", blocksize=1000, limit=1)
@@ -188,7 +186,7 @@ def test_nested_fields_by_path_and_flattened(tmp_path):
     assert named.id.tolist()[0] == 1
 
 
-def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
+def test_arrow_parses_the_files_also_after_select(tmp_path, monkeypatch):
     records = [{"type": "ab"[n % 2], "n": n, "user": {"id": f"u{n}"}} for n in range(100)]
     bag = select(
         read_records(file_of(tmp_path, records)), {"type": "b"}, {"n": "n", "id": "user.id"}
@@ -236,7 +234,7 @@ def test_wrong_arguments_are_reported(arguments, said):
         to_dataframe(db.from_sequence([{"a": 1}]), **arguments)
 
 
-def test_bags_of_something_else_are_reported():
+def test_bags_of_other_items_are_reported():
     with pytest.raises(RequestError, match="a bag of mappings"):
         to_dataframe(db.from_sequence(["text"]))
     with pytest.raises(RequestError, match="names are text"):

@@ -62,7 +62,7 @@ def events(client, tmp_path_factory):
 AGG = {"user": "nunique", "value": ["median", "mean", "first"], "row": "last"}
 
 
-def test_windows_that_are_exchanged(events):
+def test_window_agg_with_an_exchange(events):
     df, frame = events
     pandas_results.same_frame(
         window_agg(df, "time", "1h", AGG).compute(),
@@ -74,7 +74,7 @@ def test_windows_that_are_exchanged(events):
     )
 
 
-def test_partitions_of_pandas(events):
+def test_pandas_partitions(events):
     df, frame = events
     doubled = df.assign(value=df.value * 2)
     made = window_agg(doubled, "time", "1h", AGG, "kind").compute()
@@ -108,7 +108,7 @@ def test_duplicates(events, into):
 
 
 @pytest.mark.parametrize("into", [1, 5])
-def test_the_first_of_each_group(events, into):
+def test_top_rows_of_each_group(events, into):
     df, frame = events
     made = top_n_per_group(df, "user", "value", 2, split_out=into).compute()
     made = made.sort_values(["user", "value"], ascending=[True, False], ignore_index=True)
@@ -164,7 +164,7 @@ def test_tables_are_moved_between_processes_and_spilled(client):
     assert moved.equals(one_table(5))
 
 
-def test_memory_management_counts_what_tables_hold(client):
+def test_dask_measures_the_memory_of_tables(client):
     def size():
         from dask.sizeof import (
             sizeof,

@@ -22,7 +22,7 @@ from hyperplane.formats.pandas_frames.convert import column_to_pandas, from_pand
 
 @settings(QUICK, max_examples=scaled(30, 150))
 @given(data=st.data(), kind=st.sampled_from(sorted(KINDS)))
-def test_a_column_comes_back_as_it_was(data, kind):
+def test_a_column_is_restored_unchanged(data, kind):
     frame = pd.DataFrame({"v": data.draw(columns(kind, data.draw(st.integers(0, 9))))})
     back = to_pandas(from_pandas(frame), frame)
     if frame.v.dtype == np.dtype(object):
@@ -51,7 +51,7 @@ def test_missing_values_become_null():
     assert from_pandas(frame).null_count().row(0) == (1, 1, 2, 1)
 
 
-def test_the_index_is_left_out():
+def test_the_index_is_dropped():
     frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index([5, 5], name="a"))
     assert from_pandas(frame).columns == ["a"]
 
@@ -73,7 +73,7 @@ def test_categories_are_compared_by_value():
         [{"x": 1}, {"x": 2}],
     ],
 )
-def test_objects_stay_what_they_are(values):
+def test_objects_keep_their_type(values):
     frame = pd.DataFrame({"v": pd.Series(values, dtype=object)})
     back = to_pandas(from_pandas(frame), frame).v.to_list()
     assert [None if value is np.nan else value for value in back] == values
@@ -86,7 +86,7 @@ def test_integers_with_missing_values_become_floats_as_in_pandas():
     assert made[0] == 2**60 + 1
 
 
-def test_values_of_several_kinds_are_an_error_that_shows_two_of_them():
+def test_mixed_values_are_an_error_with_two_examples():
     with pytest.raises(DataError, match=r"column 'v': holds .* such as 1 and 'a'"):
         from_pandas(pd.DataFrame({"v": pd.Series([1, "a"], dtype=object)}))
 

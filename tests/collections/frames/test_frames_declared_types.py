@@ -81,7 +81,7 @@ def test_floats_declared_as_integers_are_kept(coerced):
     assert names == ["p_1.55", "p_2.0", "p_2.25"]
 
 
-def test_what_cannot_be_held_names_column_partition_and_value():
+def test_an_unrepresentable_value_is_named_with_column_and_partition():
     df = parts(
         pd.DataFrame({"k": [1], "v": [1]}),
         pd.DataFrame({"k": [1], "v": ["many"]}),
@@ -103,7 +103,7 @@ def test_what_cannot_be_held_names_column_partition_and_value():
             made.compute()
 
 
-def test_conflicts_name_partitions_whatever_lies_between():
+def test_type_conflicts_name_both_partitions():
     number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
     far = parts(*[number] * 21, text, *[number] * 20)
     with pytest.raises(DataError, match=r"int64 in partition 16 and text in partition 21"):
@@ -123,7 +123,7 @@ def test_conflicts_name_partitions_whatever_lies_between():
         value_counts(parts(none, number, none, text), "v").compute()
 
 
-def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_datetime():
+def test_join_and_to_datetime_name_partitions_of_undeclared_types():
     number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
     for count in (1, 2):
         with pytest.raises(DataError, match=r"column 'v': holds 'many' .*\(partition 1\)"):
@@ -135,7 +135,7 @@ def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_dateti
 
 @pytest.mark.parametrize("name", ["v", "k"])
 @pytest.mark.parametrize(("declared", "held"), [(True, 0), (1, True), (1.0, False)])
-def test_booleans_are_not_numbers_in_a_join(name, declared, held):
+def test_booleans_do_not_join_with_numbers(name, declared, held):
     frames = [pd.DataFrame({"k": [1], "v": [1]}).assign(**{name: [v]}) for v in (declared, held)]
     other = parts(frames[0][["k"]])
     for sides in ((parts(*frames), other), (other, parts(*frames))):
@@ -158,7 +158,7 @@ def test_booleans_and_numbers_are_different_keys_of_objects(kind, number):
 
 
 @pytest.mark.parametrize("name", ["k", "v"])
-def test_categories_beside_text_in_a_column_declared_as_objects_join(name):
+def test_categories_with_text_in_a_column_declared_as_objects_join(name):
     frames = [pd.DataFrame({"k": ["a", "b"], "v": ["a", "b"]}).astype({name: "category"})]
     frames += [frames[0].iloc[:0].astype(object), frames[0].astype({name: "str"})]
     df = parts(*frames, meta=frames[0].iloc[:0].astype(object))
@@ -170,7 +170,7 @@ def test_categories_beside_text_in_a_column_declared_as_objects_join(name):
 
 
 @pytest.mark.parametrize("kind", ["int64", "Int64", "int64[pyarrow]"])
-def test_whole_numbers_declared_as_objects_keep_their_digits_in_a_join(kind):
+def test_integers_declared_as_objects_keep_their_digits_in_a_join(kind):
     digits, other = 2**53 + 1, pd.DataFrame({"k": [1]})
     frames = [pd.DataFrame({"k": [1], "v": v}) for v in (pd.array([digits], dtype=kind), [0.5])]
     df = parts(*frames, meta=frames[0].iloc[:0].astype({"v": object}))
@@ -212,7 +212,7 @@ def test_counting_an_undeclared_category_is_an_error(declared, there):
     assert counts[f"c_{there[0]}"].to_list() == [1, 0]
 
 
-def test_numbers_that_no_common_type_holds_are_an_error():
+def test_numbers_without_a_common_type_are_an_error():
     df = parts(pd.DataFrame({"v": [2**53 + 1]}), pd.DataFrame({"v": [0.5]}))
     message = (
         r"'v': holds int64, such as 9007199254740993, in partition 0 and float64 in partition 1"
@@ -232,7 +232,7 @@ def test_finer_units_of_later_partitions_are_kept():
     assert group_agg(df, "k", {"t": "min"}).compute()["t"].to_list() == [pd.Timestamp(1500)]
 
 
-def test_a_naive_meta_of_zoned_times_is_no_window():
+def test_zoned_times_with_a_naive_meta_are_refused():
     zoned = pd.DataFrame({"t": pd.date_range("2024", periods=2, tz="Europe/Berlin"), "v": 1})
     df = parts(zoned, meta=zoned.assign(t=zoned.t.dt.tz_localize(None)).iloc[:0])
     with pytest.raises(DataError, match=r"column 't': holds Timestamp.*partition 0"):
@@ -241,7 +241,7 @@ def test_a_naive_meta_of_zoned_times_is_no_window():
 
 
 @pytest.mark.parametrize("name", ["*", "^x$", "^.*$", ""])
-def test_names_that_polars_takes_for_patterns(name):
+def test_names_that_are_patterns_in_polars(name):
     frame = pd.DataFrame({name: [2, 1, 2], "x": [1, 2, 3], "t": pd.date_range("2024", periods=3)})
     df = dd.from_pandas(frame, npartitions=2)
     assert sort_values(df, name).compute()["x"].to_list() == [2, 1, 3]
@@ -259,7 +259,7 @@ def test_names_that_polars_takes_for_patterns(name):
     assert len(join(df, df[[name]], name).compute()) == 5
 
 
-def test_periods_have_a_least_and_a_largest():
+def test_periods_have_min_and_max():
     frame = pd.DataFrame({"k": [1, 2], "p": pd.period_range("2024-01", periods=2, freq="M")})
     made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"p": ["min", "max"]}).compute()
     pd.testing.assert_frame_equal(made, frame.groupby("k").agg({"p": ["min", "max"]}))
@@ -294,7 +294,7 @@ def test_short_floats_and_sparse_columns_are_counted(kind):
     }
 
 
-def test_joins_of_booleans_with_missing_ones_and_of_unknown_categories():
+def test_joins_of_nullable_booleans_and_of_unknown_categories():
     kind = pd.ArrowDtype(pa.bool_())
     left = pd.DataFrame({"k": pd.array([True, None, False, True], dtype=kind), "a": range(4)})
     right = pd.DataFrame({"k": pd.array([True, False, None], dtype=kind), "b": range(3)})
@@ -307,14 +307,14 @@ def test_joins_of_booleans_with_missing_ones_and_of_unknown_categories():
     assert len(join(known, unknown, "k").compute()) == 8
 
 
-def test_a_left_join_keeps_digits_beside_missing_values():
+def test_a_left_join_keeps_digits_with_missing_values():
     left = dd.from_pandas(pd.DataFrame({"k": range(8)}), npartitions=4)
     right = dd.from_pandas(pd.DataFrame({"k": [1, 2], "n": [2**53 + 1, 5]}), npartitions=2)
     made = join(left, right, "k", "left").compute()
     assert made.dropna().set_index("k")["n"].to_dict() == {1: 2**53 + 1, 2: 5}
 
 
-def test_columns_of_objects_do_not_name_one_value_twice():
+def test_objects_of_integers_and_floats_are_refused_as_targets():
     frame = pd.DataFrame(
         {"t": pd.date_range("2024", periods=2), "c": pd.Series([1, 2.5], dtype=object)}
     )
@@ -323,7 +323,7 @@ def test_columns_of_objects_do_not_name_one_value_twice():
 
 
 @pytest.mark.parametrize("zone", ["+05:45", "-03:30"])
-def test_zones_of_odd_offsets(zone):
+def test_zones_with_unusual_offsets(zone):
     kind = pd.ArrowDtype(pa.timestamp("us", zone))
     for dtype in (f"datetime64[us, {zone}]", kind):
         times = pd.Series(pd.date_range("2024", periods=2, tz="UTC")).astype(dtype)
@@ -333,7 +333,7 @@ def test_zones_of_odd_offsets(zone):
         assert made.compute()["t"].dtype == times.dtype
 
 
-def test_zeros_of_both_signs_beside_categories():
+def test_signed_zeros_with_categories():
     kind = pd.ArrowDtype(pa.float32())
     frame = pd.DataFrame(
         {
@@ -347,7 +347,7 @@ def test_zeros_of_both_signs_beside_categories():
 
 
 @pytest.mark.parametrize("kind", [pa.time64("us"), pa.date32(), pa.binary()])
-def test_numbers_and_text_become_no_times_and_no_bytes(kind):
+def test_numbers_and_text_do_not_become_times_or_bytes(kind):
     for value in (2, "a"):
         values = pd.Series([value, value], dtype=object)
         df = parts(pd.DataFrame({"v": values}), meta=pd.DataFrame({"v": []}, dtype=arrow(kind)))
@@ -356,7 +356,7 @@ def test_numbers_and_text_become_no_times_and_no_bytes(kind):
         assert drop_duplicates(df, "v").compute()["v"].to_list() == [value]
 
 
-def test_categories_that_are_declared_beside_numbers_name_the_column():
+def test_categories_that_are_declared_with_numbers_name_the_column():
     like = pd.DataFrame({"v": pd.Series([], dtype=pd.CategoricalDtype(["a", "b"]))})
     number = pd.DataFrame({"v": pd.Series([0.5, None], dtype="Float32")})
     for some in ((number[:0], number), (number,)):
@@ -365,7 +365,7 @@ def test_categories_that_are_declared_beside_numbers_name_the_column():
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
-def test_zeros_of_both_signs_in_two_windows(kind):
+def test_signed_zeros_in_two_windows(kind):
     times = pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-02"])
     frame = pd.DataFrame({"t": times, "k": pd.array([0.0, -0.0, 1.5], dtype=kind), "v": 1})
     df = dd.from_pandas(frame, npartitions=1)
@@ -426,7 +426,7 @@ def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     assert made[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
 
 
-def test_the_top_of_short_floats_of_arrow():
+def test_top_rows_by_arrow_float16():
     half = pd.ArrowDtype(pa.float16())
     frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.array([1.5, 2.5, None], dtype=half)})
     df = dd.from_pandas(frame, npartitions=2)
@@ -436,7 +436,7 @@ def test_the_top_of_short_floats_of_arrow():
     assert top_n_per_group(df, "k", "v", 1).compute()["k"].to_list() == [1.5, 2.5]
 
 
-def test_short_floats_of_arrow_are_what_they_were():
+def test_arrow_float16_values_are_unchanged():
     half = pd.ArrowDtype(pa.float16())
     frame = pd.DataFrame({"k": [1, 1, 2, 2], "v": pd.array([1.5, 2.5, None, None], dtype=half)})
     made = group_agg(
@@ -465,7 +465,7 @@ def test_dates_of_milliseconds_stay_dates():
         sort_values(wrong, "v").compute()
 
 
-def test_dictionaries_of_arrow_are_keys_of_the_top():
+def test_arrow_dictionaries_are_keys_of_top_rows():
     kind = arrow(pa.dictionary(pa.int32(), pa.string()))
     frame = pd.DataFrame({"k": pd.Series(list("baba"), dtype=kind), "v": [1, 2, 3, 4]})
     made = top_n_per_group(dd.from_pandas(frame, npartitions=2), "k", "v", 1).compute()
@@ -480,7 +480,7 @@ def test_counts_of_sparse_values_have_a_dense_index():
     pd.testing.assert_series_equal(made.compute(), want)
 
 
-def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
+def test_distinct_integers_keep_their_digits_with_missing_ones():
     large = pd.DataFrame({"v": pd.array([2**53 + 1], dtype="Int64")})
     missing = pd.DataFrame({"v": pd.array([None, None], dtype="Int64")})
     df = parts(missing, large, meta=pd.DataFrame({"v": pd.Series(dtype="int64")}))
@@ -491,7 +491,7 @@ def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
-def test_whole_numbers_declared_as_floats_keep_their_digits(kind):
+def test_integers_declared_as_floats_keep_their_digits(kind):
     df = parts(
         pd.DataFrame({"v": pd.array([None, 2**53 + 1], dtype="Int64")}),
         meta=pd.DataFrame({"v": pd.Series([], dtype=kind)}),
@@ -508,7 +508,7 @@ UNSIGNED = ["uint64", "UInt64", arrow(pa.uint64())]
     ("declared", "held", "number"),
     [(kind, "Int64", 2**53 + 1) for kind in UNSIGNED] + [(k, "UInt64", 2**63 + 1) for k in SIGNED],
 )
-def test_whole_numbers_declared_with_another_sign_keep_their_digits(declared, held, number):
+def test_integers_declared_with_another_sign_keep_their_digits(declared, held, number):
     rows = pd.DataFrame({"v": pd.Series([None, number], dtype=held)})
     df = parts(rows, meta=pd.DataFrame({"v": pd.Series([], dtype=declared)}))
     for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
@@ -516,7 +516,7 @@ def test_whole_numbers_declared_with_another_sign_keep_their_digits(declared, he
 
 
 @pytest.mark.parametrize("declared", ["timedelta64[ms]", "datetime64[us]", "bool", "float32"])
-def test_missing_whole_numbers_take_no_digits_of_those_in_other_partitions(declared):
+def test_missing_integers_do_not_round_integers_of_other_partitions(declared):
     some, large = (pd.array(values, "UInt64") for values in ([0, None], [2**63 + 5]))
     df = parts(
         pd.DataFrame({"v": some}),
@@ -528,7 +528,7 @@ def test_missing_whole_numbers_take_no_digits_of_those_in_other_partitions(decla
             assert sorted(made.compute()["v"].dropna()) == [0, 2**63 + 5]
 
 
-def test_groups_in_several_partitions_keep_digits_beside_missing_values():
+def test_groups_in_several_partitions_keep_digits_with_missing_values():
     keys = list(range(8))
     rows = pd.DataFrame({"k": keys, "v": pd.array([2**53 + 1, None] * 4, dtype="Int64")})
     df = parts(rows, meta=pd.DataFrame({"k": [0], "v": [0]}).iloc[:0])
@@ -536,7 +536,7 @@ def test_groups_in_several_partitions_keep_digits_beside_missing_values():
     assert made.dropna().to_list() == [2**53 + 1] * 4
 
 
-def test_a_panic_of_polars_is_an_error_of_ours():
+def test_a_polars_panic_becomes_a_data_error():
     def panics(table):
         raise PanicException("not implemented")
 
@@ -558,7 +558,7 @@ TIMES = pd.Series(pd.to_datetime([0, 0, 1]))  # a nanosecond apart
 @pytest.mark.parametrize(
     "values", [TIMES, TIMES.dt.tz_localize("UTC"), TIMES - TIMES[0]], ids=["times", "zone", "spans"]
 )
-def test_known_values_of_nanoseconds_are_not_shortened(values):
+def test_known_values_keep_nanoseconds(values):
     assert values.dtype in ("datetime64[ns]", "datetime64[ns, UTC]", "timedelta64[ns]")
     frame = pd.DataFrame({"t": pd.date_range("2026", periods=3, freq="s"), "c": values})
     one, other = values[0], values[2]
@@ -600,7 +600,7 @@ def test_booleans_without_numbers_are_counted(turn):
     assert sort_values(df, "t").compute()["c"].dtype == "bool"
 
 
-def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():
+def test_mixed_numbers_are_counted_if_categories_are_given():
     times = pd.date_range("2026", periods=1)
     df = parts(*(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in (True, 7)))
     counts = window_counts(df, "t", "1D", "c", categories=(number for number in [7])).compute()
@@ -664,7 +664,7 @@ def test_booleans_declared_as_numbers_stay_booleans(kind, declared):
 
 @pytest.mark.parametrize("value", [True, "x", pd.Timestamp("2024-01-01", tz="UTC")])
 @pytest.mark.parametrize("turn", [1, -1])
-def test_a_type_without_values_is_no_other_type(value, turn):
+def test_partitions_without_values_do_not_change_the_type(value, turn):
     missing, there = (
         pd.DataFrame({"k": [1, 2], "c": c})
         for c in (pd.Series([float("nan")] * 2), pd.Series([value] * 2))
@@ -689,9 +689,7 @@ def test_a_type_without_values_is_no_other_type(value, turn):
         ),
     ],
 )
-def test_times_out_of_range_of_a_declared_unit_go_with_partitions_without_rows(
-    values, kind, declared
-):
+def test_times_out_of_range_of_a_unit_concatenate_with_empty_partitions(values, kind, declared):
     times = pd.Series(values)
     times = times.dt.tz_localize("UTC") if "UTC" in kind else times
     frame = pd.DataFrame({"k": [0, 1], "v": times.astype(kind)})

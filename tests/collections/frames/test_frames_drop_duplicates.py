@@ -31,7 +31,7 @@ def files():
 
 @settings(QUICK, max_examples=scaled(10, 50))
 @given(data=st.data())
-def test_the_kept_rows_are_those_of_pandas(data, files):
+def test_kept_rows_equal_pandas(data, files):
     subset = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "subset")
     frame = data.draw(frames(keys=2), "frame")
     frame["place"] = np.arange(len(frame))
@@ -45,7 +45,7 @@ def test_the_kept_rows_are_those_of_pandas(data, files):
 
 @settings(QUICK, max_examples=scaled(10, 50))
 @given(data=st.data())
-def test_whole_rows_are_those_of_pandas(data, files):
+def test_complete_rows_equal_pandas(data, files):
     kinds = sorted(set(KINDS) - {"float64"})  # either of 0.0 and -0.0 may be kept
     frame = data.draw(frames(kinds=kinds, values=2), "frame")
     df = data.draw(in_partitions(frame, files), "df")
@@ -86,7 +86,7 @@ def test_mostly_distinct_rows(partitions):
         assert made.loc[made.x == 0, "row"].to_list() == [kept]
 
 
-def test_objects_stay_what_they_are():
+def test_objects_keep_their_type():
     days = [datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)] * 2
     frame = pd.DataFrame({"day": pd.Series(days, dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):
@@ -94,14 +94,14 @@ def test_objects_stay_what_they_are():
     assert sorted(made.day) == sorted(set(days))
 
 
-def test_no_rows_and_one_row():
+def test_empty_and_single_row_frames():
     empty = pd.DataFrame({"x": pd.Series(dtype="str")})
     assert len(drop_duplicates(cut(empty, [0, 0])).compute(scheduler="sync")) == 0
     one = pd.DataFrame({"x": ["a"]})
     assert drop_duplicates(cut(one, [0, 1])).compute(scheduler="sync").x.to_list() == ["a"]
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     df = cut(pd.DataFrame({"user": [1]}), [])
     with pytest.raises(RequestError) as caught:
         drop_duplicates(df, ["usr", "page"], keep="none", split_out=0)

@@ -33,12 +33,12 @@ def test_set_index():
     assert ".persist()" in found.persist
 
 
-def test_set_index_with_divisions_moves_without_a_first_pass():
+def test_set_index_with_given_divisions_has_no_first_pass():
     found = find_only("set_index", log().set_index("user", divisions=[0, 5, 12]))
     assert "first pass" not in found.why
 
 
-def test_set_index_that_moves_nothing():
+def test_set_index_without_moving_rows_is_not_reported():
     expect_no_finding(log(1).set_index("user"))
     expect_no_finding(
         log().set_index("spent", sorted=True, divisions=(0, 30, 60, 90, 120, 150, 179))
@@ -75,7 +75,7 @@ def test_join_on_columns():
     assert found.instead.startswith("left.merge(right.repartition(npartitions=1), on='user')")
 
 
-def test_joins_that_move_nothing_or_a_small_side_only():
+def test_joins_that_move_no_rows_or_a_small_side_are_not_reported():
     expect_no_finding(log().merge(named(1), on="user"))
     expect_no_finding(log().merge(named().compute(scheduler="sync"), on="user", how="left"))
     expect_no_finding(
@@ -90,7 +90,7 @@ def test_a_join_that_cannot_broadcast_moves_rows():
     assert "both sides" in find_only("join", log().merge(named(1), on="user", how="outer")).why
 
 
-def test_join_of_one_side_that_is_in_place():
+def test_join_with_one_side_already_partitioned():
     moved = log().shuffle("user", npartitions=6)
     found = explain_lazily(moved.merge(named(), on="user", shuffle_method="tasks"))
     assert found.kinds == ("shuffle", "join")
@@ -164,7 +164,7 @@ def test_many_groups_in_one_partition(many_users):
     find_only("split_out", many_users.user.value_counts(sort=True))
 
 
-def test_groups_that_are_few_unknown_or_spread(many_users):
+def test_results_of_few_unknown_or_distributed_groups_are_not_reported(many_users):
     expect_no_finding(many_users.groupby("few").spent.sum())
     expect_no_finding(many_users.groupby("user").spent.sum(split_out=2))
     expect_no_finding(
@@ -229,14 +229,14 @@ def test_loc_on_unknown_divisions():
     expect_no_finding(indexed().loc[indexed().spent > 3])
 
 
-def test_functions_of_rows():
+def test_functions_applied_to_rows():
     found = find_only("row_function", log().apply(row_sum, axis=1, meta=("x", float)))
     assert found.step == "apply(row_sum, axis=1)"
     expect_no_finding(log().map_partitions(row_sum, meta=("x", float)))
     expect_no_finding(log().spent.map(abs, meta=("x", float)))
 
 
-def test_texts_as_python_objects():
+def test_string_methods_on_python_objects():
     with dask.config.set({"dataframe.convert-string": False}):
         frame = dd.from_pandas(users().astype({"kind": object}), npartitions=2)
         found = find_only("python_strings", frame.kind.str.upper())
@@ -253,13 +253,13 @@ def test_steps_that_collections_share():
     expect_no_finding(log().spent.sum(), log().kind.max())
 
 
-def test_one_collection_uses_a_step_twice_and_dask_does_it_once():
+def test_a_step_used_twice_by_one_collection_is_not_reported():
     by_user = log().set_index("user", npartitions=6)
     find_only("set_index", by_user.spent.sum() + by_user.spent.max())
     find_only("set_index", dd.concat([by_user[by_user.spent > 3], by_user[by_user.spent < 3]]))
 
 
-def test_a_frame_that_two_joins_move():
+def test_a_frame_shuffled_by_two_joins():
     left, right, third = log(), named(), named(4).rename(columns={"name": "title"})
     both = dd.concat([left.merge(right, on="user"), left.merge(third, on="user")])
     found = explain_lazily(both)

@@ -87,7 +87,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_no_partition_is_made(name):
+def test_no_partition_is_computed(name):
     make, kinds = STEPS[name]
     known = dict(divisions_lru)
     with dask.config.set(scheduler="sync"):
@@ -124,7 +124,7 @@ def test_unknown_divisions_compare_with_those_of_any_type(name, how):
     find_only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=2)))
 
 
-def test_what_dask_has_computed_already_is_used():
+def test_divisions_computed_by_dask_are_used():
     frame = log().set_index("spent")
     assert frame.npartitions == 6  # Dask computes quantiles here and finds that rows are sorted
     found = find_only("set_index", frame)

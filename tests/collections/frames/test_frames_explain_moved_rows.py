@@ -152,7 +152,7 @@ def side(kind, suffix, parts):
     kinds=st.tuples(*[st.sampled_from(["known", "unknown"])] * 2),
     parts=st.tuples(*[st.sampled_from([1, 2, 3, 8, 40])] * 2),
 )
-def test_a_join_is_named_if_and_only_if_it_moves_a_large_side(method, call, how, kinds, parts):
+def test_a_join_is_reported_if_and_only_if_it_moves_a_large_side(method, call, how, kinds, parts):
     with dask.config.set({"dataframe.shuffle.method": method}):
         one, two = (side(kinds[n], "_lr"[0] + "_lr"[n + 1], parts[n]) for n in (0, 1))
         joined = TWO[call](one, two, how)
@@ -161,7 +161,7 @@ def test_a_join_is_named_if_and_only_if_it_moves_a_large_side(method, call, how,
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_arithmetic_is_named_if_and_only_if_it_moves(known):
+def test_arithmetic_is_reported_if_and_only_if_it_moves_rows(known):
     one = dd.from_pandas(users(), npartitions=4)
     two = dd.from_pandas(pd.concat([users()] * 2).sort_index(), npartitions=3)
     if not known:

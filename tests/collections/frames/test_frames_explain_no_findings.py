@@ -115,11 +115,11 @@ CHEAP = {
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_a_cheap_step_is_not_named(name):
+def test_a_cheap_step_is_not_reported(name):
     expect_no_finding(CHEAP[name]())
 
 
-def test_cheap_steps_of_files_are_not_named(tmp_path):
+def test_cheap_steps_of_files_are_not_reported(tmp_path):
     for part in range(4):
         users().to_parquet(tmp_path / f"{part}.parquet")
     frame = dd.read_parquet(tmp_path)
@@ -167,7 +167,7 @@ ENDS = {
     links=st.lists(st.sampled_from(sorted(LINKS)), max_size=6),
     end=st.sampled_from(sorted(ENDS)),
 )
-def test_chains_of_cheap_steps_are_not_named(parts, links, end):
+def test_chains_of_cheap_steps_are_not_reported(parts, links, end):
     frame = log(parts)
     for link in links:
         frame = LINKS[link](frame)
@@ -179,7 +179,7 @@ def test_chains_of_cheap_steps_are_not_named(parts, links, end):
     links=st.lists(st.sampled_from(sorted(LINKS)), max_size=4),
     after=st.lists(st.sampled_from(sorted(set(LINKS) - {"fewer"})), max_size=3),
 )
-def test_a_sort_in_a_chain_of_cheap_steps_is_named(links, after):
+def test_a_sort_in_a_chain_of_cheap_steps_is_reported(links, after):
     frame = log(8)
     for link in links:
         frame = LINKS[link](frame)

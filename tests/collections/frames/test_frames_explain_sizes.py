@@ -51,7 +51,7 @@ def test_files_are_as_large_as_in_memory(files, options):
     assert size(read.user).total == size(read[["user"]]).total
 
 
-def test_what_comes_after_is_as_large_as_its_columns():
+def test_later_steps_have_the_size_of_their_columns():
     spent = log().spent
     assert size(spent * 2).total == 960
     assert size(log().assign(more=spent)[["more"]]).total == 960
@@ -61,7 +61,7 @@ def test_what_comes_after_is_as_large_as_its_columns():
     assert size(log().drop_duplicates()[["user"]]).at_most
 
 
-def test_what_is_not_known_is_not_guessed():
+def test_unknown_sizes_are_not_guessed():
     assert size(log().map_partitions(lambda part: part)) is None
     assert size(log().merge(log(), on="user")) is None
     assert size(log().assign(text=log().kind + "x")) is None
@@ -69,7 +69,7 @@ def test_what_is_not_known_is_not_guessed():
     assert size(log().spent.sum()) is None
 
 
-def test_a_filter_of_files_makes_it_at_most(files):
+def test_sizes_after_a_filter_are_upper_bounds(files):
     read = dd.read_parquet(files[0], filesystem="arrow")
     assert not size(read).at_most
     pushed = query_plan.build_query_plan([read[read.few > 3].expr]).simplified_steps[-1]
@@ -89,7 +89,7 @@ def test_a_reader_without_footers_has_no_known_size():
     assert read_footers(SimpleNamespace(_dataset_info={})) is None
 
 
-def test_files_tell_that_groups_are_many(files):
+def test_footers_show_that_there_are_many_groups(files):
     read = dd.read_parquet(files[0]).repartition(npartitions=4)
     for column in ("user", "name"):
         found = find_only("split_out", read.groupby(column).few.sum())
@@ -99,7 +99,7 @@ def test_files_tell_that_groups_are_many(files):
 
 
 @pytest.mark.parametrize("rows", [100, 400_000])
-def test_files_of_few_values_or_rows_do_not(tmp_path, rows):
+def test_files_of_few_values_or_rows_are_not_reported(tmp_path, rows):
     big(rows, users=1_000).to_parquet(tmp_path / "0.parquet", index=False)
     read = dd.read_parquet(tmp_path).repartition(npartitions=4)
     expect_no_finding(read.groupby("user").few.sum())
@@ -133,7 +133,7 @@ def test_the_memory_of_python_objects_is_sampled():
     assert size(frame).total == pytest.approx(values.memory_usage(index=False, deep=True), rel=0.02)
 
 
-def test_the_size_of_hyperplanes_reader_is_the_planned_one(files, tmp_path):
+def test_the_size_of_hyperplane_read_is_the_planned_one(files, tmp_path):
     folder, frame = files
     read_all = read(str(folder))
     held = frame.memory_usage(index=False, deep=True)

@@ -108,7 +108,7 @@ def top_of(values):
 
 
 @pytest.mark.parametrize("name", of_one_frame())
-def test_a_line_gives_the_same(name):
+def test_the_suggested_code_has_the_same_result(name):
     frame, step, names = of_one_frame()[name]
     result = step(frame)
     finding = explain_lazily(result).findings[0]
@@ -124,7 +124,7 @@ def test_a_line_gives_the_same(name):
 
 @pytest.mark.parametrize("parts", [3, 40])
 @pytest.mark.parametrize("call", ["shift(periods=2)", "ffill()", "bfill(limit=1)"])
-def test_a_line_keeps_the_order_of_rows(call, parts):
+def test_the_suggested_code_keeps_the_order_of_rows(call, parts):
     frame = users()
     frame.loc[frame.index % 3 > 0, "spent"] = np.nan
     rows_in_pandas = eval(f"frame.groupby('user')['spent'].{call}")
@@ -136,7 +136,7 @@ def test_a_line_keeps_the_order_of_rows(call, parts):
 
 
 @pytest.mark.parametrize("name", ["set_index", "sort_values", "shuffle", "groupby_median"])
-def test_what_is_persisted_is_the_step(name):
+def test_the_persist_code_persists_the_step(name):
     frame, step, names = of_one_frame()[name]
     result = step(frame)
     finding = explain_lazily(result).findings[0]
@@ -161,7 +161,7 @@ JOINS = {
 
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("how", JOINS)
-def test_the_line_of_a_join_gives_the_same(how, small, monkeypatch):
+def test_the_suggested_join_has_the_same_result(how, small, monkeypatch):
     if not small:
         monkeypatch.setattr(joins, "SMALL_SIDE", 10)
     left, right = log(), named()
@@ -187,7 +187,7 @@ def test_the_line_of_a_join_gives_the_same(how, small, monkeypatch):
     assert explain(got).kinds == ()
 
 
-def test_the_line_of_a_join_on_an_index_gives_the_same(monkeypatch):
+def test_the_suggested_join_on_an_index_has_the_same_result(monkeypatch):
     monkeypatch.setattr(joins, "SMALL_SIDE", 10)
     left, right = indexed().clear_divisions(), indexed(3)[["kind"]].add_suffix("_r")
     result = left.join(right)
@@ -220,7 +220,7 @@ def test_aligned_frames_are_sorted_once():
         same(done, result)
 
 
-def test_a_frame_is_moved_once_for_several_joins():
+def test_a_frame_is_shuffled_once_for_several_joins():
     left, right, third = log(), named(), named(4).rename(columns={"name": "title"})
     steps = dd.concat([left.merge(right, on="user"), left.merge(third, on="user")])
     finding = next(f for f in explain_lazily(steps).findings if f.kind == "moved_again")
@@ -232,7 +232,7 @@ def test_a_frame_is_moved_once_for_several_joins():
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
-def test_the_lines_of_shared_and_repeated_work_give_the_same(tmp_path):
+def test_the_code_for_shared_and_repeated_work_has_the_same_result(tmp_path):
     by_user = log().set_index("user", npartitions=6)
     first, second = by_user.spent.sum(), by_user.kind.max()
     shared = explain_lazily(first, second).findings[0]

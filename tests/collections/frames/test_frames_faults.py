@@ -56,7 +56,7 @@ FLAGS = {
 
 @pytest.mark.parametrize("flag", ["no", "False", 0, [False, True], None])
 @pytest.mark.parametrize("call", FLAGS.values(), ids=list(FLAGS))
-def test_a_flag_is_true_or_false(call, flag):
+def test_flags_must_be_booleans(call, flag):
     (message,) = faults_of(lambda: call(flag)).values()
     assert f"= {flag!r}: expected True or False" in message
 
@@ -83,12 +83,12 @@ def test_a_value_that_is_not_a_column_name_is_reported(call, by):
 
 
 @pytest.mark.parametrize("name", ["join", "drop_duplicates", "sort_values", "value_counts"])
-def test_no_column_at_all_is_reported(name):
+def test_an_empty_list_of_columns_is_reported(name):
     message = "".join(faults_of(lambda: LISTS[name]([])).values())
     assert "= []: expected at least one column" in message
 
 
-def test_one_column_is_no_list_of_columns():
+def test_a_string_is_not_a_list_of_columns():
     some = ["delay", "flight"]
     assert "column" in faults_of(lambda: hp.top_n_per_group(flights(), "carrier", some, 1))
     assert "column" in faults_of(lambda: hp.to_datetime(flights(), ["time"]))
@@ -130,7 +130,7 @@ def test_windows_finer_than_the_unit_of_times_are_reported(unit):
 
 
 @pytest.mark.parametrize(("unit", "every"), [("ns", "1ns"), ("us", "1us"), ("ms", "2ms")])
-def test_windows_as_narrow_as_the_unit(unit, every):
+def test_windows_of_one_time_unit(unit, every):
     ticks = pd.DatetimeIndex(np.array([0, 3, 4], dtype=f"datetime64[{unit}]"))
     frame = pd.DataFrame({"time": ticks, "n": 1})
     made = hp.window_agg(dd.from_pandas(frame, npartitions=2), "time", every, {"n": "sum"})

@@ -79,7 +79,7 @@ def conditions(draw, kinds):
 
 @settings(QUICK, max_examples=scaled(24, 120))
 @given(data=st.data(), table=tables())
-def test_rows_are_those_of_pandas(data, files, table):
+def test_rows_equal_pandas(data, files, table):
     frame, kinds = table
     steps = data.draw(st.lists(conditions(kinds), min_size=1, max_size=2), "conditions")
     df = files.parquet(frame, [len(frame) // 2], 4)

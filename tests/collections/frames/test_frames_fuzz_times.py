@@ -1,4 +1,4 @@
-"""``to_datetime`` of unusual columns: each value as pandas parses it alone, or an error."""
+"""``to_datetime`` parses each value of unusual columns as pandas parses it alone, or fails."""
 
 from __future__ import annotations
 

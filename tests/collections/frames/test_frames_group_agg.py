@@ -28,7 +28,7 @@ def files():
 
 @settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
-def test_groups_are_those_of_pandas(data, files):
+def test_groups_equal_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")
     frame = data.draw(frames(keys=len(by), values=2), "frame")
     agg = data.draw(aggregations(frame), "agg")
@@ -42,7 +42,7 @@ def test_groups_are_those_of_pandas(data, files):
 
 @settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
-def test_counts_of_values_are_those_of_pandas(data, files):
+def test_counts_of_values_equal_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")
     df = data.draw(in_partitions(data.draw(frames(keys=len(by)), "frame"), files), "df")
     held = df.compute()
@@ -111,7 +111,7 @@ def test_dates_as_objects_stay_dates():
     assert made.index.to_list() == sorted(set(dates))
 
 
-def test_values_that_are_objects_stay_objects():
+def test_object_values_stay_objects():
     frame = pd.DataFrame({"k": [1], "v": pd.Series([datetime.date(2024, 1, 1)], dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):
         made = group_agg(cut(frame, []), "k", {"v": "first"}).compute(scheduler="sync")
@@ -129,7 +129,7 @@ def test_many_groups_in_several_partitions():
     )
 
 
-def test_shares_of_values():
+def test_fractions_of_values():
     frame = sales()
     made = value_counts(cut(frame, [2]), "city", normalize=True).compute(scheduler="sync")
     want = frame.city.value_counts(normalize=True)
@@ -138,7 +138,7 @@ def test_shares_of_values():
     assert value_counts(nullable, "buyer", normalize=True).dtype == "Float64"
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     df = cut(sales(), [])
     with pytest.raises(RequestError) as caught:
         group_agg(df, "town", {"city": "mean", "prise": "sum", "price": "mode"}, split_out=0)

@@ -49,7 +49,7 @@ def sides(draw):
 
 @settings(QUICK, max_examples=scaled(12, 60))
 @given(data=st.data(), both=sides(), how=st.sampled_from(["inner", "left"]))
-def test_rows_are_those_of_merge(data, files, both, how):
+def test_rows_equal_merge(data, files, both, how):
     left, right, on = both
     places = data.draw(st.lists(st.integers(0, len(left)), max_size=3), "places")
     one = files.parquet(left, places, data.draw(st.integers(1, 9), "row group"))
@@ -95,7 +95,7 @@ def test_filters_before_and_after(files, how):
     assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want[want.delay <= 8])
 
 
-def test_a_filter_on_what_the_right_side_brought(files):
+def test_a_filter_on_a_column_of_the_right_side(files):
     one, two = opened(files)
     made = join(one, two, "carrier", "left")
     want = flights().merge(carriers(), on="carrier", how="left")
@@ -146,7 +146,7 @@ def test_columns_of_both_sides_get_suffixes(files):
         assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want)
 
 
-def test_whole_numbers_that_may_be_missing_get_a_type_that_has_missing_values(files):
+def test_integers_that_may_be_missing_become_nullable(files):
     left = pd.DataFrame({"k": [1, 2]})
     right = pd.DataFrame({"k": [2], "n": [2**60 + 1], "yes": [True]})
     made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
@@ -154,7 +154,7 @@ def test_whole_numbers_that_may_be_missing_get_a_type_that_has_missing_values(fi
     assert made.compute().n.to_list() == [pd.NA, 2**60 + 1]
 
 
-def test_keys_of_different_types_are_joined_by_dask(files):
+def test_keys_of_different_types_are_joined_by_a_shuffle(files):
     left = pd.DataFrame({"k": np.array([1, 2, 3], dtype="int64")})
     right = pd.DataFrame({"k": [2.0, 3.0], "n": [5, 6]})
     with pytest.warns(UserWarning, match="merge column data type mismatches"):  # like Dask
@@ -164,7 +164,7 @@ def test_keys_of_different_types_are_joined_by_dask(files):
     )
 
 
-def test_keys_with_and_without_missing_values_are_of_one_type(files):
+def test_nullable_and_other_keys_are_of_one_type(files):
     left = pd.DataFrame({"k": pd.array([1, None, 3], dtype="Int32")})
     right = pd.DataFrame({"k": np.array([3, 1], dtype="int32"), "n": [5, 6]})
     made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
@@ -174,7 +174,7 @@ def test_keys_with_and_without_missing_values_are_of_one_type(files):
     )
 
 
-def test_other_collections_are_joined_by_dask(files):
+def test_other_collections_are_joined_by_a_shuffle(files):
     one, two = opened(files)
     want = pandas_results.rows_of(flights().merge(carriers(), on="carrier", how="left"))
     of_pandas = cut(carriers().astype({"carrier": "str", "name": "str"}), [2])
@@ -185,7 +185,7 @@ def test_other_collections_are_joined_by_dask(files):
         assert pandas_results.rows_of(made.compute()) == want
 
 
-def test_a_large_right_side_is_joined_by_dask(files, monkeypatch):
+def test_a_large_right_side_is_joined_by_a_shuffle(files, monkeypatch):
     one, two = opened(files)
     monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", 10)
     made = join(one, two, "carrier")
@@ -195,7 +195,7 @@ def test_a_large_right_side_is_joined_by_dask(files, monkeypatch):
     )
 
 
-def test_all_faults_are_named_at_once(files):
+def test_all_faults_are_reported_together(files):
     one, two = opened(files)
     with pytest.raises(RequestError) as caught:
         join(one, two, ["carier", "name"], "outer")
@@ -243,7 +243,7 @@ def test_floats_are_keys_of_any_name_and_keep_their_type(name, kind, count):
 
 
 @pytest.mark.parametrize("name", [1, 1.5, ("a", 1)])
-def test_keys_whose_names_are_no_text_are_refused_by_name_and_side(name):
+def test_keys_whose_names_are_not_text_are_refused_with_their_side(name):
     keys = pd.array([0.0, 1.5], dtype="double[pyarrow]")
     frame = pd.DataFrame({0: keys, 1: [5, 6]})
     frame.columns = pd.Index([name, "x"], tupleize_cols=False)
@@ -259,7 +259,7 @@ def test_keys_whose_names_are_no_text_are_refused_by_name_and_side(name):
 
 
 @pytest.mark.parametrize("name", [1, ("a", 1)])
-def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
+def test_signed_zeros_are_equal_keys_in_columns_with_other_names_than_text(name):
     frame = pd.DataFrame({0: pd.array([-0.0, 1.5], dtype="float[pyarrow]")})
     frame.columns = pd.Index([name], tupleize_cols=False)
     made = make_keys_comparable(frame, [name])
@@ -269,7 +269,7 @@ def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
 
 @pytest.mark.parametrize("one", ["uint8", "UInt8", "uint8[pyarrow]"])
 @pytest.mark.parametrize("other", ["int32", "Int64", "int64[pyarrow]"])
-def test_signed_keys_are_not_taken_for_unsigned_ones_that_are_shorter(one, other):
+def test_signed_keys_do_not_match_shorter_unsigned_keys(one, other):
     left = pd.DataFrame({"k": pd.Series([1, 0], dtype=one)})
     right = pd.DataFrame({"k": pd.Series([0, 1, 257, -255], dtype=other), "n": [5, 6, 7, 8]})
     for count in (1, 2):
@@ -376,7 +376,7 @@ def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, c
 @pytest.mark.filterwarnings("ignore:merge column data type")
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("missing", ["Float32", "str", pd.ArrowDtype(pa.string())])
-def test_categories_beside_keys_of_another_type_without_rows(how, missing):
+def test_categories_with_keys_of_another_type_without_rows(how, missing):
     words = pd.CategoricalDtype(["b", "a", "", "c", "d"])
     left = pd.DataFrame({"v": pd.Series(list("abcd") * 2 + [""], dtype=words), "x": range(9)})
     right = pd.DataFrame({"v": pd.Series([None], dtype=missing), "y": [1.0]})

@@ -54,7 +54,7 @@ def test_keys_that_cannot_be_compared_are_refused_at_the_call(tmp_path):
     assert "on" in faults_of(lambda: join(flights(), zoned, "time"))
 
 
-def test_keys_of_types_that_meet_are_joined():
+def test_keys_of_comparable_types_are_joined():
     whole, half = FLIGHTS[["flight", "delay"]], pd.DataFrame({"flight": [1.0, 2.0], "z": [1, 2]})
     sides = dd.from_pandas(whole, npartitions=2), dd.from_pandas(half, npartitions=1)
     with pytest.warns(UserWarning, match="type mismatches"):  # like Dask; the join continues
@@ -71,7 +71,7 @@ def test_suffixes_are_two_strings(suffixes):
     assert "two strings, such as ('_x', '_y')" in faults["suffixes"]
 
 
-def test_suffixes_keep_names_apart():
+def test_suffixes_must_make_names_unique():
     faults = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=("", "")))
     assert "makes two columns 'delay', 'flight', 'time'" in faults["suffixes"]
     taken = flights().assign(delay_y=1)
@@ -84,7 +84,7 @@ def test_suffixes_keep_names_apart():
 
 @pytest.mark.filterwarnings("ignore:.*type mismatches")
 @pytest.mark.parametrize("parts", [1, 2])
-def test_whole_numbers_declared_as_floats_are_no_keys_where_floats_are_too_coarse(parts):
+def test_integers_declared_as_floats_are_refused_as_keys_beyond_2_53(parts):
     """2**53 and 2**53 + 1 are the same float."""
 
     def side(number, declared):

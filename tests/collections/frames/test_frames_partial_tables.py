@@ -112,7 +112,7 @@ def test_time_ranges_are_unknown_without_statistics(files):
     )
 
 
-def test_equal_keys_meet_in_the_same_piece():
+def test_equal_keys_are_in_the_same_piece():
     rng = np.random.default_rng(3)
     words = [["x", "ä", None][n] for n in rng.integers(0, 3, 500)]
     keys = pl.DataFrame({"a": rng.integers(0, 9, 500), "b": words})
@@ -130,12 +130,12 @@ def test_equal_keys_meet_in_the_same_piece():
         assert sum(map(len, seen)) == len(set.union(*seen))
 
 
-def test_an_empty_table_is_cut_into_empty_tables():
+def test_an_empty_table_is_split_into_empty_tables():
     table = pl.DataFrame({"a": [1]}).clear()
     assert [piece.height for piece in kernel.split_by_hash(table, ["a"], 3)] == [0, 0, 0]
 
 
-def test_memory_management_counts_a_table():
+def test_dask_measures_the_memory_of_a_table():
     assert sizeof(pl.DataFrame({"n": np.zeros(10**6)})) == 8 * 10**6
     assert sizeof(pl.DataFrame({"s": [[1, 2, 3]] * 1000})) > 24_000
 
@@ -155,7 +155,7 @@ def test_a_partial_table_has_a_row_for_each_group_and_not_for_each_row(files):
     shift=st.sampled_from([0, 10**9, -(10**12)]),
     cuts=st.integers(1, 12),
 )
-def test_variance_of_parts_is_that_of_the_whole(values, shift, cuts, files):
+def test_merged_variance_equals_that_of_all_rows(values, shift, cuts, files):
     frame = pd.DataFrame({"k": 1, "v": np.array(values, dtype="float64") + shift})
     df = files.parquet(frame, [len(frame) * n // cuts for n in range(1, cuts)], 50)
     made = group_agg(df, "k", {"v": ["var", "mean"]}).compute()

@@ -43,14 +43,14 @@ def rows(made):
 @pytest.mark.parametrize(
     ("size", "number"), [("4MB", 4), ("1MB", 16), ("500kB", 32), (8_000_000, 2)]
 )
-def test_the_size_is_known_of_what_was_read(files, size, number):
+def test_the_size_of_read_files_is_known(files, size, number):
     assert files.npartitions == 16
     made = repartition(files, size)
     assert made.npartitions == number
     assert rows(made) == list(range(10**6))
 
 
-def test_after_a_filter_the_fraction_counts(files):
+def test_the_fraction_applies_after_a_filter(files):
     kept = files[files.n < 250_000]
     assert repartition(kept, "1MB").npartitions == 16
     made = repartition(kept, "1MB", fraction=0.25)
@@ -95,7 +95,7 @@ def texts(tmp_path_factory):
 
 
 @pytest.mark.parametrize("reader", [read, dd.read_csv], ids=["read", "read_csv"])
-def test_the_size_of_csv_is_found(texts, reader):
+def test_the_size_of_csv_is_measured(texts, reader):
     df = reader(str(texts / "*.csv"))
     changed = df.assign(m=df.n * 2)
     with dask.config.set(scheduler="sync"):
@@ -108,7 +108,7 @@ def test_the_size_of_csv_is_found(texts, reader):
         assert 5 <= repartition(few, "1MB", fraction=0.5).npartitions <= 9
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     with pytest.raises(RequestError) as caught:
         repartition([1], "much", fraction=1.5, data_size="-3GB")
     asked = [fault.where for fault in caught.value.faults]
@@ -119,7 +119,7 @@ def test_all_faults_are_named_at_once():
 
 
 @pytest.mark.cluster
-def test_on_a_cluster_the_size_is_that_of_what_is_persisted(files):
+def test_on_a_cluster_the_size_of_persisted_data_is_known(files):
     client, cluster = hyperplane.initialize_cluster(
         nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
     )

@@ -251,7 +251,7 @@ def test_other_columns_keep_their_types():
             assert computed.columns.dtype == WHOLE.columns.dtype
 
 
-def test_after_a_left_join_whole_numbers_are_nullable_and_others_stay():
+def test_after_a_left_join_only_integers_become_nullable():
     names = ["int64", "bool", "float64", "str", "time s"]
     right = WHOLE[["k", *names]][:1]
     made = join(parts(WHOLE[["k"]]), parts(right, 1), "k", "left").compute()

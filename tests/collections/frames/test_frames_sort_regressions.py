@@ -29,7 +29,7 @@ def numbers(tmp_path):
 
 
 @pytest.mark.parametrize("values", [[1.0, np.nan], [np.nan], [2.0]])
-def test_nan_is_in_a_list_that_holds_it(numbers, values):
+def test_isin_with_missing_values_equals_pandas(numbers, values):
     df, frame = numbers
     for chosen, want in (
         (df[df.x.isin(values)], frame[frame.x.isin(values)]),
@@ -38,7 +38,7 @@ def test_nan_is_in_a_list_that_holds_it(numbers, values):
         assert sorted(drop_duplicates(chosen).compute().k) == sorted(want.k)
 
 
-def test_columns_that_a_file_holds_otherwise_are_filtered_as_they_are_read(tmp_path):
+def test_filters_apply_to_converted_columns(tmp_path):
     small = {"r": [0, 1, 2], "f": pa.array([0.1, 0.2, 0.3], pa.float32())}
     large = {"r": [3, 4, 5], "f": pa.array([0.1, 0.2, 0.3], pa.float64()), "g": [1.0, 2.0, 3.0]}
     pq.write_table(pa.table(small), tmp_path / "a.parquet")
@@ -51,7 +51,7 @@ def test_columns_that_a_file_holds_otherwise_are_filtered_as_they_are_read(tmp_p
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_filters_on_files_that_python_reads(tmp_path, form):
+def test_filters_on_files_read_by_python(tmp_path, form):
     frame = pd.DataFrame({"x": [1, 2, 3, 3]})
     if form == "csv":
         frame.to_csv(tmp_path / "a.csv", index=False)
@@ -74,7 +74,7 @@ def test_many_receivers(into):
 
 @pytest.mark.parametrize("at", ["first", "last"])
 @pytest.mark.parametrize("ascending", [True, False])
-def test_missing_values_are_at_the_requested_end(at, ascending):
+def test_na_position_is_respected(at, ascending):
     frame = pd.DataFrame({"x": [3.0, np.nan, 1.0, 2.0, np.nan, 5.0, 4.0]})
     made = sort_values(cut(frame, [3, 5]), "x", ascending=ascending, na_position=at, split_out=4)
     want = frame.x.sort_values(ascending=ascending, na_position=at).to_list()
@@ -98,7 +98,7 @@ def test_durations_of_different_units_are_equal():
 
 
 @pytest.mark.parametrize("helper", [drop_duplicates, lambda df: sort_values(df, "x")])
-def test_text_and_numbers_in_different_partitions_are_not_made_one(helper):
+def test_text_and_numbers_in_different_partitions_are_an_error(helper):
     frame = pd.DataFrame({"x": pd.Series([1, 2, "1", "x"], dtype=object)})
     message = "column 'x': holds int64 in partition 0 and text in partition 1, such as '[1x]'"
     with pytest.raises(DataError, match=message):

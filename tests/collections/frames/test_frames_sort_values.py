@@ -31,7 +31,7 @@ def files():
 
 @settings(QUICK, max_examples=scaled(16, 80))
 @given(data=st.data())
-def test_rows_are_in_the_order_of_pandas(data, files):
+def test_rows_have_the_order_of_pandas(data, files):
     by = data.draw(st.sampled_from([["v0"], ["v0", "v1"]]), "by")
     # By several columns pandas sorts infinite numbers like missing values.
     kinds = SORTABLE if len(by) == 1 else [kind for kind in SORTABLE if kind != "infinite"]
@@ -53,7 +53,7 @@ def test_rows_are_in_the_order_of_pandas(data, files):
 
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("partitions", [2, 40, 150])
-def test_partitions_follow_each_other_and_are_about_as_large(partitions, ascending):
+def test_partitions_are_in_order_and_of_similar_size(partitions, ascending):
     numbers = np.random.default_rng(1).permutation(30_000)
     df = dd.from_pandas(pd.DataFrame({"n": numbers, "m": -numbers}), npartitions=partitions)
     parts = dask.compute(
@@ -92,7 +92,7 @@ def test_only_missing_values_and_no_rows():
     assert list(empty.columns) == ["n", "row"]
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     frame = pd.DataFrame({"user": [1], "kind": pd.Categorical(["a"])})
     with pytest.raises(RequestError) as caught:
         sort_values(

@@ -34,13 +34,13 @@ def _column_of(function, *arguments):
     return caught.value.column
 
 
-def test_of_arrow_the_column_or_the_index():
+def test_arrow_errors_name_the_column_or_index():
     frame = pd.DataFrame({"a": [1] * 4, "b": TIMES})
     assert _column_of(pa.Table.from_pandas, frame) == "b"
     assert _column_of(pa.Table.from_pandas, frame[["a"]].set_index(TIMES)) == "index"
 
 
-def test_of_polars_the_column_that_the_error_quotes():
+def test_polars_errors_name_the_quoted_column():
     tables = [pl.DataFrame({"a": [1], "b": [2]}), pl.DataFrame({"a": [1.5], "b": [2]})]
     strict = pl.exceptions.InvalidOperationError("conversion from `i64` failed in column 'b'")
     assert _column_of(_raising(strict), tables) == "b"
@@ -48,24 +48,24 @@ def test_of_polars_the_column_that_the_error_quotes():
     assert _column_of(_raising(ValueError("no")), tables[:1], 3) == "a, b"
 
 
-def test_of_a_list_of_frames_the_column_that_polars_has_no_form_for():
+def test_errors_of_a_list_of_frames_name_the_unconvertible_column():
     frames = [pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1], "z": [1 + 2j]})]
     assert _column_of(_raising(TypeError("no")), (frames, "key")) == "z"
     indexed = frames[0].set_index(pd.Index([1 + 2j], name="place"))
     assert _column_of(_raising(TypeError("no")), indexed) == "place"
 
 
-def test_of_a_series_its_name_and_of_escaped_names_those_of_pandas():
+def test_errors_name_the_series_and_unescape_names():
     assert _column_of(_raising(ValueError("no")), pd.Series([1], name="t")) == "t"
     assert _column_of(_raising(ValueError("no")), {"x": pl.DataFrame({escape("*"): [1]})}) == "*"
 
 
-def test_without_any_table_no_column_is_named():
+def test_errors_of_tasks_without_tables_name_no_column():
     with pytest.raises(HyperplaneError, match=r"^a task failed \(ValueError: no\)$"):
         run_task(_raising(ValueError("no")), 3)
 
 
-def test_a_partition_that_is_no_frame_is_an_error_without_a_column():
+def test_a_partition_that_is_not_a_frame_is_an_error_without_a_column():
     df = dd.from_pandas(pd.DataFrame({"k": [1, 2]}), npartitions=1)
     wrong = df.map_partitions(lambda part: 3, meta=df._meta, enforce_metadata=False)
     with (

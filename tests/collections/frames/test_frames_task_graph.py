@@ -72,7 +72,7 @@ def fail(*_, **__):
 
 @pytest.mark.parametrize("filtered", [False, True])
 @pytest.mark.parametrize("name", sorted(BY_NAME))
-def test_nothing_is_read_or_computed_before_it_is_asked_for(name, filtered):
+def test_calls_read_and_compute_no_rows(name, filtered):
     with dask.config.set(scheduler=fail):
         df = guarded(range(20))
         made = BY_NAME[name](df[df.n > 3] if filtered else df)
@@ -106,7 +106,7 @@ def rows(n=40):
 
 
 @pytest.mark.parametrize("name", sorted(set(BY_NAME) - {"to_datetime"}))
-def test_a_file_that_is_damaged_while_it_is_read_is_named(name, tmp_path):
+def test_a_file_damaged_after_the_call_is_named(name, tmp_path):
     for number in range(3):
         rows().to_parquet(tmp_path / f"{number}.parquet", row_group_size=10)
     made = BY_NAME[name](hp.read(tmp_path, partition_size=1))
@@ -139,14 +139,14 @@ def test_a_column_of_values_of_several_kinds_is_named(name):
 
 @pytest.mark.parametrize("wrong", [rows(4), [], 3, None])
 @pytest.mark.parametrize("name", sorted(set(BY_NAME) - {"repartition"}))
-def test_what_is_no_dask_dataframe_is_refused_with_what_to_write(name, wrong):
+def test_other_objects_than_dask_dataframes_are_refused_with_advice(name, wrong):
     with pytest.raises(RequestError, match=r"dask\.dataframe\.from_pandas"):
         BY_NAME[name](wrong)
 
 
 @pytest.mark.parametrize("names", [["time", "text", "n", 0], ["time", "text", "n", "n"]])
 @pytest.mark.parametrize("name", ["window_agg", "group_agg", "drop_duplicates", "top_n_per_group"])
-def test_columns_that_text_does_not_tell_apart_are_refused(name, names):
+def test_column_names_with_equal_text_are_refused(name, names):
     frame = rows(4)
     frame.columns = names
     with pytest.raises(RequestError, match="unique column names that are strings"):
@@ -165,7 +165,7 @@ def test_urls_are_read(tmp_path):
         assert made.n.sum() == 2 * rows().dropna().n.sum()
 
 
-def test_helpers_follow_one_another(tmp_path):
+def test_helpers_can_be_chained(tmp_path):
     rows().to_parquet(tmp_path / "a.parquet", row_group_size=10)
     df = hp.read(tmp_path, partition_size=1)
     once = hp.drop_duplicates(df[df.n > 3], "n")

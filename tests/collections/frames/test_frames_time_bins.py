@@ -35,7 +35,7 @@ def like(dtype):
         ("datetime64[us, UTC+02:00]", "1h", HOUR, True),
     ],
 )
-def test_common_windows_are_bins(dtype, every, width, exact):
+def test_a_common_window_is_one_bin(dtype, every, width, exact):
     made = parse_windows(like(dtype), "time", every, "right", "right")
     assert (made.bin_width, made.exact) == (width, exact)
 

@@ -43,7 +43,7 @@ def stamps(*texts, tz=None):
     return [pd.NaT if text is None else pd.Timestamp(text, tz=tz) for text in texts]
 
 
-def test_iso_in_all_its_forms():
+def test_all_forms_of_iso_8601():
     texts = ["2024-02-29", "2024-02-29 10:30", "2024-02-29T10:30:05.25", "20240229", None]
     want = stamps("2024-02-29", "2024-02-29 10:30", "2024-02-29 10:30:05.25", "2024-02-29", None)
     assert made(frame(*texts)) == want
@@ -55,7 +55,7 @@ def test_the_type_does_not_depend_on_the_values():
         assert lazy.compute()["at"].dtype == lazy["at"].dtype == "datetime64[us]"
 
 
-def test_mixed_forms_mean_the_same_in_every_partition():
+def test_mixed_formats_are_parsed_equally_in_every_partition():
     texts = ["2024-01-31", "01/02/2024", "3 Feb 2024", "13/02/2024", None, "2024-01-31 05:00"]
     whole = made(frame(*texts), places=[], dayfirst=True)
     assert whole == made(frame(*texts), places=[1, 2, 3, 4], dayfirst=True)
@@ -143,7 +143,7 @@ def test_partitions_without_a_value():
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "America/New_York"])
-def test_times_stay_what_they_are_unless_utc_is_asked_for(unit, zone):
+def test_times_are_unchanged_without_utc(unit, zone):
     kind = f"datetime64[{unit}, {zone}]" if zone else f"datetime64[{unit}]"
     given = frame(*stamps("2024-07-01 10:00", None, tz=zone), dtype=kind)
     assert made(given) == stamps("2024-07-01 10:00", None, tz=zone)
@@ -179,7 +179,7 @@ def test_times_of_arrow_keep_their_zone():
     assert made(given, utc=True)[0] == pd.Timestamp("2024-07-01 14:00", tz="UTC")
 
 
-def test_nanoseconds_are_kept_where_the_type_can_be_known():
+def test_nanoseconds_are_kept_if_the_type_is_known():
     times = stamps("2024-01-01 00:00:00.123456789", None)
     assert made(frame(*times, dtype="datetime64[ns]")) == times
     numbers = frame(times[0].value, 7, dtype="int64")
@@ -191,7 +191,7 @@ def test_nanoseconds_are_kept_where_the_type_can_be_known():
 
 @settings(max_examples=scaled(10, 50))
 @given(st.lists(st.one_of(st.none(), st.datetimes(datetime.datetime(1700, 1, 1))), max_size=8))
-def test_what_python_writes_is_read_back(times):
+def test_formatted_times_are_parsed_back(times):
     texts = [None if time is None else time.isoformat() for time in times]
     with dask.config.set(scheduler="sync"):
         assert made(frame(*texts)) == stamps(*times)
@@ -216,7 +216,7 @@ def test_only_the_needed_columns_are_read_after_it():
     files.close()
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     df = cut(frame("2024-01-01"), [])
     with pytest.raises(RequestError) as caught:
         to_datetime(df, "att", errors="ignore", unit="weeks")
@@ -234,7 +234,7 @@ def test_all_faults_are_named_at_once():
 
 
 @pytest.mark.parametrize("dtype", [object, pd.ArrowDtype(pa.binary())])
-def test_bytes_are_no_times(dtype):
+def test_bytes_are_not_times(dtype):
     values = pd.array(pa.array([b"2026-01-31", b"\xff", None], pa.binary()), dtype=dtype)
     frame = pd.DataFrame({"at": values})
     if dtype is object:
@@ -247,7 +247,7 @@ def test_bytes_are_no_times(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["int64[pyarrow]", "uint64[pyarrow]", "Int64"])
-def test_numbers_beyond_all_times_are_named(dtype):
+def test_numbers_out_of_the_range_of_times_are_named(dtype):
     df = cut(pd.DataFrame({"at": pd.array([2**53 + 1, 5, None], dtype)}), [])
     with pytest.raises(DataError, match=r"column 'at': 1 of 3 .* such as 9007199254740993;"):
         to_datetime(df, "at", unit="s").compute()

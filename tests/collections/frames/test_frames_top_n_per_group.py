@@ -29,7 +29,7 @@ def files():
 
 @settings(QUICK, max_examples=scaled(12, 60))
 @given(data=st.data())
-def test_rows_are_those_of_pandas(data, files):
+def test_rows_equal_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")
     kinds = [kind for kind in KINDS if kind not in CATEGORIES]
     frame = data.draw(frames(kinds=kinds, keys=len(by)), "frame").reset_index(drop=True)
@@ -71,7 +71,7 @@ def test_several_partitions_of_the_result_hold_each_group_once():
     assert len(parts) == 4
 
 
-def test_missing_values_come_last_whichever_way():
+def test_missing_values_come_last_in_both_directions():
     frame = pd.DataFrame({"k": [1, 1, 1], "v": [np.nan, 2.0, 1.0], "row": range(3)})
     for ascending, rows in ((True, [2, 1, 0]), (False, [1, 2, 0])):
         made = top_n_per_group(cut(frame, [1, 2]), "k", "v", 3, ascending=ascending)
@@ -88,7 +88,7 @@ def test_other_columns_may_hold_any_kind_of_object():
     assert made.tags.to_list() == [["a"], ["b", "c"]]
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     df = cut(delays(5), [])
     with pytest.raises(RequestError) as caught:
         top_n_per_group(df, "carier", "dlay", 0, split_out=1.5)

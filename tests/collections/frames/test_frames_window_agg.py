@@ -55,7 +55,7 @@ def test_days_on_which_clocks_change(zone, every, day):
 @pytest.mark.parametrize("closed", ["left", "right", None])
 @pytest.mark.parametrize("label", ["left", "right", None])
 @pytest.mark.parametrize("every", ["1h", "45min", "1D", "W", "ME", "QE", "B"])
-def test_times_on_the_edges(every, closed, label):
+def test_times_on_edges_of_windows(every, closed, label):
     edges = pd.date_range("2023-12-31", periods=90, freq="1D").append(
         pd.date_range("2024-01-01", periods=30, freq="15min")
     )
@@ -69,7 +69,7 @@ def test_every_function_in_one_list():
     assert list(made.columns) == [("v", name) for name in ALL]
 
 
-def test_windows_without_rows_are_those_of_pandas():
+def test_windows_without_rows_equal_pandas():
     times = ["2024-01-01 10:30", "2024-01-01 13:00"]
     frame = log(times, w=pd.array([1, None], dtype="Int64"), x=[True, False], y=["a", "b"])
     agg = {"v": ["sum", "mean", "min", "std", "median"], "w": ["sum", "first"]}
@@ -77,7 +77,7 @@ def test_windows_without_rows_are_those_of_pandas():
     assert len(made) == 3
 
 
-def test_years_apart():
+def test_rows_years_apart():
     times = pd.DatetimeIndex(["1901-05-05 00:00", "2024-02-29", "1969-12-31 23:59:59"])
     check(log(times), "ME", {"v": "sum"})
     check(log(times.tz_localize("UTC").tz_convert("Asia/Kolkata")), "ME", {"v": "sum"})
@@ -104,7 +104,7 @@ def test_no_rows_at_all():
     check(log([], k=pd.Series(dtype="str")), "2D", {"v": "sum"}, "k")
 
 
-def test_the_index_does_not_matter():
+def test_the_index_is_ignored():
     frame = log(pd.date_range("2024-01-01", periods=10, freq="20min")[::-1])
     frame.index = pd.Index([1, 1, 0, 0, 5, 5, 5, 2, 2, 9], name="time")
     df = dd.from_pandas(frame, npartitions=3, sort=False)
@@ -147,7 +147,7 @@ def test_results_in_several_partitions_hold_each_group_once():
 
 
 @pytest.mark.parametrize("every", ["2D", "7h"])
-def test_rows_with_a_missing_key_count_for_where_windows_begin(every):
+def test_rows_with_a_missing_key_affect_the_start_of_windows(every):
     frame = log(["2024-01-01 10:00", "2024-01-02 05:00"], k=[np.nan, 1.0])
     check(frame, every, {"v": "sum"}, "k")
 
@@ -157,7 +157,7 @@ def test_days_of_a_zone_end_where_pandas_ends_them():
     assert len(check(log(times), "1D", {"v": "sum"})) == 3  # pandas adds a window without rows
 
 
-def test_old_utc_offsets_that_no_bin_supports_are_an_error():
+def test_old_utc_offsets_that_bins_do_not_support_are_an_error():
     times = pd.DatetimeIndex(["1903-05-05 10:00", "1903-05-06"]).tz_localize("Asia/Kathmandu")
     with pytest.raises(DataError, match="column 'time': begins at 1903-05-05"):
         check(log(times), "1h", {"v": "sum"})
@@ -165,14 +165,14 @@ def test_old_utc_offsets_that_no_bin_supports_are_an_error():
     check(log(times.tz_convert("UTC")), "1h", {"v": "sum"})
 
 
-def test_objects_are_not_made_text():
+def test_objects_do_not_become_text():
     dates = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
     frame = log(["2024-01-01", "2024-01-01"], w=pd.Series(dates, dtype=object))
     made = window_agg(cut(frame, []), "time", "1D", {"w": "count"}).compute()
     assert made.w.to_list() == [2]
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     df = cut(log(["2024-01-01"], name=["a"]), [])
     with pytest.raises(RequestError) as caught:
         window_agg(df, "tme", "1 fortnight", {"nme": "sum", "name": "mean"}, "ky", closed="up")
@@ -182,7 +182,7 @@ def test_all_faults_are_named_at_once():
     assert "did you mean 'name'?" in str(caught.value)
 
 
-def test_a_column_that_is_no_time_is_refused_with_what_to_write():
+def test_a_column_without_times_is_refused_with_advice():
     with pytest.raises(RequestError, match=r"to_datetime\(df, 'v'\) first"):
         window_agg(cut(log(["2024-01-01"]), []), "v", "1h", {"v": "sum"})
     with pytest.raises(RequestError, match="split_out = 3: expected 1 without by"):
@@ -190,13 +190,13 @@ def test_a_column_that_is_no_time_is_refused_with_what_to_write():
 
 
 @pytest.mark.parametrize("every", ["0h", "-1h", "1H", "bh", "cbh", "", 3, None])
-def test_widths_that_are_none_are_refused(every):
+def test_invalid_widths_are_refused(every):
     with pytest.raises(RequestError, match="expected a frequency of pandas, such as '15min'"):
         window_agg(cut(log(["2024-01-01"]), []), "time", every, {"v": "sum"})
 
 
 @pytest.mark.parametrize("every", ["25h", "1.5h", "WOM-2MON", "3W", "2QS", "YE-MAR"])
-def test_widths_of_other_kinds(every):
+def test_widths_as_offsets_and_timedeltas(every):
     times = pd.date_range("2023-12-20 05:00", periods=90, freq="17h")
     check(log(times), every, {"v": ["sum", "nunique"]})
 
@@ -217,7 +217,7 @@ def test_widths_in_words(every, same):
 @pytest.mark.parametrize(
     ("every", "advice"), [("15m", "write '15min', or '15MS' for months"), ("2 wk", "write '2W'")]
 )
-def test_a_width_of_two_meanings_says_what_to_write(every, advice):
+def test_an_ambiguous_width_has_advice(every, advice):
     with pytest.raises(RequestError, match=re.escape(advice)):
         window_agg(cut(log(["2024-01-01"]), []), "time", every, {"v": "sum"})
 

@@ -62,13 +62,13 @@ def of_old_clocks(times, every):
 
 @settings(QUICK, max_examples=HOW_MANY)
 @given(data=st.data())
-def test_windows_are_those_of_pandas(data, files):
+def test_windows_equal_pandas(data, files):
     check(data, files, [], values=2)
 
 
 @settings(QUICK, max_examples=HOW_MANY)
 @given(data=st.data())
-def test_windows_beside_keys_are_those_of_pandas(data, files):
+def test_windows_with_keys_equal_pandas(data, files):
     check(data, files, data.draw(st.sampled_from([["k0"], ["k0", "k1"]])), values=1)
 
 

@@ -33,7 +33,7 @@ def indexed(name="at", zone=None):
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 @pytest.mark.parametrize("by", [None, "kind"])
 @pytest.mark.parametrize("time", ["at", None])
-def test_windows_of_the_index_are_those_of_pandas(time, by, zone):
+def test_windows_of_the_index_equal_pandas(time, by, zone):
     frame, df = indexed(zone=zone)
     agg = {"spent": ["sum", "max"], **({} if by else {"kind": "nunique"})}
     made = hp.window_agg(df, time, "6h", agg, by=by, **SIDES).compute(scheduler="sync")
@@ -43,7 +43,7 @@ def test_windows_of_the_index_are_those_of_pandas(time, by, zone):
 
 
 @pytest.mark.parametrize("time", ["at", None])
-def test_counts_of_windows_of_the_index_are_those_of_pandas(time):
+def test_counts_in_windows_of_the_index_equal_pandas(time):
     frame, df = indexed()
     made = hp.window_counts(df, time, "6h", "kind", **SIDES).compute(scheduler="sync")
     dummies = pd.get_dummies(frame, columns=["kind"], dtype=int).drop(columns="spent")
@@ -58,7 +58,7 @@ def test_an_index_without_a_name_makes_windows_called_time():
     assert made.compute(scheduler="sync")["spent"].sum() == FRAME["spent"].sum()
 
 
-def test_a_column_goes_before_an_index_of_the_same_name():
+def test_a_column_has_precedence_over_an_index_of_the_same_name():
     other = FRAME.assign(spent=1).set_index(FRAME["at"] + pd.Timedelta("300D"))
     df = dd.from_pandas(other, npartitions=2)
     made = hp.window_agg(df, "at", "1D", {"spent": "sum"}, **SIDES).compute(scheduler="sync")
@@ -67,7 +67,7 @@ def test_a_column_goes_before_an_index_of_the_same_name():
         hp.window_agg(df, None, "1D", {"spent": "sum"})
 
 
-def test_an_index_that_holds_no_times_is_refused():
+def test_an_index_without_times_is_refused():
     df = dd.from_pandas(FRAME, npartitions=2)
     with pytest.raises(RequestError, match="a column of times"):
         hp.window_agg(df, None, "1D", {"spent": "sum"})
@@ -94,7 +94,7 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path):
         *[("30 minutes", "30min"), ("90sec", "90s"), ("1second", "1s"), ("5 milliseconds", "5ms")],
     ],
 )
-def test_a_width_in_words_is_that_of_pandas(words, letters):
+def test_a_width_in_words_equals_that_of_pandas(words, letters):
     like = FRAME.astype({"at": "datetime64[ns]"})
     assert parse_windows(like, "at", words, None, None) == parse_windows(
         like, "at", letters, None, None

@@ -56,7 +56,7 @@ def test_values_of_every_kind(values, dtype):
 
 @pytest.mark.parametrize("dtype", [object, "m8[s]", pd.ArrowDtype(pa.duration("us"))])
 @pytest.mark.parametrize("declared", [object, "m8[ms]"])
-def test_durations_are_named_as_in_pandas_whatever_is_declared(dtype, declared):
+def test_durations_are_named_as_in_pandas_for_any_declared_type(dtype, declared):
     spans = pd.Series(np.array([1, 200_000 * 86_400], "m8[s]"))
     rows = pd.DataFrame({"t": pd.to_datetime(["2024-01-01"] * 2), "k": spans.astype(dtype)})
     meta = rows.iloc[:0].astype({"k": declared})
@@ -126,7 +126,7 @@ def test_top_counts_rows_that_have_a_window():
     assert list(counts(frame, top=1).columns) == ["kind_b"]
 
 
-def test_too_many_values_are_an_error_that_says_what_to_write():
+def test_too_many_values_are_an_error_with_advice():
     frame = log([f"value {n}" for n in range(50)])
     with pytest.raises(DataError, match="column 'kind': ") as caught:
         counts(frame, max_values=20)
@@ -148,7 +148,7 @@ def test_no_rows():
     assert made.shape == (0, 0)
 
 
-def test_all_faults_are_named_at_once():
+def test_all_faults_are_reported_together():
     df = cut(log(["a"]), [])
     with pytest.raises(RequestError) as caught:
         window_counts(df, "kind", "soon", "knd", "user", max_values=0, top=-1)

@@ -53,11 +53,11 @@ def check(data, files, keys, targets, **more):
 
 @settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
-def test_counts_are_those_of_get_dummies(data, files):
+def test_counts_equal_get_dummies(data, files):
     check(data, files, [], data.draw(st.sampled_from([["v0"], ["v0", "v1"]])))
 
 
 @settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
-def test_counts_beside_keys_are_those_of_get_dummies(data, files):
+def test_counts_with_keys_equal_get_dummies(data, files):
     check(data, files, data.draw(st.sampled_from([["k0"], ["k0", "k1"]])), ["v0"])

@@ -75,7 +75,7 @@ def _list_keys(node: Any) -> list[Any]:
     return [key.columns[0] if isinstance(key, Expr) else key for key in node.by]
 
 
-def _key_columns(node: Any) -> tuple[list[Any], str]:
+def _list_key_columns(node: Any) -> tuple[list[Any], str]:
     """Return the key columns, and the code that assigns keys that are expressions."""
     computed = [number for number, key in enumerate(node.by) if isinstance(key, Expr)]
     names = [f"key{number}" if number in computed else key for number, key in enumerate(node.by)]
@@ -103,7 +103,7 @@ def _format_groupby(node: Any, by: list[Any]) -> str:
 
 def _format_shuffled_groupby(node: Any, call: str, meta: str = "", ordered: bool = False) -> str:
     """Return the code that shuffles once and then calls the method in each partition."""
-    by, assignment = _key_columns(node)
+    by, assignment = _list_key_columns(node)
     # Only this shuffle method keeps the order of rows.
     method, why = (", shuffle_method='tasks'", ": keeps the order of rows") if ordered else ("", "")
     return (
@@ -163,7 +163,7 @@ def _make_median_finding(plan: QueryPlan, node: Any) -> Finding:
 
 
 def _make_nunique_finding(plan: QueryPlan, node: Any) -> Finding:
-    by, assignment = _key_columns(node)
+    by, assignment = _list_key_columns(node)
     pairs = by if node._slice is None else [*by, node._slice]
     return Finding(
         "groupby_nunique",
@@ -230,7 +230,7 @@ def _format_split_out_call(node: Any) -> str:
     name = type(node).__name__.lower()
     if _is_groupby(node):
         call = f"agg({node.arg!r}, " if "arg" in node._parameters else f"{name}("
-        by = format_columns(_key_columns(node)[0])
+        by = format_columns(_list_key_columns(node)[0])
         return f"df.groupby({by}, sort=False){_format_slice(node)}.{call}split_out=True)"
     if isinstance(node, DropDuplicates):
         subset = f"subset={list(node.subset)!r}, " if node.subset else ""

@@ -122,9 +122,9 @@ def format_source(node: Any) -> str:
     """Return the function that made a source or a repartition, with the name of its file."""
     if isinstance(node, ReadParquet):
         path = node.path[0] if isinstance(node.path, list | tuple) else node.path
-        return f"read_parquet({_file_name(str(path))!r})"
+        return f"read_parquet({_get_file_name(str(path))!r})"
     if isinstance(node, FromMap) and isinstance(node.func, PartitionReader):
-        return f"read({_file_name(node.iterables[0][0].urls[0])!r})"
+        return f"read({_get_file_name(node.iterables[0][0].urls[0])!r})"
     if isinstance(node, FromMap):
         return (node.label or funcname(node.func)).removeprefix("_").replace("-", "_")
     if isinstance(node, FromDelayed):
@@ -134,6 +134,6 @@ def format_source(node: Any) -> str:
     )
 
 
-def _file_name(url: str) -> str:
+def _get_file_name(url: str) -> str:
     """Return the last part of the path of a URL; other parts may contain secrets."""
     return url.partition("?")[0].rstrip("/").rpartition("/")[2]

@@ -28,7 +28,7 @@ from hyperplane.core.units import format_bytes
 from hyperplane.formats.parquet.footer_size import OFFSET, estimate_value_width
 from hyperplane.formats.reader import PartitionReader
 
-#: Rows of a column of Python objects whose memory is measured.
+#: Number of rows of which the memory is measured in a column of Python objects.
 MEASURED_ROWS = 10_000
 
 _FEWER_ROWS = (
@@ -172,7 +172,8 @@ def _measure_column(column: Any) -> int:
 
 #: Maximum footers that are read, evenly spaced over the files.
 SAMPLED_FOOTERS = 32
-#: Bytes of a column chunk above which its dictionary was too large: writers then store values.
+#: Bytes of values above which a column chunk has no complete dictionary: writers then store
+#: plain values.
 MAX_DICTIONARY = 1_500_000
 #: Bytes of the length of a string in a Parquet file.
 LENGTH_BYTES = 4

@@ -75,7 +75,7 @@ def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def merge_states(
     state: PartialState, states: Sequence[PartialState], dtype: pl.DataType
 ) -> pl.Expr:
-    """Return the expression that merges the states of several tables; ``dtype`` is theirs."""
+    """Return the expression that merges states, of type ``dtype``, of several tables."""
     column = pl.col(state.name)
     if state.kind in ("mean", "m2"):
         state_columns = {
@@ -112,8 +112,8 @@ def select_sets(states: Sequence[PartialState]) -> list[PartialState]:
     return [state for state in states if state.kind == "set"]
 
 
-def counted_column(state: PartialState) -> str:
-    """Return the column with the number of distinct values that are no longer kept."""
+def get_count_column(state: PartialState) -> str:
+    """Return the name of the column that counts the values removed by count_finished_sets."""
     return f"{state.name}n"
 
 
@@ -128,7 +128,7 @@ def finalize_state(out: OutputColumn) -> pl.Expr:
     if out.function == "median":
         return _median(states["values"])
     if out.function == "nunique":
-        return states["set"].list.len().cast(pl.Int64) + pl.col(counted_column(out.states[0]))
+        return states["set"].list.len().cast(pl.Int64) + pl.col(get_count_column(out.states[0]))
     state = out.states[0]
     has_order = state.order is not None and state.kind in ("first", "last")
     return states[state.kind].struct.field("value") if has_order else states[state.kind]

@@ -18,7 +18,7 @@ from hyperplane.collections.frames.aggregates import GROWING_STATES, PartialStat
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.partial_states import (
     aggregate_state,
-    counted_column,
+    get_count_column,
     merge_states,
     select_sets,
 )
@@ -50,7 +50,7 @@ def aggregate_rows(
     frame = drop_missing(frame, [BIN] if BIN in keys else keys)
     expressions = [aggregate_state(state, schema[state.column]) for state in states]
     expressions += [
-        pl.lit(0, pl.Int64).alias(counted_column(state)) for state in select_sets(states)
+        pl.lit(0, pl.Int64).alias(get_count_column(state)) for state in select_sets(states)
     ]
     expressions += _aggregate_instants(schema)
     grouped = frame.group_by(list(keys)).agg(expressions)
@@ -69,7 +69,7 @@ def merge_partials(
     """Merge partial tables, in the order of their rows."""
     table = concat_tables(tables)
     expressions = [merge_states(state, states, table.schema[state.name]) for state in states]
-    expressions += [pl.col(counted_column(state)).sum() for state in select_sets(states)]
+    expressions += [pl.col(get_count_column(state)).sum() for state in select_sets(states)]
     expressions += _merge_instants(table.columns)
     return table.group_by(list(keys)).agg(expressions)
 
@@ -159,11 +159,11 @@ def count_finished_sets(
     max_width: int,
     time_ranges: Sequence[tuple[int, int]],
 ) -> pl.DataFrame:
-    """Replace the distinct values of bins that are in no other table by their number.
+    """Replace sets of distinct values by their sizes, in bins that no other table can have.
 
-    ``max_width`` is an upper bound of the nanoseconds of a window: times nearer than this may share
-    a window. ``time_ranges`` are the first and last times of the other tables, in microseconds
-    since 1970.
+    ``max_width`` is an upper bound of the nanoseconds of a window: times that are closer together
+    may share a window. ``time_ranges`` are the first and last times of the other tables, in
+    microseconds since 1970.
     """
     shared: pl.Expr = pl.lit(value=False)
     bin_time = pl.col(BIN).dt.cast_time_unit("us").cast(pl.Int64) if time_ranges else pl.lit(0)
@@ -175,8 +175,8 @@ def count_finished_sets(
     for state in select_sets(states):
         size, values = pl.col(state.name).list.len().cast(pl.Int64), pl.col(state.name)
         unfinished = pl.when(shared).then(values).otherwise(values.list.head(0))
-        finished = pl.col(counted_column(state)) + pl.when(shared).then(0).otherwise(size)
-        counted += [unfinished.alias(state.name), finished.alias(counted_column(state))]
+        finished = pl.col(get_count_column(state)) + pl.when(shared).then(0).otherwise(size)
+        counted += [unfinished.alias(state.name), finished.alias(get_count_column(state))]
     return table.with_columns(counted)
 
 
