@@ -109,7 +109,7 @@ def test_a_program_that_writes_a_lot_does_not_block():
         ("print('NaN')", "invalid JSON"),
     ],
 )
-def test_a_program_that_fails_says_why(code, cause):
+def test_a_failed_program_reports_its_standard_error(code, cause):
     with pytest.raises(MachineFailed, match=cause) as failed:
         run(python(code))
     assert failed.value.error == "States.TaskFailed"

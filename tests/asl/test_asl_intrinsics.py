@@ -67,7 +67,7 @@ def written(argument, blank):
 
 
 @given(CALLS.filter(lambda call: count(call) <= 10), st.sampled_from(["", " ", "\n "]))
-def test_what_is_written_is_read(call, blank):
+def test_formatted_expressions_are_parsed_unchanged(call, blank):
     assert repr(parse_intrinsic(written(call, blank))) == repr(call)
 
 
@@ -160,7 +160,7 @@ def test_the_seed_of_a_random_number_fixes_it_and_the_end_is_never_reached():
         ("States.Format('{}{}', 'a', $.none)", "has no value"),
     ],
 )
-def test_what_functions_refuse(text, cause):
+def test_invalid_arguments_of_functions(text, cause):
     data = {"long": "x" * 10_001, "half": "\ud800", "deep": "[" * 100_000, "o": {}, "l": []}
     with pytest.raises(StateError, match=cause) as failed:
         evaluate(parse_intrinsic(text), data, {})

@@ -35,7 +35,7 @@ def test_misspelt_options_are_reported_at_once_with_the_nearest_name():
 
 
 @pytest.mark.parametrize("option", ["kind", "argv", "path", "depends_on"])
-def test_what_the_function_itself_says_is_no_option(option):
+def test_step_fields_set_by_the_decorator_are_no_options(option):
     assert list(refused(lambda: hyperplane.job(**{option: "x"}))) == [option]
 
 

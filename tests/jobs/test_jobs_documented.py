@@ -67,7 +67,7 @@ def test_the_summary_is_the_documented_one(tmp_path, capsys):
     assert asyncio.run(nc.checkjobs(ids=[good, bad])) == text
 
 
-def test_a_job_can_be_cancelled_and_said_so(tmp_path):
+def test_a_cancelled_job_has_the_documented_result_and_summary(tmp_path):
     job_id, _ = submit(tmp_path, "sleep 60")
     assert asyncio.run(nc.cancel_pipeline_job(job_id)) == {"id": job_id, "status": "cancelled"}
     text = asyncio.run(nc.checkjobs([job_id], loop=True, interval=0.1))

@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
     assert len(waited) <= writes / scaled(3, 1)
 
 
-def test_what_waits_says_so_once_and_ever_more_rarely():
+def test_backoff_announces_once_and_doubles_its_delay():
     said, now = [], [0.0]
     full = OSError(errno.ENOSPC, "No space left on device", "/home/ada/jobs")
     patience = Backoff(said.append, lambda: now[0])
@@ -221,7 +221,7 @@ def until_it_waits(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline()
 
 
-def test_a_job_on_a_full_disk_goes_on_when_there_is_room(small_disk, tmp_path, monkeypatch):
+def test_a_job_on_a_full_disk_continues_when_there_is_space(small_disk, tmp_path, monkeypatch):
     process = begin(small_disk, tmp_path, monkeypatch)
     assert until_it_waits(process).startswith("waiting: job store ")
     time.sleep(2)
@@ -312,7 +312,7 @@ def is_idle(pid: int) -> bool:
     return after.user + after.system - before.user - before.system < 0.02
 
 
-def test_a_program_that_closes_its_output_keeps_what_is_around_it_from_nothing(tmp_path):
+def test_the_wrapper_is_idle_after_its_program_closes_the_output(tmp_path):
     closed, go = tmp_path / "closed", tmp_path / "go"
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", step_wrapper.__file__, str(tmp_path / "attempt-1"),

@@ -53,7 +53,7 @@ def processes_of(job):
     return found
 
 
-def test_a_step_goes_on_when_the_supervisor_is_killed_and_is_not_repeated(tmp_path):
+def test_a_step_continues_after_its_supervisor_is_killed_and_is_not_repeated(tmp_path):
     told, go = tmp_path / "told", tmp_path / "go"
     job = submitted(bash("slow", f"echo begun >> {told}; {holds(go)}; echo ended >> {told}"))
     wait_until(told.exists)
@@ -248,7 +248,7 @@ def test_retries_are_counted_over_kills(tmp_path):
     assert tries() == 2
 
 
-def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
+def test_steps_continue_while_the_store_is_unavailable(tmp_path):
     import sqlalchemy as sql
 
     from hyperplane.jobs.store.jobs_home import store_url

@@ -26,7 +26,7 @@ def spans(job):
     return {one.step: (one.started, one.ended) for one in job.attempts}
 
 
-def test_steps_run_one_after_another_when_nothing_is_said():
+def test_steps_without_dependencies_run_in_order():
     job = ran(*(bash(f"s{i}", "sleep 0.1") for i in range(3)))
     assert job.status == DONE
     ends = spans(job)
@@ -53,7 +53,7 @@ def test_steps_wait_for_those_they_name_and_for_no_others():
     assert found["last"][0] >= max(ends)
 
 
-def test_what_depends_on_a_failed_step_does_not_run_and_other_steps_do():
+def test_only_steps_that_depend_on_a_failed_step_are_skipped():
     job = ran(
         bash("bad", "echo nothing there >&2; exit 64"),
         bash("after", "true"),
@@ -125,7 +125,7 @@ def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_pa
     assert [(one.status, one.fault) for one in bad.attempts] == [(FAILED, "input")]
 
 
-def test_a_job_is_tried_again_from_its_finished_steps(tmp_path):
+def test_a_job_is_retried_after_its_finished_steps(tmp_path):
     once = f"echo x >> {tmp_path}/first"
     flaky = f"echo x >> {tmp_path}/second; [ $(wc -l < {tmp_path}/second) -ge 3 ]"
     job = ran(bash("first", once), bash("second", flaky), max_retries=2)
@@ -163,7 +163,7 @@ def test_a_job_that_takes_too_long_is_timed_out():
     assert (early.status, early.job.reason) == (TIMED_OUT, reason)
 
 
-def test_a_job_that_is_cancelled_ends_politely(tmp_path):
+def test_a_cancelled_job_ends_its_steps_with_sigterm(tmp_path):
     polite = f"trap 'echo bye; exit 3' TERM; touch {tmp_path}/on; while :; do sleep 0.05; done"
     with dask.config.set({"hyperplane.jobs.grace": "100s"}):
         job = submitted(bash("polite", polite), bash("never", "true"))
@@ -179,7 +179,7 @@ def test_a_job_that_is_cancelled_ends_politely(tmp_path):
     assert job.status == "cancelled"
 
 
-def test_a_step_that_ignores_politeness_is_killed_before_the_job_has_ended(tmp_path):
+def test_a_step_that_ignores_sigterm_is_killed_before_the_job_has_ended(tmp_path):
     stubborn = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.05; done"
     job = submitted(bash("stubborn", stubborn))
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
@@ -190,7 +190,7 @@ def test_a_step_that_ignores_politeness_is_killed_before_the_job_has_ended(tmp_p
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
 
 
-def test_a_failed_job_goes_on_from_its_finished_steps(tmp_path):
+def test_a_failed_job_resumes_after_its_finished_steps(tmp_path):
     job = ran(
         bash("first", f"echo x >> {tmp_path}/first"),
         bash("second", f"test -e {tmp_path}/there"),
@@ -253,7 +253,7 @@ def test_a_step_that_ran_out_of_memory_gets_more_or_smaller_pieces(tmp_path):
     assert [json.loads(told)["ram_gb_per_proc"] for _, told in seen] == [2, 3.0, 4.5]
 
 
-def test_what_cannot_be_submitted_is_said_all_at_once():
+def test_all_faults_of_a_submission_are_reported_together():
     with pytest.raises(RequestError) as caught:
         submit(
             "nowhere.yaml",
@@ -268,6 +268,6 @@ def test_what_cannot_be_submitted_is_said_all_at_once():
     assert any("nowhere.yaml" in str(fault) for fault in caught.value.faults)
 
 
-def test_a_program_that_is_not_there_is_a_fault_of_the_input():
+def test_a_missing_program_is_an_input_failure():
     job = ran(Step(name="none", kind="command", argv=("no-such-program",)))
     assert [(one.status, one.fault) for one in job.attempts] == [(FAILED, "input")]

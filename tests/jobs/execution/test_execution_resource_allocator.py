@@ -199,7 +199,7 @@ def test_plain_chunks_are_bounded_by_the_configuration(tmp_path):
         assert capacity().chunks_at_once(step(max_parallel=90)) == 16
 
 
-def test_a_pool_says_what_a_step_takes():
+def test_a_pool_sets_the_demand_of_a_step():
     pool = next(iter(config.pools().values()))
     room = capacity(cores=1_000, memory=1e15)
     found = room.demand(step(pool=pool.name))

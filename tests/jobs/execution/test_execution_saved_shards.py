@@ -46,7 +46,7 @@ def step():
     return Step(name="square", kind="python", path="square.py", chunks=2, output="squares")
 
 
-def test_what_other_parameters_have_made_is_made_again(tmp_path):
+def test_chunks_run_again_after_a_run_with_other_parameters(tmp_path):
     (tmp_path / "there").touch()
     first = bash("first", "true")
     for turn, year in (("x", 2013), ("x", 2013), ("xx", 2014), ("xxx", 2013)):
@@ -55,7 +55,7 @@ def test_what_other_parameters_have_made_is_made_again(tmp_path):
     assert hyperplane.load("squares").n.compute().to_list() == (np.arange(100) ** 2).tolist()
 
 
-def test_what_is_there_is_looked_for_when_its_turn_comes(tmp_path):
+def test_saved_shards_do_not_let_a_step_run_before_its_dependencies(tmp_path):
     (tmp_path / "there").touch()
     assert ran(step()).status == DONE
     first = bash("first", "exit 64")
@@ -63,7 +63,7 @@ def test_what_is_there_is_looked_for_when_its_turn_comes(tmp_path):
     assert [(one.step, one.status) for one in job.attempts] == [("first", FAILED)]
 
 
-def test_another_job_does_only_what_is_missing(tmp_path):
+def test_another_job_runs_only_the_missing_chunks(tmp_path):
     (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", DOCUMENTED))
     job = ran(step(), max_retries=0)
     assert job.status == FAILED

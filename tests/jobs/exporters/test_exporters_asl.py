@@ -34,7 +34,7 @@ def diamond(tmp_path, monkeypatch):
     )
 
 
-def test_the_machine_is_valid_and_says_what_the_steps_say(diamond):
+def test_the_exported_machine_is_valid_and_has_the_settings_of_the_steps(diamond):
     machine = diamond.to_asl({"year": 1990, "path": "/evil"})
     assert check_machine(json.loads(json.dumps(machine))) == []
     assert list(machine["States"]) == ["first", "wave 2 2", "wave 2"]
@@ -137,7 +137,7 @@ def test_it_runs_here_in_the_order_of_the_pipeline(diamond):
     assert done[3] == "wave-2"
 
 
-def test_what_batch_cannot_run_is_said_all_at_once(tmp_path, monkeypatch):
+def test_all_features_that_batch_lacks_are_reported_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ipynb").write_text(
         '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'

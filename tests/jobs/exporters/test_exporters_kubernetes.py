@@ -68,7 +68,7 @@ def test_hostile_words_and_values_arrive_unchanged():
     assert known == expected
 
 
-def test_chunks_see_what_they_see_on_this_machine():
+def test_chunks_have_the_same_variables_as_on_this_machine():
     step = command("x", "program", chunks=12, cluster={"nprocs": 1})
     job = made(step, parameters={"chunk_id": "no", "a": "$(b) $"}, folder=kubernetes.FOLDER)
     _, known = started(manifests(job)[0], 11)
@@ -139,7 +139,7 @@ def test_manifests_have_the_form_that_kubernetes_asks_for():
     assert len({manifest["metadata"]["name"] for manifest in found}) == len(found)
 
 
-def test_retries_and_ends_after_which_there_are_none():
+def test_retries_and_exit_codes_without_retries():
     whole, own, chunks = (
         manifest["spec"]
         for manifest in manifests(

@@ -80,7 +80,7 @@ def test_nothing_runs_after_a_step_that_failed(root, tmp_path):
     assert done.stdout.splitlines() == ["100 000-a.sbatch", "101 002-c.sbatch", "102 001-b.sbatch"]
 
 
-def test_what_is_submitted_is_taken_back_when_not_all_can_be(root, tmp_path):
+def test_a_refused_step_cancels_the_submitted_ones(root, tmp_path):
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "refuse").write_text("002")
     steps = [command(name, "true", depends_on=()) for name in "abc"]
@@ -153,7 +153,7 @@ def test_a_program_may_have_an_equals_sign_in_its_name(root, tmp_path):
     assert (codes, (root / "ran").read_text()) == ({100: [0]}, "C 3\n")
 
 
-def test_chunks_see_what_they_see_on_this_machine(root, tmp_path):
+def test_chunks_have_the_same_variables_as_on_this_machine(root, tmp_path):
     step = seeing(root, "x", foreach=HOSTILE_ITEMS, max_parallel=3, cluster={"nprocs": 1})
     # The parameters of a chunk win over those of the job.
     job = made(step, root=root, parameters={"item": "no", "chunk_id": "no", "a": "'b'"})
@@ -231,12 +231,12 @@ def test_only_notebooks_and_retries_need_files_of_the_package(step, program):
 
 
 @pytest.mark.parametrize(("ram", "told"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
-def test_memory_is_what_was_asked_for_or_up_to_a_mebibyte_more(ram, told):
+def test_memory_is_rounded_up_to_a_mebibyte(ram, told):
     text = script(command("x", "true", resources=Resources(ram_gb=ram)))
     assert f"#SBATCH --mem={told}M\n" in text
 
 
-def test_a_step_that_says_nothing_gets_what_the_site_gives():
+def test_a_step_without_resources_gets_the_defaults_of_the_site():
     text = script(command("x", "true"))
     for option in ("mem", "cpus", "gres", "time", "array", "signal"):
         assert f"--{option}" not in text
@@ -277,7 +277,7 @@ def test_the_folder_of_the_scripts_may_be_anywhere(root, tmp_path):
     assert (folder / "the scripts" / "logs" / "000-x_100.log").exists()
 
 
-def test_a_step_whose_folder_is_gone_does_not_run_elsewhere(root, tmp_path):
+def test_a_step_whose_folder_is_missing_does_not_run_in_another_one(root, tmp_path):
     step = command("x", "touch", str(root / "ran"), working_dir="gone", retries=1)
     codes, _ = ran(made(step, root=root), tmp_path)
     assert list(codes.values()) == [[1]]

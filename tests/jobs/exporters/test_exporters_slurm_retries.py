@@ -53,7 +53,7 @@ def test_a_step_has_the_retries_of_its_job_unless_it_has_its_own(tmp_path):
     assert attempts(tmp_path) == 2
 
 
-def test_an_attempt_that_takes_too_long_is_ended_and_made_again(tmp_path):
+def test_an_attempt_that_times_out_is_ended_and_retried(tmp_path):
     for timeout in (0.5, 5, 50):  # until it is enough for the second attempt on this machine
         folder = tmp_path / f"{timeout}"
         folder.mkdir()
@@ -84,7 +84,7 @@ def _running(tmp_path, step):
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_polite_signal_reaches_the_step_and_ends_the_tries(tmp_path, retries, send):
+def test_sigterm_reaches_the_step_and_ends_the_retries(tmp_path, retries, send):
     trap = "trap 'kill $!; sleep 0.1; echo ended > ended; exit 3' TERM"
     text = f"sleep 600 & {trap}; touch ready; wait"
     with dask.config.set(LONG_WAITS):
@@ -96,7 +96,7 @@ def test_a_polite_signal_reaches_the_step_and_ends_the_tries(tmp_path, retries, 
     assert attempts(tmp_path) == 1
 
 
-def test_a_polite_signal_ends_the_wait_for_a_retry(tmp_path):
+def test_sigterm_ends_the_wait_for_a_retry(tmp_path):
     with dask.config.set(LONG_WAITS):
         process = _running(tmp_path, counting("exit 5", retries=2))
     os.kill(process.pid, signal.SIGTERM)

@@ -109,7 +109,7 @@ def test_a_misspelt_parameter_is_reported_with_the_nearest_name():
     ]
 
 
-def test_a_parameter_that_something_else_may_read_is_not_told():
+def test_a_parameter_that_another_step_may_read_is_not_reported():
     plain = step("plain", tagged="month = 1", kernelspec=PYTHON)
     free = step("free", "print(1)", kernelspec=PYTHON)
     assert told(plain, bash("a", "echo $LEVEL"), level=1) == []
@@ -276,7 +276,7 @@ def test_a_text_for_a_text_is_no_news(tagged):
         "n = bool(strtobool(n))",
     ],
 )
-def test_a_notebook_that_converts_its_parameters_is_not_told(cell):
+def test_a_notebook_that_converts_its_parameters_has_no_warning(cell):
     assert texts("n = 3", "print(1)", cell) == ""
 
 

@@ -102,7 +102,7 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
     wait_until(lambda: list(temporary.iterdir()) == [])
 
 
-def test_what_a_notebook_leaves_in_the_background_ends_with_it(tmp_path):
+def test_background_processes_of_a_notebook_end_with_it(tmp_path):
     cell = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
     job = ran(step("leaves", cell), max_retries=0)
     assert job.status == DONE

@@ -115,7 +115,7 @@ class RunnerContract:
         assert json.loads(json.dumps(resolved)) == resolved
         assert registry.resolve_options(self.name, resolved) == resolved
 
-    def test_what_is_not_supported_is_found_before_the_start(
+    def test_unsupported_pipelines_are_found_before_the_start(
         self, runner: Any, tmp_path: Path
     ) -> None:
         assert runner.find_unsupported(made(STEP, root=tmp_path).pipeline) == []

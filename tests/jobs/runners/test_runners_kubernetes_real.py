@@ -67,7 +67,7 @@ print(json.dumps({**{name: os.environ.get(name) for name in names}, "folder": os
 """
 
 
-def test_everything_arrives_as_it_was_said(monkeypatch):
+def test_variables_and_secrets_arrive_unchanged(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME)")
     monkeypatch.setenv("MY_OWN", "stays here")
     text = "a 'b' \"c\"\n$(TEXT) $$ $HOME; ü \\n %j"
@@ -89,7 +89,7 @@ def test_everything_arrives_as_it_was_said(monkeypatch):
     assert job.job.runner == "kubernetes"
 
 
-def test_the_value_of_a_secret_is_the_one_of_here(monkeypatch):
+def test_a_secret_has_its_value_on_this_machine(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME) ü")
     count = "import os; print(len(os.environ['THE_TOKEN'].encode()))"
     job = ran(python("a", count, secrets=("THE_TOKEN",)), runner="kubernetes", wait=120)
@@ -149,7 +149,7 @@ def test_steps_follow_each_other_and_chunks_run_beside_each_other():
     assert {one.number for one in job.attempts} == {1}
 
 
-def test_what_it_writes_is_seen_while_it_runs():
+def test_output_is_readable_while_the_step_runs():
     job = submitted(bash("slow", "echo begun; sleep 20; echo ended"), runner="kubernetes")
     until(lambda: "begun" in job.logs(), 60)
     assert "ended" not in job.logs()
@@ -185,7 +185,7 @@ def test_supervisors_killed_at_any_moment_repeat_nothing(monkeypatch):
     assert made == [*(("a", chunk, DONE) for chunk in range(8)), ("b", -1, DONE)]
 
 
-def test_cancelling_ends_what_runs_and_what_waits():
+def test_cancelling_ends_running_and_waiting_attempts():
     polite = "trap 'echo asked; exit 3' TERM; echo begun; sleep 60 & wait"
     large = {"cores": 0.7, "ram_gb": 0.1}
     job = submitted(bash("slow", polite, chunks=4, resources=large), runner="kubernetes")
@@ -242,7 +242,7 @@ def test_a_deleted_pod_is_lost_and_created_again():
         ("no-such-program", {}, "executable file not found"),
     ],
 )
-def test_what_can_never_run_is_said_and_not_tried_again(program, options, said):
+def test_an_attempt_that_can_never_run_fails_without_retries(program, options, said):
     step = Step(name="a", kind="command", argv=(program,))
     job = submitted(step, runner="kubernetes", runner_options=options, max_retries=3)
     assert job.wait(120) == FAILED
@@ -257,7 +257,7 @@ def test_why_it_waits_is_in_the_log():
     assert job.wait(60) == CANCELLED
 
 
-def test_what_cannot_run_there_is_refused_before_anything_is_submitted(tmp_path):
+def test_unsupported_pipelines_are_refused_at_submission(tmp_path):
     (tmp_path / "needs.txt").write_text("polars\n")
     steps = [Step(name="a", kind="command", argv=("true",))]
     with pytest.raises(RequestError, match=r"requirements = 'needs\.txt'"):

@@ -56,7 +56,7 @@ def numbers(job):
     return Counter(one.chunk for one in job.attempts)
 
 
-def test_two_hundred_chunks_are_few_calls_and_each_has_what_is_its_own(
+def test_two_hundred_chunks_need_few_calls_and_have_separate_variables(
     tmp_path, monkeypatch, calls
 ):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word'")
@@ -159,7 +159,7 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
     assert len(calls("sbatch")) == 1
 
 
-def test_what_an_administrator_ends_is_a_failed_attempt_and_the_others_go_on(tmp_path):
+def test_a_task_ended_by_an_administrator_fails_and_the_others_continue(tmp_path):
     job = submitted(
         bash("a", "touch $CHUNK_ID.begun; sleep 4", chunks=4, resources=LARGE),
         runner="slurm",

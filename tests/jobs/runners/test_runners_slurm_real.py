@@ -55,7 +55,7 @@ def until(true, seconds=60):
         time.sleep(0.05)
 
 
-def test_everything_arrives_as_it_was_said(tmp_path, monkeypatch):
+def test_variables_and_secrets_arrive_unchanged(tmp_path, monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word'")
     text = "a 'b' \"c\"\n$(id); ü \\n %j"
     step = bash(
@@ -113,7 +113,7 @@ def test_a_batch_job_whose_number_was_not_written_down_is_found(tmp_path):
     assert (tmp_path / "told").read_text() == "a\n"
 
 
-def test_cancelling_ends_what_runs_and_what_waits(tmp_path):
+def test_cancelling_ends_running_and_waiting_attempts(tmp_path):
     polite = "trap 'echo asked; exit 3' TERM; touch $CHUNK_ID.begun; sleep 60 & wait"
     everything = {"cores": os.cpu_count() or 1, "ram_gb": 0.1}
     job = submitted(
@@ -165,7 +165,7 @@ def test_why_it_waits_is_in_the_log():
     assert [log.read_text() for log in logs_of(job)] == ["", ""]
 
 
-def test_what_no_node_can_hold_ends_with_what_to_do():
+def test_a_request_that_fits_no_node_fails_with_advice():
     large = {"cores": 15, "ram_gb": 0.1}
     job = submitted(bash("a", "true", resources=large), runner="slurm", max_retries=2)
     assert job.wait(90) == FAILED
@@ -174,7 +174,7 @@ def test_what_no_node_can_hold_ends_with_what_to_do():
     assert len(job.attempts) == 1
 
 
-def test_what_sbatch_refuses_is_said_and_not_tried_again(monkeypatch):
+def test_a_refusal_of_sbatch_fails_without_retries(monkeypatch):
     monkeypatch.setenv("SBATCH_PARTITION", "nowhere")
     job = ran(bash("a", "true"), runner="slurm", max_retries=3)
     assert job.status == FAILED

@@ -109,7 +109,7 @@ def test_resume_has_the_environment_and_the_settings_of_the_resuming_process(mon
     assert submission_snapshot.load_snapshot(job.job).settings.grace == "3s"
 
 
-def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
+def test_a_snapshot_has_no_secret_and_is_private(monkeypatch):
     monkeypatch.setenv("LC_SECRETIVE", "s3cret-of-a-step")
     monkeypatch.setenv("PYTHONPATH", "/opt/" + "AKIA" + "IOSFODNN7EXAMPLE")
     monkeypatch.setenv("API_TOKEN", "s3cret-too")
@@ -127,7 +127,7 @@ def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": {}}', '{"settings": 7}', "\0"])
-def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
+def test_an_unreadable_snapshot_counts_as_missing(text):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     submission_snapshot.save_snapshot(made, {"PATH": "/bin"}, {})
     (made.folder_path / "submission.json").write_text(text)
