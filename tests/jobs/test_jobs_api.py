@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from job_cases import LIMIT, bash, ran, submitted
+from job_cases import LIMIT, bash, run_job, submit_job
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import JobCancelled, JobError, RequestError
@@ -98,7 +98,7 @@ def test_a_pending_job_is_cancelled_at_once_without_a_supervisor(monkeypatch):
 
 
 def test_a_job_that_runs_is_not_resumed(tmp_path):
-    job = submitted(bash("waits", "until [ -e go ]; do sleep 0.02; done"), max_retries=0)
+    job = submit_job(bash("waits", "until [ -e go ]; do sleep 0.02; done"), max_retries=0)
     while job.status != IN_PROGRESS:
         time.sleep(0.02)
     with pytest.raises(JobError, match="already in progress; cancel it"):
@@ -166,7 +166,7 @@ def test_the_longest_parameter_arrives():
     text = "ü" * 59_990
     script = "import os; print(len(os.environ['TEXT'].encode()), len(os.environ))"
     step = Step(name="a", kind="command", argv=(sys.executable, "-c", script))
-    job = ran(step, parameters={"text": text}, max_retries=0)
+    job = run_job(step, parameters={"text": text}, max_retries=0)
     assert job.status == DONE, job.job.reason
     assert job.logs().split()[0] == "119980"
 

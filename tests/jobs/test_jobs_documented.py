@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import pytest
-from job_cases import bash, submitted
+from job_cases import bash, submit_job
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import RequestError
@@ -133,7 +133,7 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
     # In /tmp, because the path of a socket is limited. The supervisor's path is another one.
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as elsewhere:
         step = bash("dask", text, cluster=options, env={"TMPDIR": elsewhere})
-        job = submitted(step, max_retries=0)
+        job = submit_job(step, max_retries=0)
         while not job.job.dashboard and not job.job.processed:
             time.sleep(0.05)
         shown = asyncio.run(nc.checkjobs([job.id]))

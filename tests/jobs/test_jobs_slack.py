@@ -32,7 +32,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def no_pauses(monkeypatch):
-    """The requested pauses, which are skipped."""
+    """Skip the pauses before retries, and return their requested lengths."""
     pauses = []
     # Patched only in this module: other threads sleep, too.
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=pauses.append))

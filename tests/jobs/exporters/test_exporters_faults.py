@@ -1,7 +1,7 @@
 """Faults of jobs that runners do not support, reported together."""
 
 import pytest
-from runner_cases import command, made, typical
+from runner_cases import command, make_job, typical
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, calls
@@ -41,7 +41,7 @@ def test_all_that_kubernetes_cannot_do_at_once():
         command("c", "x", foreach=("é" * 70_000,), depends_on=()),
         command("d", "python", "-m", calls.PROGRAM, resources=Resources(pool="16_61")),
     ]
-    job = made(*steps, requirements="requirements.txt", parameters={"a": "\udcff"})
+    job = make_job(*steps, requirements="requirements.txt", parameters={"a": "\udcff"})
     found = faults("kubernetes", job, root="relative")
     assert list(found) == [
         "image",
@@ -78,7 +78,7 @@ def test_an_invalid_root(root):
 
 def test_features_that_slurm_lacks():
     step = command("b", "x", chunks=2, split=4)
-    found = faults("slurm", made(step, parameters={"a": "\udcff"}))
+    found = faults("slurm", make_job(step, parameters={"a": "\udcff"}))
     assert list(found) == ["steps[0].split", "parameters['a']"]
     assert found["steps[0].split"] == (
         "steps[0].split = 4: expected no value on slurm, which restarts steps unchanged; "
@@ -88,7 +88,7 @@ def test_features_that_slurm_lacks():
 
 def test_documents_have_names_that_every_file_system_takes():
     names = ("../../etc/passwd", "a/b", "CON", "x" * 128, "\u2066", ".", "a\\b:c")
-    job = made(*(command(name, "x") for name in names))
+    job = make_job(*(command(name, "x") for name in names))
     for runner, options in {"slurm": {}, "kubernetes": {"image": "a"}}.items():
         documents = render(runner, job, **options)
         assert len({document.name for document in documents}) == len(documents)

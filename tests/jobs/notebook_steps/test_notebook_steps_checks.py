@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import LIMIT, bash, ran
+from job_cases import LIMIT, bash, run_job
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Step, submit
@@ -135,7 +135,7 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     assert first.startswith("parameter 'model-name' is not a valid Python variable name")
     assert second.startswith("parameter 'class' is not a valid")
     with pytest.warns(UserWarning, match="not a valid Python variable name"):
-        job = ran(made, parameters=parameters, max_retries=0)
+        job = run_job(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "2 a b c"
 
@@ -150,7 +150,7 @@ def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
     (warned,) = notebook_checks.kernel_warnings(both)
     assert warned.startswith("first.ipynb, second.ipynb: the kernel 'conda-root-py' is not inst")
     with pytest.warns(UserWarning, match="first.ipynb: the kernel 'conda-root-py'") as caught:
-        job = ran(first, parameters={"year": 7}, max_retries=0)
+        job = run_job(first, parameters={"year": 7}, max_retries=0)
     assert len(caught) == 1
     assert job.status == DONE, job.logs()
     said, printed = job.logs().splitlines()[:2]
@@ -190,7 +190,7 @@ def test_a_step_chooses_the_kernel(own_kernel):
     assert len(told(made)) == 1
     made = made.model_copy(update={"kernel": "of-this-test"})
     assert told(made) == []
-    job = ran(made, parameters={"year": 3}, max_retries=0)
+    job = run_job(made, parameters={"year": 3}, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "3 yes"
 
@@ -308,6 +308,6 @@ def test_a_step_loads_no_packages_that_only_papermill_would_use(tmp_path, monkey
             f"from pathlib import Path\nPath(r'{tmp_path}', '{name}.loaded').touch()\n"
             "class GCSFileSystem: pass\n"
         )
-    job = ran(step("one", "import gcsfs\nprint(gcsfs.GCSFileSystem)", kernelspec=PYTHON))
+    job = run_job(step("one", "import gcsfs\nprint(gcsfs.GCSFileSystem)", kernelspec=PYTHON))
     assert job.status == DONE
     assert [file.name for file in tmp_path.glob("*.loaded")] == ["gcsfs.loaded"]  # by the cell

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import is_alive, ran, submitted, wait_until
+from job_cases import is_alive, run_job, submit_job, wait_until
 from scale import scaled
 
 from hyperplane.jobs import Resources, Step
@@ -67,7 +67,7 @@ def test_kernels_that_start_together_hear_no_message_of_another(temporary):
     ]
     before = sorted(path.name for path in Path().iterdir())
     # Two jobs in one folder, and in each of them several kernels.
-    jobs = [submitted(*steps[number::2], max_retries=0) for number in range(2)]
+    jobs = [submit_job(*steps[number::2], max_retries=0) for number in range(2)]
     assert [job.wait(scaled(280, 800)) for job in jobs] == [DONE, DONE], [
         job.job.reason for job in jobs
     ]
@@ -86,7 +86,7 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
         f"os.rename('{told}.draft', '{told}')"
     )
     # A kernel that holds the interpreter does not see that its parent has ended.
-    job = submitted(step("busy", cell, "import ctypes; ctypes.PyDLL(None).sleep(300)"))
+    job = submit_job(step("busy", cell, "import ctypes; ctypes.PyDLL(None).sleep(300)"))
     wait_until(Path(told).exists)
     (folder,) = temporary.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -104,7 +104,7 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
 
 def test_background_processes_of_a_notebook_end_with_it(tmp_path):
     cell = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
-    job = ran(step("leaves", cell), max_retries=0)
+    job = run_job(step("leaves", cell), max_retries=0)
     assert job.status == DONE
     wait_until(lambda: not is_alive(int(job.logs().split()[0])))
 

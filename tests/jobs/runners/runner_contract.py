@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import psutil
 import pytest
-from runner_cases import command, made
+from runner_cases import command, make_job
 from services import until
 
 from hyperplane.errors import RequestError
@@ -118,7 +118,7 @@ class RunnerContract:
     def test_unsupported_pipelines_are_found_before_the_start(
         self, runner: Any, tmp_path: Path
     ) -> None:
-        assert runner.find_unsupported(made(STEP, root=tmp_path).pipeline) == []
+        assert runner.find_unsupported(make_job(STEP, root=tmp_path).pipeline) == []
         pipeline, expected = self.unsupported(tmp_path)
         [fault] = runner.find_unsupported(pipeline)
         assert expected in str(fault)

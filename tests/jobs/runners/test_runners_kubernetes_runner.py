@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dask
 import pytest
-from runner_cases import command, made
+from runner_cases import command, make_job
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls
@@ -136,7 +136,7 @@ def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
         Step(name="large", kind="python", path="large.py", depends_on=()),
         command("call", "python", "-m", calls.PROGRAM, depends_on=()),
     ]
-    job = made(*steps, root=tmp_path, requirements="needs.txt")
+    job = make_job(*steps, root=tmp_path, requirements="needs.txt")
     told = [fault.where for fault in runner().find_unsupported(job.pipeline)]
     assert told == ["requirements", "step 'large': large.py", "step 'call': argv"]
     told = [fault.where for fault in runner(root="/srv").find_unsupported(job.pipeline)]
@@ -146,8 +146,8 @@ def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
 def test_where_steps_find_their_files():
     step = Step(name="a", kind="python", path="steps/a.py", working_dir="data")
     sent, held = (
-        runner().with_runtime_paths(made(step)),
-        runner(root="/srv").with_runtime_paths(made(step)),
+        runner().with_runtime_paths(make_job(step)),
+        runner(root="/srv").with_runtime_paths(make_job(step)),
     )
     assert (sent.pipeline.root, sent.pipeline.steps[0].path) == ("/var/lib/hyperplane", "a.py")
     assert sent.pipeline.steps[0].working_dir is None

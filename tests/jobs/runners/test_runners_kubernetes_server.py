@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from job_cases import ran
+from job_cases import run_job
 from kubernetes_server import running_api_server
 from runner_cases import command
 
@@ -144,7 +144,7 @@ def test_a_submitted_job_runs_its_steps_in_order_and_deletes_everything(tmp_path
         command("last", "true", depends_on=("chunks",)),
     ]
     options = {"image": "registry.example/flights:1"}
-    job = ran(*steps, runner="kubernetes", runner_options=options, max_retries=2)
+    job = run_job(*steps, runner="kubernetes", runner_options=options, max_retries=2)
     assert order == ["first", *["chunks"] * 3, "last"], "an error of the input is not retried"
     assert (job.status, [one.exit_code for one in job.attempts]) == (FAILED, [0, 0, 0, 0, 65])
     assert job.logs("first") == "this is first\n"

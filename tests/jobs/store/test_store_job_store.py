@@ -17,7 +17,7 @@ from functools import partial
 
 import dask.config
 import pytest
-from job_cases import bash, ran
+from job_cases import bash, run_job
 from scale import scaled
 
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
@@ -115,7 +115,7 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DASK_HYPERPLANE__JOBS__STORE", postgres)
     with dask.config.set({"hyperplane.jobs.store": postgres, "hyperplane.jobs.linger": 0.2}):
-        job = ran(bash("a", "echo hello"), bash("fan", "true", chunks=3))
+        job = run_job(bash("a", "echo hello"), bash("fan", "true", chunks=3))
         assert (job.status, len(job.attempts)) == (DONE, 4)
         assert open_store().get(job.id).status == DONE
         while supervisor_client.supervisor_pid() is not None:

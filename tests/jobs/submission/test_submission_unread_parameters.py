@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import LIMIT, bash, ran
+from job_cases import LIMIT, bash, run_job
 
 import hyperplane
 from hyperplane.jobs import Pipeline, Step
@@ -197,7 +197,7 @@ def test_one_step_that_reads_it_is_enough():
 def test_a_misspelled_parameter_is_reported_at_submission_and_in_the_log(tmp_path):
     said = "no step reads the parameter 'sorce': did you mean source?"
     with pytest.warns(UserWarning, match=r"did you mean source\?"):
-        job = ran(
+        job = run_job(
             bash("first", "echo ${SOURCE-none}"),
             bash("second", "echo second"),
             parameters={"sorce": "a"},
@@ -225,7 +225,7 @@ def test_a_misspelled_parameter_is_reported_in_the_log_of_a_batch_job(tmp_path, 
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     step = bash("first", "echo ${SOURCE-none}")
     with pytest.warns(UserWarning, match=r"did you mean source\?"):
-        job = ran(step, parameters={"sorce": "a"}, max_retries=0, runner="slurm")
+        job = run_job(step, parameters={"sorce": "a"}, max_retries=0, runner="slurm")
     said = "no step reads the parameter 'sorce': did you mean source?"
     assert (job.status, job.logs()) == (DONE, f"warning: {said}\nnone\n")
 
