@@ -115,7 +115,7 @@ def test_a_failed_program_reports_its_standard_error(code, cause):
     assert failed.value.error == "States.TaskFailed"
 
 
-def test_a_program_that_is_not_there_fails_the_task(tmp_path):
+def test_a_missing_program_fails_the_task(tmp_path):
     with pytest.raises(MachineFailed, match="cannot be started"):
         run(Command([str(tmp_path / "nothing")]))
 

@@ -92,13 +92,13 @@ def test_format_puts_texts_in_as_they_are(before, inside):
 
 
 @given(JSON)
-def test_json_goes_to_text_and_back(value):
+def test_json_round_trip(value):
     call = parse_intrinsic("States.StringToJson(States.JsonToString($))")
     assert repr(evaluate(call, value, {})) == repr(value)
 
 
 @given(st.text())
-def test_base64_goes_there_and_back(text):
+def test_base64_round_trip(text):
     call = parse_intrinsic("States.Base64Decode(States.Base64Encode($))")
     assert evaluate(call, text, {}) == text
     assert base64.b64decode(evaluate(call.arguments[0], text, {})).decode() == text
@@ -115,7 +115,7 @@ def test_unique_keeps_the_first_of_each(items):
 
 
 @given(st.lists(st.integers()), st.integers(1, 9))
-def test_partitions_hold_everything_in_order(items, size):
+def test_partitions_contain_all_items_in_order(items, size):
     found = evaluate(
         parse_intrinsic("States.ArrayPartition($.l, $.n)"), {"l": items, "n": size}, {}
     )

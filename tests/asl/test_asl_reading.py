@@ -134,7 +134,7 @@ def test_a_mapping_that_is_no_json_is_refused(value):
         read_machine({**TINY, "Comment": value})
 
 
-def test_a_file_that_is_not_there_a_folder_and_a_bad_name_are_refused(tmp_path):
+def test_missing_files_folders_and_invalid_names_are_refused(tmp_path):
     for source in (tmp_path / "none.asl.json", tmp_path, "nul\0byte"):
         with pytest.raises(RequestError, match="a file that can be read"):
             read_machine(source)

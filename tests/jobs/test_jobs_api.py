@@ -114,7 +114,7 @@ def test_a_label_is_a_line_of_text(label):
     assert list(refused(job_type=label)) == ["job_type"]
 
 
-def test_a_label_that_is_none_of_the_documented_ones_is_reported_and_kept():
+def test_an_undocumented_label_is_reported_and_kept():
     steps = [bash("a", "true")]
     known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
     made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
@@ -224,7 +224,7 @@ def test_jobs_are_found_by_their_submission_and_by_a_prefix_of_the_id():
             call(7.5)
 
 
-def test_an_output_is_set_for_a_job_that_there_is():
+def test_an_output_is_set_for_existing_jobs_only():
     made = kept()
     job_output.set_output("value", made.id[:13])
     assert job_output.get_output(made.id) == "value"

@@ -99,7 +99,7 @@ def test_a_warning_that_is_an_error_submits_nothing():
         "await asyncio.gather(nc.cancel_pipeline_job(7))",
     ],
 )
-def test_the_traceback_of_an_error_holds_the_cell_and_no_thread(call):
+def test_the_traceback_of_an_error_has_the_cell_and_no_thread(call):
     with pytest.raises(RequestError) as caught:
         cell(call)()
     frames = traceback.extract_tb(caught.value.__traceback__)

@@ -352,7 +352,7 @@ def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
     assert int((small_disk / "attempt-1.exit").read_text()) == 3
 
 
-def test_a_step_does_not_begin_without_room_for_its_end(small_disk):
+def test_a_step_does_not_start_without_space_for_its_exit_code(small_disk):
     fill(small_disk)
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),

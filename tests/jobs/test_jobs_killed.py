@@ -66,7 +66,7 @@ def test_a_step_continues_after_its_supervisor_is_killed_and_is_not_repeated(tmp
     assert [one.number for one in job.attempts] == [1]
 
 
-def test_the_first_sigint_ends_a_supervisor_and_its_step_goes_on(tmp_path):
+def test_the_first_sigint_ends_a_supervisor_and_its_step_continues(tmp_path):
     told, go = tmp_path / "told", tmp_path / "go"
     job = submit_job(
         bash("slow", f"echo begun >> {told}; {until_exists(go)}; echo ended >> {told}")
@@ -95,7 +95,7 @@ def test_a_step_that_ended_without_a_supervisor_is_done(tmp_path):
     assert job.attempts[0].ended <= gone
 
 
-def test_a_step_that_was_killed_with_its_supervisor_is_begun_again(tmp_path):
+def test_a_step_killed_with_its_supervisor_is_started_again(tmp_path):
     begun, there = tmp_path / "begun", tmp_path / "there"
     job = submit_job(bash("slow", f"echo x >> {begun}; {until_exists(there)}"))
     wait_until(begun.exists)
@@ -167,7 +167,7 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         assert result(folder) == result(tmp_path / "calm")
 
 
-def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
+def test_a_damaged_job_fails_and_others_continue(tmp_path):
     go = tmp_path / "go"
     bad, good = submit_job(bash("a", until_exists(go))), submit_job(bash("b", until_exists(go)))
     # A step that has not started could have read the job before the change.

@@ -64,7 +64,7 @@ def test_a_message_has_name_id_time_reason_and_the_end_of_the_log():
     assert said.count("```") == 4
 
 
-def test_the_end_of_a_long_log_is_cut_at_its_beginning():
+def test_a_message_has_only_the_end_of_a_long_log():
     said = format_message(failed(), "x" * 9000 + "the last line\n")
     assert "the last line\n```" in said
     assert len(said) < MAX_TAIL + 600

@@ -150,7 +150,7 @@ def test_state_and_logs_are_closed_to_others(jobs_apart):
 
 
 @pytest.mark.slow
-def test_requirements_are_installed_apart_and_once(tmp_path, monkeypatch):
+def test_requirements_are_installed_once_in_a_separate_environment(tmp_path, monkeypatch):
     package = tmp_path / "hp_probe_package"
     package.mkdir()
     (package / "pyproject.toml").write_text(

@@ -75,7 +75,7 @@ def test_a_damaged_definition_leaves_a_job_that_can_be_listed(definition, job):
     assert damaged.as_dict()["pipeline"] == ""
 
 
-def test_steps_that_have_not_begun_wait_or_will_never_run(job):
+def test_steps_without_attempts_wait_or_are_not_run(job):
     assert [one.status for one in step_progress(job(PENDING), [], 1.0)] == [WAITING] * 3
     assert [one.status for one in step_progress(job(FAILED), [], 1.0)] == [NOT_RUN] * 3
 
@@ -221,7 +221,7 @@ def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
     assert len(lines) <= 1 + 1 + 10 + 2
 
 
-def test_lines_name_their_job_where_there_are_several(job):
+def test_lines_name_their_job_if_there_are_several(job):
     lines = told(ProgressLines(several=True), job(), [attempt("one", DONE)], 101.0)
     assert lines[0] == "trio (01234567) one: done in 4.0 s"
 

@@ -190,7 +190,7 @@ def test_a_crontab_that_cannot_be_read_is_not_written(crontab):
     assert crontab.read_text() == "5 4 * * * backup\n"
 
 
-def test_a_machine_without_cron_says_so(tmp_path, monkeypatch):
+def test_a_machine_without_cron_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RequestError, match="a machine with cron"):
         schedules.install(nightly())

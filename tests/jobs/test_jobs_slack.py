@@ -56,7 +56,7 @@ def test_a_message_goes_to_a_channel_with_the_token(server):
     assert document == {"channel": "#data", "text": "done: *all* ü"}
 
 
-def test_the_configured_channel_holds_when_none_is_named(server):
+def test_the_configured_channel_is_the_default(server):
     assert "hyperplane.slack.channel" in refused(utils.SlackHelper().post_message, "x")
     with dask.config.set({"hyperplane.slack.channel": "#all"}):
         utils.SlackHelper().post_message("x")
@@ -120,7 +120,7 @@ def test_a_token_that_is_none_is_refused_and_not_shown(token, server, monkeypatc
     assert server.got == []
 
 
-def test_the_wait_that_the_server_asks_for_is_kept(server, no_pauses):
+def test_the_delay_requested_by_the_server_is_respected(server, no_pauses):
     server.answers = [
         Answer(429, headers={"Retry-After": "7"}),
         Answer(429, headers={"Retry-After": "999"}),

@@ -227,7 +227,7 @@ pipeline:
     assert "did you mean a.sh?" in message
 
 
-def test_of_a_key_given_twice_the_first_is_read(folder):
+def test_the_first_of_duplicate_keys_is_read(folder):
     message = refused(folder, TASK.format("port: 0\n    port: 80"))
     assert "tasks[0].port = 0: expected at least 1" in message
 

@@ -102,7 +102,7 @@ def test_an_output_that_was_saved_whole_is_reported_too():
     assert "squares already exists, saved as a whole, but the step saves 2" in job.job.reason
 
 
-def test_shards_of_another_number_are_not_taken_for_those_of_the_step(tmp_path):
+def test_shards_of_another_count_do_not_count_as_saved(tmp_path):
     (tmp_path / "square.py").write_text("import os; os.makedirs('ran', exist_ok=True)")
     assert run_job(step()).status == DONE
     for index in range(3):  # of eight, which are under way

@@ -50,7 +50,7 @@ def told(*steps, **parameters):
     return notebook_warnings(made, parameters) + find_unread_parameters(made, parameters)
 
 
-def test_a_kernel_that_is_not_here_is_reported_before_anything_is_submitted():
+def test_a_missing_kernel_is_reported_at_submission():
     bad = step("bad", "1", kernelspec={"name": "pyhton3", "display_name": "x"})
     r = step("r", "1", language_info={"name": "R"})
     good = step("good", "1", kernelspec=PYTHON)
@@ -96,7 +96,7 @@ def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
     assert fault.allowed == "an installed kernel: there is none"
 
 
-def test_a_misspelt_parameter_is_reported_with_the_nearest_name():
+def test_a_misspelled_parameter_is_reported_with_the_most_similar_name():
     cell = "%matplotlib inline\nyear: str = '1990'\nrate='1.5'\n# never = 3\nif x == 2: pass"
     magic = step("magic", tagged=cell, kernelspec=PYTHON)
     plain = step("plain", tagged="month, day = '1', '2'\nnames = 'a=1'", kernelspec=PYTHON)
@@ -143,7 +143,7 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
 CONDA = {"name": "conda-root-py", "display_name": "Python [conda root]", "language": "python"}
 
 
-def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
+def test_a_missing_python_kernel_is_replaced_with_one_warning():
     text = "import sys; print(sys.executable, year)"
     first = step("first", text, tagged="year = '1'", kernelspec=CONDA)
     both = Pipeline.from_steps("p", [first, step("second", "1", kernelspec=CONDA)])
@@ -158,7 +158,7 @@ def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
     assert printed == f"{sys.executable} 7"
 
 
-def test_a_kernel_of_another_language_that_is_not_here_is_refused():
+def test_a_missing_kernel_of_another_language_is_refused():
     other = {"name": "ir", "display_name": "R", "language": "R"}
     sage = {"name": "sagemath", "display_name": "SageMath 9", "language": "sage"}
     made = [
@@ -195,7 +195,7 @@ def test_a_step_chooses_the_kernel(own_kernel):
     assert job.logs().splitlines()[0] == "3 yes"
 
 
-def test_a_step_that_chooses_a_kernel_that_is_not_here(own_kernel):
+def test_a_step_that_selects_a_missing_kernel(own_kernel):
     made = step("chooses", "1", kernelspec=PYTHON).model_copy(update={"kernel": "of-this-tset"})
     (fault,) = faults(made)
     assert (fault.where, fault.asked) == ("step 'chooses': kernel", "'of-this-tset'")

@@ -143,7 +143,7 @@ def test_sockets_have_a_short_path_in_a_folder_that_others_cannot_change(tempora
     kernel_folder.shutil.rmtree(folder)
 
 
-def test_no_folder_for_sockets_is_an_error_that_says_what_to_do(temporary, monkeypatch):
+def test_a_missing_folder_for_sockets_is_an_error_with_advice(temporary, monkeypatch):
     def full(parent):
         raise OSError(28, "No space left on device")
 
@@ -152,7 +152,7 @@ def test_no_folder_for_sockets_is_an_error_that_says_what_to_do(temporary, monke
         create_folder()
 
 
-def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_path):
+def test_an_executed_notebook_is_complete_while_two_runs_write_it(tmp_path):
     output, ended, torn = tmp_path / "out.ipynb", threading.Event(), []
     output.write_text("[]")
     output.chmod(0o640)

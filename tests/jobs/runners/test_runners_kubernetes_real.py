@@ -96,7 +96,7 @@ def test_a_secret_has_its_value_on_this_machine(monkeypatch):
     assert job.logs() == f"{len(b's3cret') + len(''' 'word' $(HOME) ü'''.encode())}\n"
 
 
-def test_a_steps_own_file_goes_with_it(tmp_path):
+def test_the_file_of_a_step_is_staged(tmp_path):
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "clean.py").write_text(
         "import os, pathlib, sys\npathlib.Path('made').write_text('x')\n"

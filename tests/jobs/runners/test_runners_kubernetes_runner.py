@@ -90,7 +90,7 @@ def test_the_secret_has_hidden_values_and_files_and_is_owned_by_the_job():
     assert build_secret(MADE, dataclasses.replace(COMMAND, secret_variables={}), []) is None
 
 
-def test_names_are_short_and_their_own():
+def test_names_of_jobs_are_short_and_distinct():
     step = "001-" + "Größe x" * 9
     place = Path("/j/6f1d2c3b-0000-4000-8000-000000000001/steps") / step / "chunk-12345/attempt-10"
     name = attempt_job_name(AttemptCommand((), {}, "", place))

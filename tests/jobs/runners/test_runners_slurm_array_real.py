@@ -93,7 +93,7 @@ def test_two_hundred_chunks_need_few_calls_and_have_separate_variables(
     assert {one.stat().st_mode & 0o777 for one in tasks} == {0o600}
 
 
-def test_one_that_fails_is_begun_again_and_the_others_are_not(calls):
+def test_only_the_failed_chunk_is_retried(calls):
     fails = '[ "$CHUNK_ID" != 2 ] || [ -e tried ] || { touch tried; exit 3; }'
     job = run_job(bash("a", fails, chunks=6, resources=SMALL), runner="slurm", max_retries=1)
     assert job.status == DONE
@@ -179,7 +179,7 @@ def test_a_task_ended_by_an_administrator_fails_and_the_others_continue(tmp_path
     assert sorted(one.name for one in tmp_path.glob("*.begun")) == [f"{n}.begun" for n in (0, 1, 2)]
 
 
-def test_where_there_are_no_arrays_each_is_alone(tmp_path, calls):
+def test_without_arrays_each_chunk_is_a_single_batch_job(tmp_path, calls):
     (tmp_path / "counting" / "refuse").touch()
     job = run_job(bash("a", "echo $CHUNK_ID", chunks=5, resources=SMALL), runner="slurm")
     assert job.status == DONE

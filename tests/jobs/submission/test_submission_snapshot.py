@@ -145,7 +145,7 @@ def test_a_folder_that_cannot_be_used_is_reported(monkeypatch):
         submission_snapshot.save_snapshot(made, {}, {})
 
 
-def test_pools_that_there_are_not_are_reported_at_submission():
+def test_unknown_pools_are_reported_at_submission():
     steps = [
         Step(name="a", kind="command", argv=("true",), resources=Resources(pool="16_17")),
         Step(name="b", kind="command", argv=("true",), cluster={"pool": "hyperplane-medd"}),

@@ -52,7 +52,7 @@ def unread(step, *names):
     return find_unread_parameters(Pipeline.from_steps("p", steps), names)
 
 
-def test_a_misspelt_name_is_reported_with_the_nearest_one():
+def test_a_misspelled_name_is_reported_with_the_most_similar_one():
     said = "no step reads the parameter 'sorce': did you mean source?"
     for step in (
         python(GET),
