@@ -187,7 +187,7 @@ class _Checker:
 
 
 def processor_mode(state: Mapping[str, Any]) -> str:
-    """Mode of a Map: ``INLINE`` or ``DISTRIBUTED``."""
+    """Return the mode of a Map: ``INLINE`` or ``DISTRIBUTED``."""
     config: Any = state.get("ItemProcessor")
     config = config.get("ProcessorConfig") if isinstance(config, dict) else None
     return str(config.get("Mode", "INLINE")) if isinstance(config, dict) else "INLINE"
@@ -200,7 +200,7 @@ def _is_terminal(state: Any) -> bool:
 
 
 def _find_reachable(states: dict[str, Any], start: str) -> set[str]:
-    """Names of the states reachable from ``start``."""
+    """Return the names of the states that are reachable from ``start``."""
     reached, todo = {start}, [start]
     while todo:
         state = states.get(todo.pop())

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 class FieldType:
     """Description of the values that a field may have, and a check of a value.
 
-    The check returns the reason why a value is invalid, ``"-"`` if ``allowed`` is reason enough,
+    The check returns the reason why a value is invalid, ``"-"`` if ``allowed`` already states it,
     and an empty text for a valid value.
     """
 

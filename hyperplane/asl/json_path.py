@@ -2,8 +2,8 @@
 
 The language uses the dialect of the Java library json-path. It differs from RFC 9535 in two points:
 a definite path has one value, any other path a list of values; and a filter after an object is
-applied to the object, not to its members. Unions of names and functions in paths, which
-are rare and have other results in RFC 9535, are refused.
+applied to the object, not to its members. Functions in paths, and several names in one bracket, are
+refused: they are rare and have other results in RFC 9535.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def evaluate_dynamic(text: str, data: Any, context: Any) -> Any:
 
 
 def find_syntax_error(text: object) -> str:
-    """Description of the syntax error of a path or an intrinsic function; empty if valid.
+    """Return the syntax error of a path or an intrinsic function; empty if it is valid.
 
     Examples
     --------

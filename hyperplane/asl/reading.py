@@ -93,7 +93,7 @@ def read_machine(
 
 
 def _source(file: str, location: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:
-    """File and line of a location, or of the nearest parent that exists."""
+    """Return file and line of a location, or of its nearest existing parent."""
     return f"{file}:{_line(location, lines)}" if file else ""
 
 

@@ -59,7 +59,7 @@ def run_pass(
 def run_task(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Run a Task state: its result is that of the task of its resource."""
+    """Run a Task state: its result is that of the task for its ``Resource``."""
     selected = select_path(state, "InputPath", data, context)
     payload = (
         fill_template(state["Parameters"], selected, context) if "Parameters" in state else selected
@@ -236,7 +236,7 @@ def _item_payloads(
 
 
 class _ToleratedFailures:
-    """Counts failed items and replaces their output by a report, up to the tolerated number."""
+    """Counts failed items; up to the tolerated number, a report replaces the output of each."""
 
     def __init__(self, state: dict[str, Any], total: int, data: Any, context: Any) -> None:
         count = read_whole_number(state, "ToleratedFailureCount", data, context)
@@ -271,11 +271,11 @@ class _ToleratedFailures:
                 f"{plural(self._failed, 'item')} failed, {self._limit} tolerated; "
                 f"item {number} failed with {error.name}"
             )
-            tolerated = StateError(
+            failure = StateError(
                 _TOO_MANY_FAILURES, f"{cause}: {error.cause}" if error.cause else cause
             )
-            tolerated.state = error.state
-            raise tolerated from error
+            failure.state = error.state
+            raise failure from error
 
 
 #: Function that runs a state, by its ``Type``.

@@ -1,4 +1,4 @@
-"""Strict JSON: parsing, also with the line of each value and duplicate fields, and copying."""
+"""Parse and copy strict JSON; optionally find duplicate fields and the line of each value."""
 
 from __future__ import annotations
 

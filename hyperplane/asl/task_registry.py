@@ -29,7 +29,7 @@ class TaskRegistry:
         self._tasks = dict(tasks)
 
     def find(self, resource: str) -> Task | None:
-        """Task for a resource; None if there is none."""
+        """Return the task for a resource; None if there is none."""
         if resource in self._tasks:
             return self._tasks[resource]
         for pattern in (_LAMBDA, _ACTIVITY):
@@ -38,7 +38,7 @@ class TaskRegistry:
         return None
 
     def find_function(self, name: object) -> Task | None:
-        """Task for a ``FunctionName``: a name, an ARN or the end of an ARN; None if none."""
+        """Return the task for a ``FunctionName`` (name, ARN or end of an ARN); None if none."""
         found = _FUNCTION.fullmatch(name) if isinstance(name, str) else None
         if not found:
             return None
@@ -71,7 +71,7 @@ def find_task_faults(tasks: object) -> Iterator[Fault]:
 def iterate_states(
     machine: Any, location: JsonLocation = ()
 ) -> Iterator[tuple[JsonLocation, dict[str, Any]]]:
-    """Yield all states of a machine without faults, including nested ones."""
+    """Yield all states of a valid machine, including nested ones."""
     for name, state in machine["States"].items():
         inside = (*location, "States", name)
         yield inside, state

@@ -1,4 +1,4 @@
-"""Former path of ``step_wrapper.py``, which batch jobs run that 0.1.0 has queued."""
+"""Former path of ``step_wrapper.py``: batch jobs that 0.1.0 has queued run this file."""
 
 import os
 import runpy

@@ -23,7 +23,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 #: Packages of the event loop and the thread pool, whose frames are removed from tracebacks.
-_CARRIER_PACKAGES = ("asyncio", "concurrent")
+_EVENT_LOOP_PACKAGES = ("asyncio", "concurrent")
 
 
 class CallSite(NamedTuple):
@@ -83,19 +83,19 @@ async def _run_at_site(site: CallSite, work: Callable[[], Coroutine[Any, Any, Re
     try:
         return await work()
     except HyperplaneError as error:
-        raise error.with_traceback(_drop_carrier_frames(error.__traceback__))  # noqa: B904 - the same error
+        raise error.with_traceback(_drop_event_loop(error.__traceback__))  # noqa: B904 - the same error
     finally:
         # An unfinished coroutine may be closed in another context.
         with contextlib.suppress(ValueError):
             _site.reset(token)
 
 
-def _drop_carrier_frames(traceback: TracebackType | None) -> TracebackType | None:
+def _drop_event_loop(traceback: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the frames of the event loop and the thread pool."""
     if traceback is None:
         return None
-    rest = _drop_carrier_frames(traceback.tb_next)
+    rest = _drop_event_loop(traceback.tb_next)
     package = str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0]
-    if package in _CARRIER_PACKAGES or traceback.tb_frame.f_code is _run_at_site.__code__:
+    if package in _EVENT_LOOP_PACKAGES or traceback.tb_frame.f_code is _run_at_site.__code__:
         return rest
     return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)

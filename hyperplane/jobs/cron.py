@@ -43,7 +43,7 @@ class CronExpression:
     text : str
         The five fields separated by single blanks.
     warning : str
-        How the expression should have been written; empty if it was.
+        The correct spelling of an expression without blanks; empty if there is nothing to correct.
     """
 
     text: str

@@ -27,7 +27,7 @@ _JOB_OPTIONS = ("name", "job_type", "timeout", "active_timeout", "max_retries", 
 #: Fields of a step that ``@job`` sets itself.
 _FILLED_FIELDS = {"name", "kind", "path", "argv", "output_path", "depends_on"}
 _STEP_OPTIONS = tuple(name for name in Step.model_fields if name not in _FILLED_FIELDS)
-#: Name of the step of a function without a name.
+#: Name of the step for a callable that has no ``__name__``.
 _DEFAULT_NAME = "function"
 
 

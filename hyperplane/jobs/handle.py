@@ -140,7 +140,7 @@ class JobHandle:
 
     @check_call
     def resume(self) -> JobHandle:
-        """Resume the job, which has ended, from its finished steps.
+        """Resume the job after it has ended; finished steps are not repeated.
 
         Returns
         -------
@@ -237,7 +237,7 @@ def _timeout_seconds(timeout: Any) -> float | None:
     """Return a timeout in seconds, or None for no limit."""
     seconds = in_seconds(timeout)
     is_number = isinstance(seconds, Real) and not is_boolean(seconds)
-    # Negative timeouts are accepted: programs subtract.
+    # Negative timeouts are accepted: programs compute the time left by subtraction.
     if seconds is None or (is_number and (abs(seconds) < _MAX_TIMEOUT or seconds == math.inf)):
         return cast("float | None", seconds)
     allowed = f"fewer than {_MAX_TIMEOUT:g} seconds, text such as '10 min', or None for no limit"
@@ -283,13 +283,13 @@ def submit(
         Seconds, or text such as ``"2 hours"``, from the start of the first step until the job must
         have ended; -1 for no limit.
     max_retries : int, optional
-        Number of retries, from the finished steps, after a failure that may be transient.
+        Number of retries after a failure that may be transient; finished steps are not repeated.
     parameters : mapping, optional
         Names and values; each step finds them in its environment, notebooks also in a cell.
     runner : str
-        Name of the runner, which starts the steps: ``"local"`` as processes of this machine,
-        others elsewhere, such as ``"slurm"`` as batch jobs. A wrong name is an error that lists
-        all.
+        Name of the runner, which starts the steps: ``"local"`` starts processes of this machine,
+        ``"slurm"`` batch jobs, ``"kubernetes"`` pods. The error for an unknown name lists all
+        runners.
     runner_options : mapping, optional
         For Kubernetes: settings of the engine ``kubernetes``, such as ``image`` and ``namespace``,
         which replace the configured ones; and ``root``, the folder of the image that has the

@@ -210,7 +210,7 @@ def submit_job(
     )
     with hold_submission_lock(job):
         try:
-            # The environment first: the supervisor also polls the store.
+            # The environment first: the supervisor polls the store, and may start the job at once.
             supervisor_client.notify_supervisor(job.id, submission)
             open_store().add(job)
         except HyperplaneError:  # not submitted: leave no files
@@ -247,7 +247,7 @@ def to_job_id(job: Any) -> str:
 
 @check_call
 def resume(job_id: str | Submitted) -> Submitted:
-    """Resume a job that has ended, or whose supervisor was killed, from its finished steps.
+    """Resume a job that has ended or lost its supervisor; finished steps are not repeated.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     job_id : str or Submitted
         The job.
     by : str
-        Origin of the request; the job's reason has it with the user, the machine and the time.
+        Origin of the request; the job's reason contains it, the user, the machine and the time.
 
     Returns
     -------

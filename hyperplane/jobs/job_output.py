@@ -53,7 +53,7 @@ def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> li
     now = store.get(_resolve_id(job_id))
     criteria: dict[str, str] = {"schedule": now.schedule} if now.schedule else {"name": now.name}
     fetch_limit = limit + 1
-    while True:  # later runs may take up the limit
+    while True:  # later runs count towards the limit
         runs = store.find(**criteria, limit=fetch_limit)
         earlier = [job for job in runs if job.id != now.id and job.submitted <= now.submitted]
         if len(earlier) >= limit or len(runs) < fetch_limit:

@@ -72,9 +72,9 @@ class StepProgress:
 
 
 def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepProgress]:
-    """Return the progress of a job's steps in the order of the file, after the installation.
+    """Return the progress of a job's steps in the order of the file.
 
-    ``now`` is in seconds since 1970.
+    The installation of requirements, if any, comes first. ``now`` is in seconds since 1970.
     """
     of_step: dict[str, list[Attempt]] = {}
     for one in attempts:
@@ -184,7 +184,7 @@ def _job_duration(job: Job, now: float) -> str:
 class ProgressLines:
     """Changes of jobs since the last call, as lines for output that is not a terminal.
 
-    ``several`` is whether each line names its job.
+    ``several``: whether each line names its job.
     """
 
     def __init__(self, *, several: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Summary of several jobs, in the platform's documented wording."""
+"""Summary of several jobs, in the documented wording of the notebook API."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
                 faults.append(Fault("ids", repr(one), allowed))
     check(faults)
     ensure_supervisor(store)
-    jobs = list({jobs_by_id[one].id: jobs_by_id[one] for one in job_ids}.values())  # each once
+    jobs = list({jobs_by_id[one].id: jobs_by_id[one] for one in job_ids}.values())  # each job once
     return format_summary(jobs), all(job.processed for job in jobs)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 if __name__ == "__main__":
     # Modules in this folder must not be importable from the notebook.
     _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
-    # The files are in this folder, as in a pod, or in those of the package.
+    # In a pod all files are in this folder; in the package they are in three folders.
     _folder = Path(__file__).parent
     _local = _folder.parent / "platforms" / "local"
     sys.path += [str(_folder), str(_folder / "notebook_steps"), str(_local)]
@@ -39,8 +39,8 @@ PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
 KERNEL = "HYPERPLANE_JOB_KERNEL"
 #: Kernel of a notebook that names none.
 DEFAULT_KERNEL = "python3"
-#: Variable of a step whose output file cannot be read, such as a pod: the step prints the executed
-#: notebook at the end of its log. Prefix of these lines.
+#: Variable of a step whose output file cannot be read, as in a pod: the step then prints the
+#: executed notebook at the end of its log, in lines with the second constant as their prefix.
 SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE_LENGTH = 8192
 #: Optional imports of papermill and jsonschema (cloud clients, a URI grammar), hidden from them:
@@ -165,7 +165,7 @@ def _hide_modules(names: Iterable[str]) -> Iterator[None]:
 
 
 def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """Return a notebook's kernel, its language, and its specification if not installed."""
+    """Return a notebook's kernel, its language, and a specification if it is not installed."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
     chosen = os.environ.get(KERNEL)
@@ -185,7 +185,7 @@ def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, An
             f"kernel of {sys.executable} (Python {version})\n"
         )
         kernel = DEFAULT_KERNEL
-    # Papermill knows the language, in which it writes the parameters, in lower case.
+    # Papermill writes the parameters in this language, and knows Python only in lower case.
     return kernel, "python" if language.lower() == "python" else language, spec
 
 
@@ -203,7 +203,7 @@ def _own_kernel_spec() -> Any:
 def notebook_language(metadata: Mapping[str, Any]) -> str:
     """Return the language that a notebook's metadata states; empty if it states none.
 
-    If two names are given, such as for Sage, which also calls itself Python, return the other one.
+    If it states two, one of them Python, return the other one: Sage also states Python.
 
     Examples
     --------

@@ -18,8 +18,8 @@ _SHARDS = "hyperplane.shards"
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
 
-#: Module and name of a public object in version 0.1.0 -> its module and name now. Pickles name a
-#: function and the class of an object by them.
+#: Module and name of a public object in version 0.1.0 -> its module and name now. Pickles refer to
+#: functions and classes by module and name.
 RENAMED = {
     (f"{_ARRAYS}.many", "open_zarr_many"): (f"{_ARRAYS}.open_zarr_many", "open_zarr_many"),
     (f"{_ARRAYS}.proposing", "propose_chunks"): (f"{_ARRAYS}.propose_chunks", "propose_chunks"),
@@ -33,7 +33,7 @@ RENAMED = {
     (f"{_FRAMES}.sort", "sort_values"): (f"{_FRAMES}.sort_values", "sort_values"),
     (f"{_FRAMES}.top_n", "top_n_per_group"): (f"{_FRAMES}.top_n_per_group", "top_n_per_group"),
     ("hyperplane.jobs.decorating", "job"): ("hyperplane.jobs.decorator", "job"),
-    # Pickles contain the functions that ``@job`` makes by value, with what these use.
+    # Functions made by ``@job`` are pickled by value, with the globals that they use.
     ("hyperplane.jobs.decorating", "_check_call"): (
         "hyperplane.jobs.decorator",
         "_check_arguments",

@@ -31,7 +31,8 @@ LOG_LIMIT_VARIABLE = "HYPERPLANE_JOB_LOG_LIMIT"
 _EXIT_CODE_BYTES = 16
 #: Bytes read from the pipe at once, and bytes buffered while the disk is full.
 _BLOCK_BYTES, _BUFFER_BYTES = 1 << 16, 1 << 20
-#: Seconds between attempts to write to a full disk, and for which the last ones are made.
+#: Seconds between attempts to write to a full disk, and for which the last attempts go on after
+#: the program has ended.
 _RETRY_SECONDS, _FLUSH_SECONDS = 0.5, 5.0
 
 
@@ -80,8 +81,9 @@ def run(prefix: str, argv: list[str]) -> int:
 class StepLog:
     """The log on standard output: limited in size, and buffered while the disk is full.
 
-    Above the limit, the first quarter and about the last quarter are kept. ``path`` is the log
-    file, without which there is no limit; ``limit`` is in bytes, 0 for none.
+    Of a longer log the beginning and the end are kept, at least about a quarter of the limit
+    each. ``path`` is the log file, without which there is no limit; ``limit`` is in bytes, 0 for
+    none.
     """
 
     def __init__(self, path: str, limit: int) -> None:

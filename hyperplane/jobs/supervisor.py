@@ -164,13 +164,15 @@ class Supervisor:
         supervisor_client.notify_supervisor()
         for job_id, submission in self._submissions.items():
             supervisor_client.notify_supervisor(job_id, submission)
-        for claim in self._released:  # not before: it takes jobs as soon as they are not locked
+        # Last: the new supervisor takes a job as soon as it is not locked.
+        for claim in self._released:
             claim.close()
 
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
         if not is_retryable(error):
-            # With all jobs, running steps continue, and the next supervisor reattaches to them.
+            # A job in the foreground ends with its steps; a supervisor leaves them running for
+            # the next one.
             if self.only is not None:
                 for scheduler in self._schedulers.values():
                     await scheduler.end_processes()

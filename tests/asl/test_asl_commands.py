@@ -109,13 +109,13 @@ def test_a_program_that_writes_a_lot_does_not_block():
         ("print('NaN')", "invalid JSON"),
     ],
 )
-def test_a_program_that_fails_says_why(code, cause):
+def test_a_failed_program_reports_its_standard_error(code, cause):
     with pytest.raises(MachineFailed, match=cause) as failed:
         run(python(code))
     assert failed.value.error == "States.TaskFailed"
 
 
-def test_a_program_that_is_not_there_fails_the_task(tmp_path):
+def test_a_missing_program_fails_the_task(tmp_path):
     with pytest.raises(MachineFailed, match="cannot be started"):
         run(Command([str(tmp_path / "nothing")]))
 

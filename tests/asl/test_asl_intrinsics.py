@@ -67,7 +67,7 @@ def written(argument, blank):
 
 
 @given(CALLS.filter(lambda call: count(call) <= 10), st.sampled_from(["", " ", "\n "]))
-def test_what_is_written_is_read(call, blank):
+def test_formatted_expressions_are_parsed_unchanged(call, blank):
     assert repr(parse_intrinsic(written(call, blank))) == repr(call)
 
 
@@ -92,13 +92,13 @@ def test_format_puts_texts_in_as_they_are(before, inside):
 
 
 @given(JSON)
-def test_json_goes_to_text_and_back(value):
+def test_json_round_trip(value):
     call = parse_intrinsic("States.StringToJson(States.JsonToString($))")
     assert repr(evaluate(call, value, {})) == repr(value)
 
 
 @given(st.text())
-def test_base64_goes_there_and_back(text):
+def test_base64_round_trip(text):
     call = parse_intrinsic("States.Base64Decode(States.Base64Encode($))")
     assert evaluate(call, text, {}) == text
     assert base64.b64decode(evaluate(call.arguments[0], text, {})).decode() == text
@@ -115,7 +115,7 @@ def test_unique_keeps_the_first_of_each(items):
 
 
 @given(st.lists(st.integers()), st.integers(1, 9))
-def test_partitions_hold_everything_in_order(items, size):
+def test_partitions_contain_all_items_in_order(items, size):
     found = evaluate(
         parse_intrinsic("States.ArrayPartition($.l, $.n)"), {"l": items, "n": size}, {}
     )
@@ -160,7 +160,7 @@ def test_the_seed_of_a_random_number_fixes_it_and_the_end_is_never_reached():
         ("States.Format('{}{}', 'a', $.none)", "has no value"),
     ],
 )
-def test_what_functions_refuse(text, cause):
+def test_invalid_arguments_of_functions(text, cause):
     data = {"long": "x" * 10_001, "half": "\ud800", "deep": "[" * 100_000, "o": {}, "l": []}
     with pytest.raises(StateError, match=cause) as failed:
         evaluate(parse_intrinsic(text), data, {})

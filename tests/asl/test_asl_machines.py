@@ -17,13 +17,13 @@ from hyperplane.errors import RequestError
 CORPUS = [(folder, name) for folder in ("valid", "invalid") for name in asl_corpus.names(folder)]
 
 
-def test_the_corpus_is_there():
+def test_the_corpus_is_complete():
     assert len(asl_corpus.names("valid")) >= 60
     assert len(asl_corpus.names("invalid")) >= 40
 
 
 @pytest.mark.parametrize(("folder", "name"), CORPUS, ids=[f"{f}-{name}" for f, name in CORPUS])
-def test_a_machine_does_what_the_file_beside_it_says(folder, name, tmp_path):
+def test_a_machine_has_the_result_in_its_case_file(folder, name, tmp_path):
     if folder == "invalid":
         refuse_with_all_faults(name)
         return

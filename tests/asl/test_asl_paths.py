@@ -63,7 +63,7 @@ def test_deep_steps_find_every_value_once(document):
 
 
 @given(JSON, st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=4), JSON)
-def test_what_is_put_is_found_and_nothing_else_changes(document, names, value):
+def test_put_value_changes_only_the_value_at_its_path(document, names, value):
     before = copy.deepcopy(document)
     path = parse_path(quoted(names))
     try:
@@ -181,7 +181,7 @@ def test_conditions_of_filters(condition, count):
 
 
 @given(st.text(alphabet="ab*\\", max_size=8), st.text(alphabet="ab*\\", max_size=10))
-def test_patterns_match_as_a_slow_matcher_says(pattern, text):
+def test_patterns_match_like_a_slow_matcher(pattern, text):
     pieces, position = [], 0
     while position < len(pattern):
         step = 2 if pattern[position] == "\\" else 1
@@ -218,7 +218,7 @@ def test_a_pattern_of_many_stars_takes_no_time():
     ["2026-02-30T00:00:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z",
      "2026-01-01T00:00:00+0100", "0001-01-01T00:00:00+23:59", "", 5, None],
 )  # fmt: skip
-def test_what_is_no_timestamp(text):
+def test_invalid_timestamps(text):
     assert parse_timestamp(text) is None
 
 

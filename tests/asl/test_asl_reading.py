@@ -123,7 +123,7 @@ def test_depth_is_limited_in_files_and_mappings_alike(tmp_path, levels):
 
 
 @pytest.mark.parametrize("source", [None, 5, b"x", ["a"]])
-def test_what_is_neither_a_path_nor_a_mapping_is_refused(source):
+def test_other_sources_than_paths_and_mappings_are_refused(source):
     with pytest.raises(RequestError, match="a path or a mapping"):
         read_machine(source)
 
@@ -134,7 +134,7 @@ def test_a_mapping_that_is_no_json_is_refused(value):
         read_machine({**TINY, "Comment": value})
 
 
-def test_a_file_that_is_not_there_a_folder_and_a_bad_name_are_refused(tmp_path):
+def test_missing_files_folders_and_invalid_names_are_refused(tmp_path):
     for source in (tmp_path / "none.asl.json", tmp_path, "nul\0byte"):
         with pytest.raises(RequestError, match="a file that can be read"):
             read_machine(source)
@@ -148,7 +148,7 @@ def test_the_name_is_that_of_the_file(tmp_path):
     assert read_machine(TINY).name == "machine"
 
 
-def test_checking_what_is_no_json_finds_one_fault():
+def test_a_document_that_is_not_json_has_one_fault():
     circle = {}
     circle["States"] = circle
     for document in ({**TINY, "Comment": {1, 2}}, circle, {"States": {5: {}, (1,): {}}}):

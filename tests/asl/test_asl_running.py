@@ -200,7 +200,7 @@ def test_a_delay_that_grows_without_end_stays_a_number():
     assert clock.waits == [1] + [60] * 8
 
 
-def test_what_cannot_run_here_is_refused_before_anything_runs():
+def test_unsupported_machines_are_refused_before_the_start():
     states = {
         "A": {"Type": "Task", "Resource": "work", "HeartbeatSeconds": 5, "Next": "B"},
         "B": {"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage", "Next": "C"},

@@ -126,7 +126,7 @@ def test_the_time_of_the_machine_ends_a_task_whatever_its_states_catch():
     assert time.monotonic() - started > 0.9
 
 
-def test_a_machine_that_goes_in_circles_ends_with_its_time():
+def test_a_machine_with_a_cycle_ends_at_its_timeout():
     clock = asl_corpus.Clock()
     states = {
         "A": {"Type": "Wait", "Seconds": 10, "Next": "B"},
@@ -187,7 +187,7 @@ def test_no_thread_is_left_when_a_run_has_ended():
     assert left == set()
 
 
-def test_what_begins_in_a_part_that_is_stopped_is_stopped_at_once():
+def test_a_scope_inside_a_stopped_scope_is_stopped_at_once():
     calls, scope = [], ExecutionScope()
     scope.stop()
     with scope.on_stop(lambda: calls.append("called")), scope.inner() as inner:

@@ -77,7 +77,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_rendered_is_what_the_files_show(case: str) -> None:
+def test_rendered_files_equal_the_expected_ones(case: str) -> None:
     text = render(plan(**CASES[case]))
     file = GOLDEN / f"{case}.yaml"
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):

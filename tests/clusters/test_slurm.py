@@ -71,7 +71,7 @@ def rendered(options: dict[str, Any], **arguments: Any) -> str:
         ("slurm-gpu-full", FULL, {"ngpus": 1}),
     ],
 )
-def test_what_is_rendered_is_what_the_files_show(
+def test_rendered_files_equal_the_expected_ones(
     name: str, options: dict[str, Any], arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "login1")

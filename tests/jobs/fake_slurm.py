@@ -1,7 +1,7 @@
-"""A small Slurm: submissions are stored in a folder, and ``run`` runs them as processes.
+"""Fake Slurm: submissions are stored in a folder, and ``run`` runs them as processes.
 
-It reads scripts as sbatch does and refuses options that it does not know. Jobs see the variables
-that ``--export`` names, those of a login on the node, and Slurm's own.
+It reads scripts as sbatch does and refuses unknown options. Jobs get the variables that
+``--export`` names, those of a login on the node, and Slurm's own.
 """
 
 import json
@@ -16,7 +16,7 @@ OPTIONS = {
     "array", "cpus-per-task", "dependency", "export", "gres", "job-name", "kill-on-invalid-dep",
     "mem", "no-requeue", "output", "parsable", "signal", "time",
 }  # fmt: skip
-#: Variables by which a user overrules the lines of a script.
+#: Variables with which a user overrides the options in a script.
 OVERRULING = {"SBATCH_ARRAY_INX": "array", "SBATCH_EXPORT": "export", "SBATCH_TIMELIMIT": "time"}
 
 
@@ -28,7 +28,7 @@ def _option(word):
 
 
 def _lines(text):
-    """The options in a script: up to the first line that is no comment."""
+    """Yield the options in a script, up to the first line that is not a comment."""
     for line in text.splitlines():
         if line.startswith("#SBATCH"):
             words = line.split()[1:]
@@ -40,7 +40,7 @@ def _lines(text):
 
 
 def sbatch(arguments, folder):
-    """Keep a job; say its number."""
+    """Store a job and print its id."""
     if (folder / "refuse").exists() and (folder / "refuse").read_text() in arguments[-1]:
         sys.exit("sbatch: error: Batch job submission failed: Invalid partition")
     *words, name = arguments
@@ -69,18 +69,18 @@ def sbatch(arguments, folder):
 
 
 def scancel(arguments, folder):
-    """Forget jobs."""
+    """Cancel stored jobs."""
     for number in arguments:
         (folder / f"{number}.job").rename(folder / f"{number}.cancelled")
 
 
 def jobs(folder):
-    """What is kept, in the order of submission."""
+    """Return the stored jobs in the order of submission."""
     return [json.loads(file.read_text()) for file in sorted(folder.glob("*.job"))]
 
 
 def run(folder):
-    """Run all that can be run; the exit codes of each job, and the most tasks seen at once."""
+    """Run all jobs in order; return exit codes and the most concurrent tasks of each."""
     waiting, codes, most = jobs(folder), {}, {}
     while ready := [job for job in waiting if _ready(job, codes)]:
         for job in ready:
@@ -132,7 +132,7 @@ def _start(job, marks, variables):
 
 
 def install(folder):
-    """Programs of these names in a folder, which keep jobs there."""
+    """Write the programs sbatch and scancel to a folder, in which they store jobs."""
     for name in ("sbatch", "scancel"):
         program = folder / name
         program.write_text(

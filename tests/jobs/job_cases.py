@@ -16,24 +16,24 @@ LIMIT = 170
 
 
 def bash(name, text, **options):
-    """A step that runs a line of shell."""
+    """Return a step that runs a line of shell."""
     return Step(name=name, kind="command", argv=("bash", "-c", text), **options)
 
 
-def submitted(*steps, **options):
-    """A job of these steps."""
+def submit_job(*steps, **options):
+    """Submit a job of these steps."""
     return submit(Pipeline.from_steps("test", steps), **options)
 
 
-def ran(*steps, wait=LIMIT, **options):
-    """A job of these steps, once it has ended."""
-    job = submitted(*steps, **options)
+def run_job(*steps, wait=LIMIT, **options):
+    """Submit a job of these steps and wait until it has ended."""
+    job = submit_job(*steps, **options)
     job.wait(wait)
     return job
 
 
-def holds(file):
-    """A line of shell that ends when a file exists, so that no test depends on a duration."""
+def until_exists(file):
+    """Return shell code that waits for a file, so that no test depends on a duration."""
     return f"until [ -e '{file}' ]; do sleep 0.02; done"
 
 

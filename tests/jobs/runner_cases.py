@@ -19,8 +19,8 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def made(*steps, root="/data/flights", requirements=None, **options):
-    """A job of these steps, the same each time."""
+def make_job(*steps, root="/data/flights", requirements=None, **options):
+    """Make a job of these steps that is the same each time."""
     pipeline = Pipeline(name="p", steps=steps, root=str(root), requirements=requirements)
     values = {
         "id": "6f1d2c3b-0000-4000-8000-000000000001",
@@ -42,13 +42,13 @@ def made(*steps, root="/data/flights", requirements=None, **options):
 
 
 def command(name, *argv, **options):
-    """A step that runs a program."""
+    """Return a step that runs a program."""
     return Step(name=name, kind="command", argv=argv, **options)
 
 
 def typical():
-    """A job with something of everything."""
-    return made(
+    """Return a job that uses most features of pipelines."""
+    return make_job(
         Step(
             name="clean the data",
             kind="python",
@@ -84,8 +84,8 @@ def typical():
     )
 
 
-def submitted(job, folder, variables=None, **options):
-    """Submit a job to the small Slurm in a folder; return its state and the output."""
+def submit_rendered(job, folder, variables=None, **options):
+    """Submit a rendered job to the fake Slurm; return its folder and the process of submit.sh."""
     scripts, state = folder / "the scripts", folder / "slurm"
     scripts.mkdir()
     state.mkdir(exist_ok=True)
@@ -103,8 +103,8 @@ def submitted(job, folder, variables=None, **options):
     return state, done
 
 
-def ran(job, folder, variables=None, **options):
-    """Submit a job, run it, and say how each step ended and how many tasks ran at once."""
-    state, done = submitted(job, folder, variables, **options)
+def run_rendered(job, folder, variables=None, **options):
+    """Run a rendered job; return exit codes and the most concurrent tasks of each batch job."""
+    state, done = submit_rendered(job, folder, variables, **options)
     assert (done.returncode, done.stderr) == (0, "")
     return fake_slurm.run(state)

@@ -15,7 +15,7 @@ TOKEN = "xoxb-s3cret-token"
 
 @dataclass
 class Answer:
-    """What the server says to one request."""
+    """Response of the server to one request."""
 
     code: int = 200
     body: str = '{"ok": true}'
@@ -26,7 +26,7 @@ class Answer:
 
 @dataclass
 class Slack:
-    """The server: what it got, and what it will answer."""
+    """The server, with the requests that it received and the responses that it will send."""
 
     url: str
     got: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Slack:
 
 
 def serve() -> tuple[Slack, Callable[[], None]]:
-    """Start one; the server, and what ends it."""
+    """Start a server; return it and a function that stops it."""
     slack = Slack("")
 
     class Handler(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from job_cases import LIMIT, bash, ran, submitted
+from job_cases import LIMIT, bash, run_job, submit_job
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import JobCancelled, JobError, RequestError
@@ -98,7 +98,7 @@ def test_a_pending_job_is_cancelled_at_once_without_a_supervisor(monkeypatch):
 
 
 def test_a_job_that_runs_is_not_resumed(tmp_path):
-    job = submitted(bash("waits", "until [ -e go ]; do sleep 0.02; done"), max_retries=0)
+    job = submit_job(bash("waits", "until [ -e go ]; do sleep 0.02; done"), max_retries=0)
     while job.status != IN_PROGRESS:
         time.sleep(0.02)
     with pytest.raises(JobError, match="already in progress; cancel it"):
@@ -114,7 +114,7 @@ def test_a_label_is_a_line_of_text(label):
     assert list(refused(job_type=label)) == ["job_type"]
 
 
-def test_a_label_that_is_none_of_the_documented_ones_is_reported_and_kept():
+def test_an_undocumented_label_is_reported_and_kept():
     steps = [bash("a", "true")]
     known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
     made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
@@ -166,7 +166,7 @@ def test_the_longest_parameter_arrives():
     text = "ü" * 59_990
     script = "import os; print(len(os.environ['TEXT'].encode()), len(os.environ))"
     step = Step(name="a", kind="command", argv=(sys.executable, "-c", script))
-    job = ran(step, parameters={"text": text}, max_retries=0)
+    job = run_job(step, parameters={"text": text}, max_retries=0)
     assert job.status == DONE, job.job.reason
     assert job.logs().split()[0] == "119980"
 
@@ -183,7 +183,7 @@ def test_plain_names_keep_the_bare_form(name):
     "name",
     DECIDING.split(),
 )
-def test_names_that_decide_what_runs_have_the_prefix_only(name):
+def test_protected_parameters_are_set_with_the_prefix_only(name):
     assert is_protected(name)
     found = step_variables(kept(parameters={name: "value"}), bash("a", "true"), WorkUnit("a"), 1)
     assert name not in found
@@ -202,7 +202,7 @@ def test_secrets_of_other_steps_are_hidden_in_every_spelling():
     assert set(without_other_secrets(bash("three", "true"), [one, two], environment)) == {"PATH"}
 
 
-def test_jobs_are_meant_by_what_submitting_gave_and_by_the_beginning_of_an_id():
+def test_jobs_are_found_by_their_submission_and_by_a_prefix_of_the_id():
     first, second = kept(name="first"), kept(name="second")
     given = Submitted(first.id, first.run_id)
     assert (
@@ -224,7 +224,7 @@ def test_jobs_are_meant_by_what_submitting_gave_and_by_the_beginning_of_an_id():
             call(7.5)
 
 
-def test_an_output_is_set_for_a_job_that_there_is():
+def test_an_output_is_set_for_existing_jobs_only():
     made = kept()
     job_output.set_output("value", made.id[:13])
     assert job_output.get_output(made.id) == "value"
@@ -244,7 +244,7 @@ def test_earlier_runs_are_found_behind_many_later_ones():
     assert found == [[], ["run-0"], ["run-3", "run-2"]]
 
 
-def test_names_that_are_made_up_differ():
+def test_generated_names_differ():
     names = [new_job(Pipeline.from_steps("test", [bash("a", "true")])).name for _ in range(200)]
     assert len(set(names)) > 195
     assert all(re.fullmatch("[a-z]+_[a-z]+_[0-9a-f]{4}", name) for name in names)
@@ -275,7 +275,7 @@ def attempt(made, step, number, status, *, began, text, chunk=-1):
     )
 
 
-def test_logs_are_those_of_what_failed_or_ended_last():
+def test_logs_are_those_of_the_step_that_failed_or_ended_last():
     made = kept(bash("a", "true"), bash("b", "true"), name="logs")
     job = JobHandle(made.id)
     attempt(made, "a", 1, FAILED, began=10, text="a failed")
@@ -305,7 +305,7 @@ def test_lines_are_a_number(lines):
     cancel(made.id)
 
 
-def test_a_job_says_how_it_stands(tmp_path):
+def test_a_handle_shows_the_status_of_its_job(tmp_path):
     job = submit(Pipeline.from_steps("test", [bash("a", "echo one; echo two")]))
     job.wait(LIMIT)
     assert (job.logs(lines=1), job.logs(lines=0)) == ("two", "")

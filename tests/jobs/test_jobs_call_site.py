@@ -99,7 +99,7 @@ def test_a_warning_that_is_an_error_submits_nothing():
         "await asyncio.gather(nc.cancel_pipeline_job(7))",
     ],
 )
-def test_the_traceback_of_an_error_holds_the_cell_and_no_thread(call):
+def test_the_traceback_of_an_error_has_the_cell_and_no_thread(call):
     with pytest.raises(RequestError) as caught:
         cell(call)()
     frames = traceback.extract_tb(caught.value.__traceback__)
@@ -147,7 +147,7 @@ def test_the_line_holds_for_its_own_call_only():
     assert lines == {"inside": first + 1, "outside": first + 2}
 
 
-def test_a_call_that_another_context_closes_says_nothing():
+def test_closing_a_call_in_another_context_raises_nothing():
     @attribute_to_caller
     async def waits():
         await asyncio.sleep(0)
@@ -157,7 +157,7 @@ def test_a_call_that_another_context_closes_says_nothing():
     contextvars.copy_context().run(work.close)
 
 
-def test_an_unknown_argument_names_the_one_that_was_meant():
+def test_an_unknown_argument_suggests_the_similar_one():
     with pytest.raises(TypeError, match=r"jobNam='x': .*; did you mean jobName\?") as caught:
         nc.submit_pipeline_job(jobNam="x")
     assert isinstance(caught.value, RequestError)

@@ -1,7 +1,7 @@
-"""Containers and machines that share one home: each carries its own jobs on, and no other's.
+"""Containers and machines that share one home: each continues only its own jobs.
 
-Namespaces of Linux give what sets containers and machines apart: a host name, numbers of processes,
-mounts and a network. Network file systems are not tried: that needs a kernel with NFS.
+Linux namespaces simulate them, each with a separate host name, process IDs, mounts and network.
+Network file systems are not tested: that needs a kernel with NFS.
 """
 
 from __future__ import annotations

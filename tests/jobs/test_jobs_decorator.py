@@ -24,7 +24,7 @@ def refused(call):
     return {fault.where: fault for fault in caught.value.faults}
 
 
-def test_misspelt_options_are_reported_at_once_with_the_nearest_name():
+def test_misspelled_options_are_reported_with_the_most_similar_name():
     found = refused(
         lambda: hyperplane.job(max_retry=1, timout=3, timeout=-3, resources={"core": 2}, retries=11)
     )
@@ -35,7 +35,7 @@ def test_misspelt_options_are_reported_at_once_with_the_nearest_name():
 
 
 @pytest.mark.parametrize("option", ["kind", "argv", "path", "depends_on"])
-def test_what_the_function_itself_says_is_no_option(option):
+def test_step_fields_set_by_the_decorator_are_no_options(option):
     assert list(refused(lambda: hyperplane.job(**{option: "x"}))) == [option]
 
 

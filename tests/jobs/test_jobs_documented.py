@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import pytest
-from job_cases import bash, submitted
+from job_cases import bash, submit_job
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import RequestError
@@ -67,7 +67,7 @@ def test_the_summary_is_the_documented_one(tmp_path, capsys):
     assert asyncio.run(nc.checkjobs(ids=[good, bad])) == text
 
 
-def test_a_job_can_be_cancelled_and_said_so(tmp_path):
+def test_a_cancelled_job_has_the_documented_result_and_summary(tmp_path):
     job_id, _ = submit(tmp_path, "sleep 60")
     assert asyncio.run(nc.cancel_pipeline_job(job_id)) == {"id": job_id, "status": "cancelled"}
     text = asyncio.run(nc.checkjobs([job_id], loop=True, interval=0.1))
@@ -133,7 +133,7 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
     # In /tmp, because the path of a socket is limited. The supervisor's path is another one.
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as elsewhere:
         step = bash("dask", text, cluster=options, env={"TMPDIR": elsewhere})
-        job = submitted(step, max_retries=0)
+        job = submit_job(step, max_retries=0)
         while not job.job.dashboard and not job.job.processed:
             time.sleep(0.05)
         shown = asyncio.run(nc.checkjobs([job.id]))

@@ -21,7 +21,7 @@ import dask.config
 import psutil
 import pytest
 import sqlalchemy as sql
-from job_cases import bash, holds
+from job_cases import bash, until_exists
 from scale import scaled
 
 from hyperplane.cli.job_foreground import run_in_foreground
@@ -40,12 +40,12 @@ COMMAND = [sys.executable, "-c", "from hyperplane.cli import main; main()"]
 
 
 class FullDisk:
-    """Lets the disk of the job home be full at one write and at those after it.
+    """Simulates a full disk of the jobs folder during some writes.
 
     Parameters
     ----------
     patch : MonkeyPatch
-        For the ways to write.
+        Patches the functions that write files.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ class FullDisk:
     place = "/nowhere"
 
     def begin(self, first: int, times: int) -> None:
-        """Be full from the write with a number, for a number of writes."""
+        """Fail ``times`` writes, beginning with the one numbered ``first``."""
         self.place, self.first, self.times, self.writes = (
             str(jobs_folder() / "jobs"),
             first,
@@ -79,14 +79,14 @@ class FullDisk:
         )
 
     def write(self, error: Exception) -> None:
-        """Something is written now."""
+        """Count a write; fail if the disk is full."""
         if threading.get_ident() == self._thread:
             self.writes += 1
             if 0 < self.first <= self.writes < self.first + self.times:
                 raise error
 
     def statement(self, connection, cursor, statement, *_):
-        """A statement of the store is executed."""
+        """Count a write for each statement of the store that changes it."""
         if not statement.lstrip().upper().startswith(("SELECT", "PRAGMA")):
             self.write(sqlite3.OperationalError("database or disk is full"))
 
@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
     assert len(waited) <= writes / scaled(3, 1)
 
 
-def test_what_waits_says_so_once_and_ever_more_rarely():
+def test_backoff_announces_once_and_doubles_its_delay():
     said, now = [], [0.0]
     full = OSError(errno.ENOSPC, "No space left on device", "/home/ada/jobs")
     patience = Backoff(said.append, lambda: now[0])
@@ -221,7 +221,7 @@ def until_it_waits(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline()
 
 
-def test_a_job_on_a_full_disk_goes_on_when_there_is_room(small_disk, tmp_path, monkeypatch):
+def test_a_job_on_a_full_disk_continues_when_there_is_space(small_disk, tmp_path, monkeypatch):
     process = begin(small_disk, tmp_path, monkeypatch)
     assert until_it_waits(process).startswith("waiting: job store ")
     time.sleep(2)
@@ -312,11 +312,11 @@ def is_idle(pid: int) -> bool:
     return after.user + after.system - before.user - before.system < 0.02
 
 
-def test_a_program_that_closes_its_output_keeps_what_is_around_it_from_nothing(tmp_path):
+def test_the_wrapper_is_idle_after_its_program_closes_the_output(tmp_path):
     closed, go = tmp_path / "closed", tmp_path / "go"
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", step_wrapper.__file__, str(tmp_path / "attempt-1"),
-         "bash", "-c", f"exec >&- 2>&-; touch {closed}; {holds(go)}"],
+         "bash", "-c", f"exec >&- 2>&-; touch {closed}; {until_exists(go)}"],
     )  # fmt: skip
     wait_for(closed)
     # Perhaps not the first time: it may still get the end of the output.
@@ -327,7 +327,7 @@ def test_a_program_that_closes_its_output_keeps_what_is_around_it_from_nothing(t
 
 def test_a_program_that_outlives_the_step_still_writes_to_its_log(tmp_path):
     go = tmp_path / "go"
-    text = f"({holds(go)}; echo late; touch {tmp_path}/ended) & setsid sleep 0; echo early"
+    text = f"({until_exists(go)}; echo late; touch {tmp_path}/ended) & setsid sleep 0; echo early"
     assert run_around(tmp_path / "attempt-2", "setsid", "-w", "bash", "-c", text) == b"early\n"
     go.touch()
     wait_for(tmp_path / "ended")
@@ -352,7 +352,7 @@ def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
     assert int((small_disk / "attempt-1.exit").read_text()) == 3
 
 
-def test_a_step_does_not_begin_without_room_for_its_end(small_disk):
+def test_a_step_does_not_start_without_space_for_its_exit_code(small_disk):
     fill(small_disk)
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),

@@ -16,12 +16,12 @@ import pytest
 from job_cases import (
     LIMIT,
     bash,
-    holds,
     is_alive,
     kill,
     kill_supervisor,
-    ran,
-    submitted,
+    run_job,
+    submit_job,
+    until_exists,
     wait_until,
 )
 from scale import scaled
@@ -53,9 +53,11 @@ def processes_of(job):
     return found
 
 
-def test_a_step_goes_on_when_the_supervisor_is_killed_and_is_not_repeated(tmp_path):
+def test_a_step_continues_after_its_supervisor_is_killed_and_is_not_repeated(tmp_path):
     told, go = tmp_path / "told", tmp_path / "go"
-    job = submitted(bash("slow", f"echo begun >> {told}; {holds(go)}; echo ended >> {told}"))
+    job = submit_job(
+        bash("slow", f"echo begun >> {told}; {until_exists(go)}; echo ended >> {told}")
+    )
     wait_until(told.exists)
     assert kill_supervisor()
     go.touch()
@@ -64,9 +66,11 @@ def test_a_step_goes_on_when_the_supervisor_is_killed_and_is_not_repeated(tmp_pa
     assert [one.number for one in job.attempts] == [1]
 
 
-def test_the_first_sigint_ends_a_supervisor_and_its_step_goes_on(tmp_path):
+def test_the_first_sigint_ends_a_supervisor_and_its_step_continues(tmp_path):
     told, go = tmp_path / "told", tmp_path / "go"
-    job = submitted(bash("slow", f"echo begun >> {told}; {holds(go)}; echo ended >> {told}"))
+    job = submit_job(
+        bash("slow", f"echo begun >> {told}; {until_exists(go)}; echo ended >> {told}")
+    )
     wait_until(told.exists)
     supervisor = supervisor_client.supervisor_pid()
     assert supervisor
@@ -79,7 +83,7 @@ def test_the_first_sigint_ends_a_supervisor_and_its_step_goes_on(tmp_path):
 
 def test_a_step_that_ended_without_a_supervisor_is_done(tmp_path):
     begun, go = tmp_path / "begun", tmp_path / "go"
-    job = submitted(bash("short", f"touch {begun}; {holds(go)}"), bash("next", "true"))
+    job = submit_job(bash("short", f"touch {begun}; {until_exists(go)}"), bash("next", "true"))
     wait_until(begun.exists)
     assert kill_supervisor()
     go.touch()
@@ -91,9 +95,9 @@ def test_a_step_that_ended_without_a_supervisor_is_done(tmp_path):
     assert job.attempts[0].ended <= gone
 
 
-def test_a_step_that_was_killed_with_its_supervisor_is_begun_again(tmp_path):
+def test_a_step_killed_with_its_supervisor_is_started_again(tmp_path):
     begun, there = tmp_path / "begun", tmp_path / "there"
-    job = submitted(bash("slow", f"echo x >> {begun}; {holds(there)}"))
+    job = submit_job(bash("slow", f"echo x >> {begun}; {until_exists(there)}"))
     wait_until(begun.exists)
     assert kill_supervisor()
     # All at once: the wrapper would record how the program ended.
@@ -127,7 +131,7 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
     (tmp_path / "calm").mkdir()
     for _ in range(2):  # the first time the supervisor may have to start
         began = time.monotonic()
-        assert ran(*steps(tmp_path / "calm")).status == DONE
+        assert run_job(*steps(tmp_path / "calm")).status == DONE
         whole = time.monotonic() - began
     draw = random.Random(7)
     for moment in range(MOMENTS):
@@ -136,7 +140,7 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         held, go = folder / "held", folder / "go"
         # Half of the kills happen while a step certainly runs; its duration is unknown.
         sure = moment < MOMENTS // 2
-        job = submitted(*steps(folder, f"touch {held}; {holds(go)}" if sure else "true"))
+        job = submit_job(*steps(folder, f"touch {held}; {until_exists(go)}" if sure else "true"))
         if sure:
             wait_until(held.exists)
         else:
@@ -163,9 +167,9 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         assert result(folder) == result(tmp_path / "calm")
 
 
-def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
+def test_a_damaged_job_fails_and_others_continue(tmp_path):
     go = tmp_path / "go"
-    bad, good = submitted(bash("a", holds(go))), submitted(bash("b", holds(go)))
+    bad, good = submit_job(bash("a", until_exists(go))), submit_job(bash("b", until_exists(go)))
     # A step that has not started could have read the job before the change.
     wait_until(lambda: {bad.status, good.status} == {IN_PROGRESS})
     assert kill_supervisor()
@@ -177,7 +181,7 @@ def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
 
 
 def test_a_job_cancelled_without_a_supervisor_ends_its_steps(tmp_path):
-    job = submitted(
+    job = submit_job(
         bash("slow", f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid; sleep 600")
     )
     wait_until((tmp_path / "pid").exists)
@@ -190,8 +194,8 @@ def test_a_job_cancelled_without_a_supervisor_ends_its_steps(tmp_path):
 
 def test_a_step_that_ended_in_time_is_done_however_late_the_next_poll(tmp_path):
     go = tmp_path / "go"
-    text = f"echo x >> {tmp_path}/ran; {holds(go)}"
-    job = submitted(bash("quick", text, timeout=LIMIT), max_retries=0)
+    text = f"echo x >> {tmp_path}/ran; {until_exists(go)}"
+    job = submit_job(bash("quick", text, timeout=LIMIT), max_retries=0)
     wait_until((tmp_path / "ran").exists)
     assert kill_supervisor()
     go.touch()
@@ -207,8 +211,8 @@ def test_a_step_that_ended_in_time_is_done_however_late_the_next_poll(tmp_path):
 
 def test_a_daemon_of_a_step_does_not_hold_up_the_job(tmp_path):
     go = tmp_path / "go"
-    text = f"setsid sleep 900 & echo $! > {tmp_path}/pid; touch {tmp_path}/ran; {holds(go)}"
-    job = submitted(bash("leaves", text))
+    text = f"setsid sleep 900 & echo $! > {tmp_path}/pid; touch {tmp_path}/ran; {until_exists(go)}"
+    job = submit_job(bash("leaves", text))
     wait_until((tmp_path / "ran").exists)
     assert kill_supervisor()
     go.touch()
@@ -224,7 +228,7 @@ def test_programs_below_the_step_have_time_to_end(tmp_path):
         f"touch {tmp_path}/on; while :; do sleep 0.05; done"
     )
     with dask.config.set({"hyperplane.jobs.grace": "100s"}):
-        job = submitted(bash("outer", f'bash -c "{polite}" & sleep 600; true'))
+        job = submit_job(bash("outer", f'bash -c "{polite}" & sleep 600; true'))
     wait_until((tmp_path / "on").exists)
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
@@ -238,7 +242,7 @@ def test_retries_are_counted_over_kills(tmp_path):
     ran_ = tmp_path / "ran"
     go = f"'{tmp_path}/go.'$(wc -l < {ran_})"
     text = f"echo x >> {ran_}; until [ -e {go} ]; do sleep 0.02; done; exit 1"
-    job = submitted(bash("bad", text, retries=1), max_retries=0)
+    job = submit_job(bash("bad", text, retries=1), max_retries=0)
     for times in (1, 2):
         wait_until(lambda times=times: tries() == times)
         assert kill_supervisor()
@@ -248,13 +252,13 @@ def test_retries_are_counted_over_kills(tmp_path):
     assert tries() == 2
 
 
-def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
+def test_steps_continue_while_the_store_is_unavailable(tmp_path):
     import sqlalchemy as sql
 
     from hyperplane.jobs.store.jobs_home import store_url
 
     on, go = tmp_path / "on", tmp_path / "go"
-    job = submitted(bash("slow", f"touch {on}; {holds(go)}; echo to the end"))
+    job = submit_job(bash("slow", f"touch {on}; {until_exists(go)}; echo to the end"))
     wait_until(on.exists)
     engine = sql.create_engine(store_url(), connect_args={"timeout": LIMIT})
     with engine.begin() as connection:

@@ -52,7 +52,7 @@ def test_they_are_jobs_and_say_so_in_a_line():
     assert "definition" not in repr(job)
 
 
-def test_what_cannot_be_asked_is_said_at_once():
+def test_all_invalid_filters_are_reported_together():
     with pytest.raises(RequestError) as caught:
         hyperplane.jobs.list_jobs(["done", "faild"], limit=0)
     first, second = caught.value.faults

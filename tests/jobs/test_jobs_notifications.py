@@ -64,7 +64,7 @@ def test_a_message_has_name_id_time_reason_and_the_end_of_the_log():
     assert said.count("```") == 4
 
 
-def test_the_end_of_a_long_log_is_cut_at_its_beginning():
+def test_a_message_has_only_the_end_of_a_long_log():
     said = format_message(failed(), "x" * 9000 + "the last line\n")
     assert "the last line\n```" in said
     assert len(said) < MAX_TAIL + 600
@@ -96,7 +96,7 @@ def test_a_failing_target_does_not_stop_the_others(target, server, environment, 
 
 
 @pytest.mark.parametrize("lost", [{}, {"SLACK_TOKEN": "xoxb-s3cret", "WEBHOOK_URL": "s3cret"}])
-def test_what_goes_wrong_is_logged_without_secrets_and_raises_nothing(lost, server, caplog):
+def test_failed_notifications_are_logged_without_secrets_and_raise_nothing(lost, server, caplog):
     server.answers = [Answer(500, "s3cret") for _ in range(9)]
     with caplog.at_level(logging.WARNING):
         told(["slack:#alerts", "webhook"], failed(), "oh", lost)
@@ -104,7 +104,7 @@ def test_what_goes_wrong_is_logged_without_secrets_and_raises_nothing(lost, serv
     assert "s3cret" not in caplog.text
 
 
-def test_a_slip_of_ours_is_logged_too(server, environment, caplog, monkeypatch):
+def test_unexpected_errors_are_logged_without_their_text(server, environment, caplog, monkeypatch):
     def slip(*_):
         raise KeyError("s3cret")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import LIMIT, bash, ran, submitted
+from job_cases import LIMIT, bash, run_job, submit_job
 
 import hyperplane
 from hyperplane.errors import JobFailed, RequestError
@@ -38,7 +38,7 @@ def notebook(path, *cells, tagged=None):
 def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
     notebook(tmp_path / "year.ipynb", "print('year', year)", tagged='year = "199*"')
     step = Step(name="nb", kind="notebook", path="year.ipynb", output_path="out/year.ipynb")
-    job = ran(step, parameters={"year": 'it\'s "1990"'})
+    job = run_job(step, parameters={"year": 'it\'s "1990"'})
     assert job.status == DONE, job.logs()
     done = nbformat.read(tmp_path / "out" / "year.ipynb", as_version=4)
     assert [cell.metadata.get("tags") for cell in done.cells[:2]] == [
@@ -53,7 +53,7 @@ def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
 
 def test_a_notebook_that_fails_shows_the_cell(tmp_path):
     notebook(tmp_path / "bad {x}.ipynb", "a = 1", "int('one')", "never = 1")
-    job = ran(Step(name="nb", kind="notebook", path="bad {x}.ipynb"))
+    job = run_job(Step(name="nb", kind="notebook", path="bad {x}.ipynb"))
     assert (job.status, len(job.attempts), job.attempts[0].fault) == (FAILED, 1, "input")
     (made,) = job.job.folder_path.rglob("bad {x}.ipynb")
     found = nbformat.read(made, as_version=4)
@@ -76,7 +76,7 @@ def test_javascript_runs_with_node_where_it_is(tmp_path):
     path = f"{fake.parent}{os.pathsep}{os.environ['PATH']}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", path)
-        job = ran(Step(name="js", kind="javascript", path="a.js"), parameters={"year": 1990})
+        job = run_job(Step(name="js", kind="javascript", path="a.js"), parameters={"year": 1990})
     assert job.logs() == f"node got {tmp_path / 'a.js'} and 1990\n"
 
 
@@ -99,7 +99,7 @@ def test_steps_run_in_the_environment_of_the_submission(monkeypatch):
     for colour in ("red", "green"):
         monkeypatch.setenv("COLOUR_OF_TEST", colour)
         assert (
-            ran(bash("show", "echo $COLOUR_OF_TEST $KIND", env={"KIND": "own"})).logs()
+            run_job(bash("show", "echo $COLOUR_OF_TEST $KIND", env={"KIND": "own"})).logs()
             == f"{colour} own\n"
         )
 
@@ -110,7 +110,7 @@ def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_
         'echo "$DB_PASSWORD" | sha256sum; echo "it is $DB_PASSWORD."; '
         "ps axww > ps.txt; [ $HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD = $DB_PASSWORD ]"
     )
-    job = ran(
+    job = run_job(
         bash("uses", text, secrets=("DB_PASSWORD",)),
         bash("other", 'echo "[$DB_PASSWORD]"'),
         max_retries=0,
@@ -129,7 +129,7 @@ def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_
     assert [line for line in found.stderr.splitlines() if not line.endswith(gone)] == []
     assert "s3cr3t-of-this-test" not in (tmp_path / "ps.txt").read_text()
     with pytest.raises(RequestError, match="an existing secret"):
-        submitted(bash("uses", "true", secrets=("NO_SUCH_SECRET",)))
+        submit_job(bash("uses", "true", secrets=("NO_SUCH_SECRET",)))
 
 
 def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
@@ -143,14 +143,14 @@ def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
 
 
 def test_state_and_logs_are_closed_to_others(jobs_apart):
-    job = ran(bash("show", "echo hello"))
+    job = run_job(bash("show", "echo hello"))
     logs = Path(job.job.folder_path, job.attempts[0].log).parent
     for path in (jobs_apart / "jobs.db", job.job.folder_path, logs):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
 @pytest.mark.slow
-def test_requirements_are_installed_apart_and_once(tmp_path, monkeypatch):
+def test_requirements_are_installed_once_in_a_separate_environment(tmp_path, monkeypatch):
     package = tmp_path / "hp_probe_package"
     package.mkdir()
     (package / "pyproject.toml").write_text(

@@ -75,13 +75,13 @@ def test_a_damaged_definition_leaves_a_job_that_can_be_listed(definition, job):
     assert damaged.as_dict()["pipeline"] == ""
 
 
-def test_steps_that_have_not_begun_wait_or_will_never_run(job):
+def test_steps_without_attempts_wait_or_are_not_run(job):
     assert [one.status for one in step_progress(job(PENDING), [], 1.0)] == [WAITING] * 3
     assert [one.status for one in step_progress(job(FAILED), [], 1.0)] == [NOT_RUN] * 3
 
 
 @pytest.mark.parametrize("status", [DONE, FAILED, TIMED_OUT, CANCELLED, LOST])
-def test_a_step_stands_as_its_last_attempt(status, job):
+def test_a_step_has_the_status_of_its_last_attempt(status, job):
     tried = [attempt("one", FAILED, started=100, ended=101), attempt("one", status, number=2,
              started=102, ended=107)]  # fmt: skip
     state = step_progress(job(), tried, 110.0)[0]
@@ -164,7 +164,7 @@ def test_the_tree_has_job_steps_dashboard_and_reasons(job):
     assert lines[-1].split() == ["└──", "book", "waits"]
 
 
-def test_a_job_that_ended_for_no_step_says_why(job):
+def test_a_job_without_a_failed_step_shows_its_reason(job):
     shown = text(job(TIMED_OUT, ended=105.0, reason="exceeded its timeout of 5 s"), [])
     assert "exceeded its timeout of 5 s" in shown
     assert "5.0 s" in shown
@@ -221,7 +221,7 @@ def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
     assert len(lines) <= 1 + 1 + 10 + 2
 
 
-def test_lines_name_their_job_where_there_are_several(job):
+def test_lines_name_their_job_if_there_are_several(job):
     lines = told(ProgressLines(several=True), job(), [attempt("one", DONE)], 101.0)
     assert lines[0] == "trio (01234567) one: done in 4.0 s"
 

@@ -7,7 +7,7 @@ import json
 import dask.config
 import psutil
 import pytest
-from job_cases import LIMIT, bash, is_alive, ran, submitted, wait_until
+from job_cases import LIMIT, bash, is_alive, run_job, submit_job, wait_until
 
 from hyperplane.errors import JobCancelled, JobFailed, JobTimeout, RequestError
 from hyperplane.jobs import Resources, Step, submit
@@ -26,8 +26,8 @@ def spans(job):
     return {one.step: (one.started, one.ended) for one in job.attempts}
 
 
-def test_steps_run_one_after_another_when_nothing_is_said():
-    job = ran(*(bash(f"s{i}", "sleep 0.1") for i in range(3)))
+def test_steps_without_dependencies_run_in_order():
+    job = run_job(*(bash(f"s{i}", "sleep 0.1") for i in range(3)))
     assert job.status == DONE
     ends = spans(job)
     assert [name for name, _ in sorted(ends.items(), key=lambda item: item[1])] == [
@@ -46,15 +46,15 @@ def test_steps_wait_for_those_they_name_and_for_no_others():
     first = bash("first", "sleep 0.2")
     middle = [bash(name, together.replace("$0", name), depends_on=("first",)) for name in names]
     last = bash("last", "true", depends_on=names)
-    found = spans(ran(first, *middle, last))
+    found = spans(run_job(first, *middle, last))
     starts, ends = zip(*(found[name] for name in names), strict=True)
     assert found["first"][1] <= min(starts)
     assert max(starts) < min(ends)
     assert found["last"][0] >= max(ends)
 
 
-def test_what_depends_on_a_failed_step_does_not_run_and_other_steps_do():
-    job = ran(
+def test_only_steps_that_depend_on_a_failed_step_are_skipped():
+    job = run_job(
         bash("bad", "echo nothing there >&2; exit 64"),
         bash("after", "true"),
         bash("other", "true", depends_on=()),
@@ -93,7 +93,7 @@ def test_parameters_arrive_unchanged(value, tmp_path):
 
 
 def test_no_parameter_sets_a_variable_of_the_system():
-    job = ran(
+    job = run_job(
         bash(
             "show",
             "p=HYPERPLANE_JOB_PARAMETER_; a=${p}PATH; b=${p}LD_PRELOAD; "
@@ -110,7 +110,7 @@ def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_pa
     count = (
         f"n=$(cat {tmp_path}/n 2>/dev/null || echo 0); echo $((n+1)) > {tmp_path}/n; echo try $n;"
     )
-    job = ran(bash("flaky", f"{count} [ $n -ge 2 ]", retries=3))
+    job = run_job(bash("flaky", f"{count} [ $n -ge 2 ]", retries=3))
     assert [(one.number, one.status) for one in job.attempts] == [
         (1, FAILED),
         (2, FAILED),
@@ -121,18 +121,18 @@ def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_pa
         "try 1\n",
         "try 2\n",
     ]
-    bad = ran(Step(name="bad", kind="command", argv=("python3", "-c", "int('x')"), retries=3))
+    bad = run_job(Step(name="bad", kind="command", argv=("python3", "-c", "int('x')"), retries=3))
     assert [(one.status, one.fault) for one in bad.attempts] == [(FAILED, "input")]
 
 
-def test_a_job_is_tried_again_from_its_finished_steps(tmp_path):
+def test_a_job_is_retried_after_its_finished_steps(tmp_path):
     once = f"echo x >> {tmp_path}/first"
     flaky = f"echo x >> {tmp_path}/second; [ $(wc -l < {tmp_path}/second) -ge 3 ]"
-    job = ran(bash("first", once), bash("second", flaky), max_retries=2)
+    job = run_job(bash("first", once), bash("second", flaky), max_retries=2)
     assert (job.status, job.job.tries) == (DONE, 2)
     assert (tmp_path / "first").read_text() == "x\n"
     assert (tmp_path / "second").read_text() == "x\n" * 3
-    again = ran(bash("first", "exit 1"), max_retries=0)
+    again = run_job(bash("first", "exit 1"), max_retries=0)
     assert (again.status, len(again.attempts)) == (FAILED, 1)
 
 
@@ -140,7 +140,7 @@ def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
     child = tmp_path / "child"
     lines = f"sleep 600 & echo $! > {tmp_path}/draft; mv {tmp_path}/draft {child}; wait"
     for timeout in (0.5, 5, 50):  # until it is enough to begin on this machine
-        job = ran(bash("slow", lines, timeout=timeout), max_retries=0)
+        job = run_job(bash("slow", lines, timeout=timeout), max_retries=0)
         (attempt,) = job.attempts
         assert (job.status, attempt.status) == (FAILED, TIMED_OUT)
         assert attempt.reason == f"exceeded the step's timeout of {timeout} s"
@@ -150,12 +150,12 @@ def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
 
 
 def test_a_job_that_takes_too_long_is_timed_out():
-    job = ran(bash("slow", "sleep 600"), active_timeout=0.5)  # which waits for less than that
+    job = run_job(bash("slow", "sleep 600"), active_timeout=0.5)  # which waits for less than that
     assert job.status == TIMED_OUT
     with pytest.raises(JobTimeout, match=r"exceeded its active_timeout of 0\.5 s"):
         job.result()
     for timeout in (0.5, 5, 50):  # until it is enough for its turn to come
-        early = ran(bash("slow", "sleep 600"), timeout=timeout, active_timeout=100)
+        early = run_job(bash("slow", "sleep 600"), timeout=timeout, active_timeout=100)
         reason = f"exceeded its timeout of {timeout} s from its submission"
         if early.job.started:
             break
@@ -163,10 +163,10 @@ def test_a_job_that_takes_too_long_is_timed_out():
     assert (early.status, early.job.reason) == (TIMED_OUT, reason)
 
 
-def test_a_job_that_is_cancelled_ends_politely(tmp_path):
+def test_a_cancelled_job_ends_its_steps_with_sigterm(tmp_path):
     polite = f"trap 'echo bye; exit 3' TERM; touch {tmp_path}/on; while :; do sleep 0.05; done"
     with dask.config.set({"hyperplane.jobs.grace": "100s"}):
-        job = submitted(bash("polite", polite), bash("never", "true"))
+        job = submit_job(bash("polite", polite), bash("never", "true"))
     wait_until((tmp_path / "on").exists)
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
@@ -179,9 +179,9 @@ def test_a_job_that_is_cancelled_ends_politely(tmp_path):
     assert job.status == "cancelled"
 
 
-def test_a_step_that_ignores_politeness_is_killed_before_the_job_has_ended(tmp_path):
+def test_a_step_that_ignores_sigterm_is_killed_before_the_job_has_ended(tmp_path):
     stubborn = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.05; done"
-    job = submitted(bash("stubborn", stubborn))
+    job = submit_job(bash("stubborn", stubborn))
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
@@ -190,8 +190,8 @@ def test_a_step_that_ignores_politeness_is_killed_before_the_job_has_ended(tmp_p
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
 
 
-def test_a_failed_job_goes_on_from_its_finished_steps(tmp_path):
-    job = ran(
+def test_a_failed_job_resumes_after_its_finished_steps(tmp_path):
+    job = run_job(
         bash("first", f"echo x >> {tmp_path}/first"),
         bash("second", f"test -e {tmp_path}/there"),
         max_retries=0,
@@ -208,7 +208,7 @@ def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path
         f'echo "$CHUNK_ID $ITEM $shard" >> {tmp_path}/$CHUNK_ID;'
         f"[ $CHUNK_ID != 1 ] || [ -e {tmp_path}/there ]"
     )
-    job = ran(bash("fan", text, foreach=("a", "b", "c")), max_retries=0)
+    job = run_job(bash("fan", text, foreach=("a", "b", "c")), max_retries=0)
     assert job.status == FAILED
     assert "step 'fan' [1] failed" in job.job.reason
     (tmp_path / "there").touch()
@@ -224,7 +224,7 @@ def test_no_more_chunks_run_at_once_than_may(tmp_path):
         "[ $n -lt 3 ] || touch three; sleep 0.02; done; "
         "ls | grep -c on >> seen; sleep 0.1; rm on.$CHUNK_ID"
     )
-    job = ran(bash("fan", text, chunks=8, max_parallel=3))
+    job = run_job(bash("fan", text, chunks=8, max_parallel=3))
     assert job.status == DONE
     seen = [int(line) for line in (tmp_path / "seen").read_text().split()]
     assert max(seen) == 3
@@ -234,7 +234,7 @@ def test_steps_share_the_cores_that_they_ask_for(tmp_path):
     half = Resources(cores=max(0.5, (psutil.cpu_count() or 1) * 0.6))
     text = f"mkdir {tmp_path}/alone && sleep 0.2 && rmdir {tmp_path}/alone"
     steps = [bash(f"s{i}", text, depends_on=(), resources=half) for i in range(3)]
-    assert ran(*steps, max_retries=0).status == DONE
+    assert run_job(*steps, max_retries=0).status == DONE
 
 
 def test_a_step_that_ran_out_of_memory_gets_more_or_smaller_pieces(tmp_path):
@@ -246,14 +246,14 @@ def test_a_step_that_ran_out_of_memory_gets_more_or_smaller_pieces(tmp_path):
     step = bash(
         "big", text, chunks=1, retries=3, split=2, more_memory=1.5, cluster={"ram_gb_per_proc": 2}
     )
-    job = ran(step, max_retries=0)
+    job = run_job(step, max_retries=0)
     assert job.status == DONE
     seen = [line.split(" ", 1) for line in (tmp_path / "seen").read_text().splitlines()]
     assert [int(pieces) for pieces, _ in seen] == [1, 2, 4]
     assert [json.loads(told)["ram_gb_per_proc"] for _, told in seen] == [2, 3.0, 4.5]
 
 
-def test_what_cannot_be_submitted_is_said_all_at_once():
+def test_all_faults_of_a_submission_are_reported_together():
     with pytest.raises(RequestError) as caught:
         submit(
             "nowhere.yaml",
@@ -268,6 +268,6 @@ def test_what_cannot_be_submitted_is_said_all_at_once():
     assert any("nowhere.yaml" in str(fault) for fault in caught.value.faults)
 
 
-def test_a_program_that_is_not_there_is_a_fault_of_the_input():
-    job = ran(Step(name="none", kind="command", argv=("no-such-program",)))
+def test_a_missing_program_is_an_input_failure():
+    job = run_job(Step(name="none", kind="command", argv=("no-such-program",)))
     assert [(one.status, one.fault) for one in job.attempts] == [(FAILED, "input")]

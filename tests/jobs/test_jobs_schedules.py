@@ -64,7 +64,7 @@ def nightly(name="nightly", cron="0 2 * * *", **more):
         "*/59 */23 */30 */11 */7",
     ],
 )
-def test_what_cron_takes_is_taken(text):
+def test_expressions_that_cron_accepts_are_accepted(text):
     assert parse_cron(text) == CronExpression(" ".join(text.split()))
 
 
@@ -105,7 +105,7 @@ def test_fields_without_blanks_are_read_with_a_warning(text, read):
         ("² * * * *", "minute"),
     ],
 )
-def test_what_cron_does_not_take_is_refused_with_advice(text, told):
+def test_expressions_that_cron_refuses_are_refused_with_advice(text, told):
     with pytest.raises(RequestError) as caught:
         parse_cron(text)
     assert told in str(caught.value)
@@ -140,7 +140,7 @@ def run_as_cron(line):
 
 
 @pytest.mark.parametrize("value", ["50%", "$(touch x)", "it's", "a;b", "# no comment", "ü \\ \\%"])
-def test_a_line_runs_as_it_is_meant(value, tmp_path):
+def test_cron_runs_the_command_of_a_line_unchanged(value, tmp_path):
     folder = tmp_path / "50% of $it's"
     folder.mkdir()
     program = "import os, sys; print(os.getcwd(), os.environ['PLACE'], *sys.argv[1:], sep='|')"
@@ -153,7 +153,7 @@ def test_a_line_runs_as_it_is_meant(value, tmp_path):
     assert (folder / "log").read_text() == f"{folder}|x|{value}\n" * 2
 
 
-def test_what_a_line_cannot_hold_is_refused():
+def test_schedules_that_a_crontab_line_cannot_represent_are_refused():
     with pytest.raises(RequestError, match="line break"):
         crontab_line(Schedule("n", "* * * * *", ("a", "b\nc"), "/"))
     with pytest.raises(RequestError, match="998 characters"):
@@ -190,7 +190,7 @@ def test_a_crontab_that_cannot_be_read_is_not_written(crontab):
     assert crontab.read_text() == "5 4 * * * backup\n"
 
 
-def test_a_machine_without_cron_says_so(tmp_path, monkeypatch):
+def test_a_machine_without_cron_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RequestError, match="a machine with cron"):
         schedules.install(nightly())

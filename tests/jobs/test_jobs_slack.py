@@ -32,7 +32,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def no_pauses(monkeypatch):
-    """The requested pauses, which are skipped."""
+    """Skip the pauses before retries, and return their requested lengths."""
     pauses = []
     # Patched only in this module: other threads sleep, too.
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=pauses.append))
@@ -56,7 +56,7 @@ def test_a_message_goes_to_a_channel_with_the_token(server):
     assert document == {"channel": "#data", "text": "done: *all* ü"}
 
 
-def test_the_configured_channel_holds_when_none_is_named(server):
+def test_the_configured_channel_is_the_default(server):
     assert "hyperplane.slack.channel" in refused(utils.SlackHelper().post_message, "x")
     with dask.config.set({"hyperplane.slack.channel": "#all"}):
         utils.SlackHelper().post_message("x")
@@ -94,7 +94,7 @@ def test_a_wrong_token_is_reported_and_not_shown(server, monkeypatch):
     assert len(server.got) == 1
 
 
-def test_what_is_not_set_is_reported(monkeypatch):
+def test_missing_settings_are_reported(monkeypatch):
     monkeypatch.delenv("SLACK_TOKEN", raising=False)
     monkeypatch.delenv("WEBHOOK_URL", raising=False)
     assert "SLACK_TOKEN" in refused(utils.SlackHelper)
@@ -108,7 +108,7 @@ def test_what_is_not_set_is_reported(monkeypatch):
         "https://u:s3cret@x/", "https://x/s3cret\r\nHost: y", "https://x:s3cret/", "https://[x/s3cret",
     ],
 )  # fmt: skip
-def test_what_is_no_webhook_is_refused_and_not_shown(url, monkeypatch):
+def test_an_invalid_webhook_is_refused_and_not_shown(url, monkeypatch):
     monkeypatch.setenv("WEBHOOK_URL", url)
     assert "https://" in refused(utils.post_message, "x")
 
@@ -120,7 +120,7 @@ def test_a_token_that_is_none_is_refused_and_not_shown(token, server, monkeypatc
     assert server.got == []
 
 
-def test_the_wait_that_the_server_asks_for_is_kept(server, no_pauses):
+def test_the_delay_requested_by_the_server_is_respected(server, no_pauses):
     server.answers = [
         Answer(429, headers={"Retry-After": "7"}),
         Answer(429, headers={"Retry-After": "999"}),
@@ -131,7 +131,7 @@ def test_the_wait_that_the_server_asks_for_is_kept(server, no_pauses):
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504, 429])
-def test_faults_that_pass_are_tried_again_and_then_told(code, server, no_pauses):
+def test_transient_errors_are_retried_and_then_raised(code, server, no_pauses):
     server.answers = [Answer(code, "s3cret") for _ in range(9)]
     said = refused(utils.post_message, "x")
     assert said == f"127.0.0.1 did not accept the message in 4 attempts: HTTP {code}"
@@ -161,7 +161,7 @@ def test_an_answer_that_is_not_slacks_is_reported(body, server):
     refused(utils.SlackHelper().post_message, "x", "#data")
 
 
-def test_a_server_that_does_not_answer_is_given_up_and_not_asked_twice(server, monkeypatch):
+def test_a_request_without_a_response_is_not_retried(server, monkeypatch):
     monkeypatch.setattr(slack, "TIMEOUT", 0.3)
     over = threading.Event()
     server.answers = [Answer(when=over), Answer(when=over)]
@@ -173,7 +173,7 @@ def test_a_server_that_does_not_answer_is_given_up_and_not_asked_twice(server, m
     assert len(server.got) == 1
 
 
-def test_a_server_that_is_not_there_is_tried_again_and_then_told(no_pauses, monkeypatch):
+def test_a_refused_connection_is_retried_and_then_raised(no_pauses, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     # Kept open, so that no other program listens there.
     with socket.socket() as silent:
@@ -184,7 +184,7 @@ def test_a_server_that_is_not_there_is_tried_again_and_then_told(no_pauses, monk
     assert len(no_pauses) == 3
 
 
-def test_messages_are_cut_to_what_slack_takes(server):
+def test_messages_are_truncated_to_the_limit_of_slack(server):
     utils.post_message("x" * 50_000)
     text = server.documents[0]["text"]
     assert (len(text), text[-3:]) == (40_000, "...")
@@ -206,7 +206,7 @@ def test_the_address_of_a_service():
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a@b", "a:1", "../x", None, 3, ["a"]])
-def test_what_is_no_name_of_a_service_is_refused(name):
+def test_an_invalid_name_of_a_service_is_refused(name):
     with pytest.raises(RequestError, match="letters, digits"):
         utils.get_service_url(name)
 

@@ -7,7 +7,7 @@ import os
 import shutil
 
 import pytest
-from job_cases import LIMIT, bash, holds, is_alive, kill_supervisor, submitted, wait_until
+from job_cases import LIMIT, bash, is_alive, kill_supervisor, submit_job, until_exists, wait_until
 
 from hyperplane.jobs import supervisor, supervisor_client
 from hyperplane.jobs.store.job_records import DONE
@@ -39,10 +39,10 @@ def test_a_supervisor_of_the_new_version_continues_the_jobs(tmp_path, monkeypatc
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     install(site, "98.0")
     # The supervisor is started by another job, without the secret in its environment.
-    hold = submitted(bash("hold", holds(go)))
+    hold = submit_job(bash("hold", until_exists(go)))
     monkeypatch.setenv("LATER_TOKEN", "only of this submission")
-    job = submitted(
-        bash("slow", f"echo begun >> {begun}; {holds(go)}"),
+    job = submit_job(
+        bash("slow", f"echo begun >> {begun}; {until_exists(go)}"),
         bash("next", f'echo "$LATER_TOKEN" > {known}', secrets=("LATER_TOKEN",)),
     )
     monkeypatch.delenv("LATER_TOKEN")

@@ -55,7 +55,7 @@ def test_two_users_run_jobs_at_once_in_one_folder():
         assert left == {"work", f"home-{OTHER}", f"home-{ONE_MORE}"}
 
 
-def test_the_folder_of_another_user_is_an_error_that_says_what_to_set():
+def test_the_folder_of_another_user_is_an_error_with_advice():
     with shared_folder() as place:
         (place / "jobs").mkdir(0o700)
         with dask.config.set({"hyperplane.jobs.home": str(place / "jobs")}):
@@ -75,7 +75,7 @@ def test_a_user_has_the_name_of_the_system_and_else_a_number(monkeypatch):
     assert this_machine().startswith(f"{os.getuid()}@")
 
 
-def test_an_executed_notebook_in_the_folder_of_another_user_is_an_error_that_says_so():
+def test_an_executed_notebook_of_another_user_is_not_replaced():
     with shared_folder() as place:
         (place / "out").mkdir(0o755)
         output = place / "out" / "done.ipynb"

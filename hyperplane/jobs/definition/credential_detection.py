@@ -32,9 +32,9 @@ def detect_credential(text: str) -> str:
 def find_in_notebook(file: Path) -> list[tuple[str, str]]:
     """Return the cells of a notebook that contain credentials, with the kind of each.
 
-    Each item is such as ``("cell 3", "a Slack token")``, with cells counted from 1; there is at
-    most one for a cell's source and one for its output. Raises OSError if the file cannot be read,
-    and ValueError if it is not a notebook.
+    An item is, for example, ``("cell 3", "a Slack token")``, with cells counted from 1; there is
+    at most one for a cell's source and one for its output. Raises OSError if the file cannot
+    be read, and ValueError if it is not a notebook.
     """
     try:
         cells = json.loads(file.read_bytes())["cells"]

@@ -134,7 +134,7 @@ _ENVIRONMENT = {
 _MEMORY = _number_schema(r"^ *[0-9][0-9_,]*(\.[0-9]*)? *([KkMmGgTtPp][Ii]?)?[Bb]? *$")
 _DURATION = _number_schema(r"^[0-9]+(\.[0-9]+)? *[A-Za-z]+$")
 
-# WithJsonSchema: what the schema for editors accepts where a function checks the value.
+# WithJsonSchema: the schema for editors cannot call the functions that check the values.
 _Path = WithJsonSchema(_text_schema(_ONE_LINE))
 _Scalar = WithJsonSchema(_SCALAR)
 Name = Annotated[

@@ -9,7 +9,7 @@ from functools import partial
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.yaml_tree import YamlError, YamlNode, read_tree, to_python
 
-# A quote of either side, one of them curly, from where a key or value begins to where it ends.
+# What precedes and follows a quoted key or value; quotes within a value do not match.
 _BEGIN, _END = r"(?P<before>^[ \t]*|[:\-,\[{][ \t]*)", r"(?=[ \t\r]*(?:$|[,\]}:]|[ \t]#))"
 _CURLY = "“”„‟‘’‚‛"
 _QUOTED = [
@@ -25,7 +25,7 @@ _TAB_WIDTHS = (2, 4, 8)
 def read_lenient(text: str) -> tuple[YamlNode, list[Fault], list[tuple[int, str]]]:
     """Parse YAML text that may contain common mistakes.
 
-    Returns the tree, the faults as of :func:`~hyperplane.jobs.definition.yaml_tree.read_tree`, and
+    Returns the tree, the faults of :func:`~hyperplane.jobs.definition.yaml_tree.read_tree`, and
     warnings as ``(line, text)``. Raises YamlError if the text cannot be parsed.
     """
     text, warnings = _strip_byte_order_mark(text)

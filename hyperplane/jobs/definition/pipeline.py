@@ -55,9 +55,9 @@ class Pipeline(ValidatedRecord):
         results = [
             validate_record(Step, step, f"steps[{index}]") for index, step in enumerate(inner)
         ]
-        faults = [fault for _, files in results for fault in files]
+        faults = [fault for _, step_faults in results for fault in step_faults]
         rest = {name: value for name, value in values.items() if name != "steps"}
-        return (rest if faults else {**rest, "steps": tuple(made for made, _ in results)}), faults
+        return (rest if faults else {**rest, "steps": tuple(step for step, _ in results)}), faults
 
     @classmethod
     def _check_fields(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:

@@ -51,8 +51,8 @@ def read_pipeline(
         A pipeline in YAML (``.yaml`` or ``.yml``); or a bash script (``.sh``), a Python script
         (``.py``) or a notebook (``.ipynb``), which becomes a pipeline of one step.
     root : path, optional
-        Folder that the paths in the file are relative to; by default the one of three folders that
-        contains the most of the files: the git repository of the file, the file's folder, and the
+        Folder that the paths in the file are relative to; by default the folder that contains the
+        most of the named files among the git repository of the file, the file's folder and the
         current folder.
 
     Returns

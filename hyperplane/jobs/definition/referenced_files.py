@@ -34,7 +34,7 @@ class _PathField(NamedTuple):
 
 
 class PipelineFiles(NamedTuple):
-    """Files of a pipeline, as found.
+    """Located files of a pipeline, with their faults.
 
     Parameters
     ----------
@@ -79,9 +79,9 @@ def find_files(
     Returns
     -------
     PipelineFiles
-        If no root is given, it is the one of three folders that contains the most of the files, the
-        first of them if several do: the git repository of ``folder``, ``folder`` itself, and the
-        current folder.
+        Without ``root``, the root is the folder that contains the most of the files among the git
+        repository of ``folder``, ``folder`` itself and the current folder; the first if several
+        contain equally many.
     """
     given = list(_list_paths(steps, shared))
     candidates = _candidate_roots(folder) if root is None else [Path(root).absolute()]

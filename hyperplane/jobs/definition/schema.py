@@ -57,7 +57,7 @@ _PIPELINE = {
 
 
 class _FileSchema(GenerateJsonSchema):
-    """Schema of a file, where a key without a value is left out: without null and defaults."""
+    """Schema without null and defaults, because files omit keys that have no value."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])

@@ -70,7 +70,7 @@ class ValidatedRecord(BaseModel):
             }
             faults += self._check_fields(valid, faulty)
             if known.keys() != values.keys():
-                # Only for calls in Python: faults of files are collected.
+                # A TypeError, too, for calls in Python; files are checked by validate_record().
                 raise UnknownArgument(faults)
             check(faults)
 

@@ -69,7 +69,7 @@ YamlNode = YamlScalar | YamlList | YamlMapping
 
 
 class YamlError(Exception):
-    """The text is not accepted YAML; the fault's ``where`` is its line or empty."""
+    """The text is not accepted YAML; the fault's ``where`` is its line, 0 for the whole file."""
 
     def __init__(self, line: int, given: str, allowed: str, advice: str = "") -> None:
         super().__init__(given)

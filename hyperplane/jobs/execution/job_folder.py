@@ -20,8 +20,8 @@ from hyperplane.platforms.local.process_identity import running_system
 
 #: File in a job's folder that is locked while the job is submitted.
 _SUBMISSION_LOCK = "submission.lock"
-#: File that is locked while a process runs the job, and its name after a cancellation that the
-#: store had no room for.
+#: File that is locked while a process runs the job, and the marker that it is renamed to if the
+#: store has no room for a cancellation.
 _LOCK, _CANCEL_MARKER = "lock", "cancelled"
 
 
@@ -35,8 +35,8 @@ def can_adopt(job: Job) -> bool:
     """Whether a supervisor of this running system may run a job of this machine.
 
     True for jobs of this running system, and for jobs of another boot or container with the same
-    host name if that one has no supervisor, runs no step of the job and is not submitting it. This
-    is decided by file locks, because process IDs of another namespace mean nothing here.
+    host name if the other one has no supervisor, runs no step of the job and is not submitting it.
+    File locks decide, because process IDs of another namespace mean nothing here.
     """
     system = submission_snapshot.read_running_system(job)
     if system in ("", running_system()):
@@ -54,7 +54,8 @@ def can_adopt(job: Job) -> bool:
 def hold_submission_lock(job: Job) -> Iterator[None]:
     """Mark a job as being submitted by this running system, for a block.
 
-    A supervisor that ran before the job was in the store may have ended meanwhile.
+    Otherwise another container could adopt the job, because the notified supervisor may have
+    ended before the job was in the store.
     """
     file = job.folder_path / _SUBMISSION_LOCK
     with exclusive_lock(file):

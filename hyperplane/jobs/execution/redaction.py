@@ -26,8 +26,8 @@ def redact_text(text: str, values: Collection[str]) -> str:
     text : str
         The text.
     values : collection of str
-        Secrets; those of fewer than six characters are not masked. Masked are the value and each of
-        its lines, also as JSON, Python, bash, URLs, HTML and base64 write them.
+        Secrets; those of fewer than six characters are not masked. The value and each of its lines
+        are masked, also in the forms of JSON, Python, bash, URLs, HTML and base64.
 
     Examples
     --------

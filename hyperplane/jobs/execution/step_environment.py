@@ -59,7 +59,7 @@ def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[st
 def cluster_variable(step: Step, memory_faults: int) -> dict[str, str]:
     """Return the variable with the arguments of the step's cluster.
 
-    Its memory grows with each of the attempts that ran out of memory, ``memory_faults``.
+    ``memory_faults`` is the number of attempts that ran out of memory; each increases the memory.
     """
     if step.cluster is None:
         return {}

@@ -98,7 +98,7 @@ class StepExecutor:
         #: Status of attempts that are ended together with the job; empty while the job runs.
         self.ending = ""
         self.runner = create_runner(job.runner, submission.environment, snapshot.runner)
-        #: The job with the paths that its steps have where they run.
+        #: The job with paths that are valid where its steps run, such as in a pod.
         self._runtime_job = self.runner.with_runtime_paths(job)
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
         self._settings, self._notes = snapshot.settings, snapshot.notes
@@ -216,7 +216,7 @@ class StepExecutor:
         command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         preface = self._preface(attempt)
         command.file(".log").write_text(preface, errors="replace")
-        if preface:  # kept, because Slurm truncates the log and that of a pod lacks it
+        if preface:  # also in its own file: Slurm truncates the log, and a pod's log has no preface
             command.file(step_wrapper.PREFACE_SUFFIX).write_text(preface, errors="replace")
         self._store(
             replace(attempt, log=str(command.file(".log").relative_to(self.job.folder_path)))

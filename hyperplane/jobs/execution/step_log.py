@@ -24,9 +24,9 @@ def read_tail(log: Path) -> str:
 
 
 def read_last_lines(log: Path, lines: int | None = None) -> str:
-    """Return the end of a log, reading no more of it than needed; all by default.
+    """Return the last lines of a log, by default all.
 
-    Raises OSError if the log cannot be read.
+    Reads no more of the file than needed. Raises OSError if the log cannot be read.
     """
     with log.open("rb") as opened:
         if lines is None:

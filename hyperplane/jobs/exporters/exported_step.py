@@ -116,7 +116,7 @@ def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
 
 
 def find_common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
-    """Yield the faults of a pipeline on any scheduler: restarts with more memory or in pieces."""
+    """Yield faults for ``more_memory``, ``split`` and unknown pools, which no exporter supports."""
     for index, step in enumerate(pipeline.steps):
         for field in ("more_memory", "split"):
             value = getattr(step, field)

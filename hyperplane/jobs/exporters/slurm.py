@@ -66,8 +66,8 @@ secret() {
 class SlurmExporter:
     """Exports jobs as sbatch scripts.
 
-    ``python`` is the interpreter on the nodes, by default this one, which is right if they share
-    its folder.
+    ``python`` is the interpreter on the nodes; the default is the path of the present one, which
+    the nodes must share.
     """
 
     python: str = field(default_factory=lambda: sys.executable)

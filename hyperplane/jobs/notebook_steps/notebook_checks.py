@@ -105,7 +105,7 @@ def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fa
 
 
 def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
-    """Return warnings of missing kernels, and of parameters with other names or types."""
+    """Return warnings of unnamed kernels, defaults that are not text, and invalid variables."""
     given = list(parameters)
     steps = [step for step in pipeline.steps if step.kind == "notebook"]
     read = [

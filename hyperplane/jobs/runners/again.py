@@ -1,4 +1,4 @@
-"""Former path of ``exporters/retry_wrapper.py``, which Slurm scripts rendered by 0.1.0 run."""
+"""Former path of ``exporters/retry_wrapper.py``: Slurm scripts of 0.1.0 run this file."""
 
 import os
 import runpy

@@ -27,7 +27,7 @@ class StepProcess(Protocol):
     command: AttemptCommand
 
     async def wait_until_running(self) -> None:
-        """Return when it runs or has ended; until then it is queued."""
+        """Wait while it is queued; return as soon as it runs or has ended."""
         ...
 
     async def wait(self) -> int | None:
@@ -46,7 +46,7 @@ class StepProcess(Protocol):
         ...
 
     def end_time(self) -> float:
-        """Return when a reattached process ended, in seconds since the epoch; 0 if unknown."""
+        """Return the end time of a reattached process in seconds since 1970; 0 if unknown."""
         ...
 
     async def end(self, grace: float) -> int | None:
@@ -205,7 +205,7 @@ class SharedFilesystemMixin:
 class RemoteQueueMixin:
     """Base class of runners whose steps wait in the queue of a scheduler."""
 
-    #: Maximum chunks of a step in the queue, unless the step states one.
+    #: Maximum chunks of a step in the queue, unless the step sets ``max_parallel``.
     at_once: ClassVar[int]
 
     def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:

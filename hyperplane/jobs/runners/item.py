@@ -1,8 +1,8 @@
 """``python -m hyperplane.jobs.runners.item PROGRAM ...``: set a pod's item, run the program.
 
 The pods of an Indexed Job differ only in their index, so the command of a step with ``foreach``
-begins with this module. Rendered manifests and images of other versions of hyperplane have it under
-this name, which therefore stays.
+begins with this module. The name stays: rendered manifests run it in images that have another
+version of hyperplane.
 """
 
 from __future__ import annotations

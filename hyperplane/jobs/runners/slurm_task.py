@@ -1,4 +1,4 @@
-"""Former path of ``slurm/array_task.py``, which queued job arrays of 0.1.0 run by its name."""
+"""Former path of ``slurm/array_task.py``: queued job arrays of 0.1.0 run this file."""
 
 import os
 import runpy

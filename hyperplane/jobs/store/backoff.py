@@ -55,7 +55,7 @@ class Backoff:
 
     @property
     def is_expired(self) -> bool:
-        """Whether the last failure is too long ago to belong to the same series as the next."""
+        """Whether the series of failures has ended, because the last one is too long ago."""
         return self.is_failing and self._clock() > self._until + _QUIET_SECONDS
 
     def record_failure(self, error: BaseException) -> float:

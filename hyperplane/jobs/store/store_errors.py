@@ -7,7 +7,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hyperplane.core.errors import JobStoreError
 
-#: SQLite result codes, with the message to look for before Python 3.11, which adds the codes.
+#: SQLite result codes, with the message to look for in errors of drivers that have no codes.
 _FULL = (13, "database or disk is full")
 _INPUT_OUTPUT = (10, "disk I/O error")
 _DAMAGED = ((11, "malformed"), (26, "file is not a database"))

@@ -93,7 +93,7 @@ def as_json(value: Any) -> str:
 
 
 def parameters_as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Convert parameters to text, as the documented interface sends them."""
+    """Convert parameters to text: values other than text become JSON."""
     return {
         name: value if isinstance(value, str) else as_json(value)
         for name, value in parameters.items()

@@ -55,7 +55,7 @@ class ParameterReads:
     words : frozenset of str
         Words that may name a parameter, spelled as variables.
     complete : bool
-        Whether it can read no other parameter; False if it runs or imports unknown code.
+        Whether these are all parameters that it may read; False if it runs or imports unknown code.
     modules : frozenset of str
         Python modules that it imports.
     files : frozenset of str
@@ -80,7 +80,7 @@ class ParameterReads:
         )
 
     def mentions(self, parameter: str) -> bool:
-        """Whether the program names a parameter in one of the forms that a step finds."""
+        """Whether the program names a parameter, as a variable or an environment variable."""
         variable = variable_name(parameter)
         return parameter in self.variables or bool(
             {variable, PARAMETER_PREFIX + variable} & self.words

@@ -1,4 +1,4 @@
-"""Environment that a job is submitted with; it is sent to the supervisor, and never stored."""
+"""Environment of a submission, sent to the supervisor; the snapshot stores a part of it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _READERS = {
     ".py": analyze_python, ".sh": analyze_bash, ".bash": analyze_bash,
     ".js": analyze_javascript, ".mjs": analyze_javascript, ".cjs": analyze_javascript,
 }  # fmt: skip
-#: Packages that read no parameters, only environment variables with names of their project.
+#: Packages that read no parameters, only environment variables with their own prefixes.
 _PACKAGES_WITHOUT_READS = {
     "IPython", "dask", "distributed", "hyperplane", "hyperplane_gpu", "joblib", "matplotlib",
     "numpy", "pandas", "pyarrow", "scipy", "sklearn", "tqdm", "xarray", "yaml", "zarr",
@@ -61,7 +61,7 @@ def find_unread_parameters(
     list of str
         One sentence per parameter that no step names, if a step reads a similar name or if
         everything that the steps run has been analyzed. A step that runs or imports unknown code
-        may read any parameter: then only likely typing errors are reported.
+        may read any parameter: then only likely misspellings are reported.
     """
     given = list(parameters)
     if not given:
@@ -150,7 +150,7 @@ def _notebook_reads(path: Path, folder: Path) -> ParameterReads:
 
 
 def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]) -> ParameterReads:
-    """Add the parameters that local files read which a program imports or runs."""
+    """Add the parameters that are read by local files that a program imports or runs."""
     pending = [reads]
     while pending:
         one = pending.pop()

@@ -42,7 +42,7 @@ def test_a_good_file_passes_the_schema(file):
 
 
 @pytest.mark.parametrize("file", SLIPS, ids=lambda file: file.stem)
-def test_an_editor_with_the_schema_refuses_slips(file):
+def test_an_editor_with_the_schema_refuses_common_mistakes(file):
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError:

@@ -227,12 +227,12 @@ pipeline:
     assert "did you mean a.sh?" in message
 
 
-def test_of_a_key_given_twice_the_first_is_read(folder):
+def test_the_first_of_duplicate_keys_is_read(folder):
     message = refused(folder, TASK.format("port: 0\n    port: 80"))
     assert "tasks[0].port = 0: expected at least 1" in message
 
 
-def test_what_is_long_is_shortened(folder):
+def test_long_values_are_shortened(folder):
     long, key = "x" * 20_000, "k" * 900
     task = f"type: {long}, {key}: 1, {key}: 2, cluster: {{{key}: 1}}, env: {{{key}-: 1}}"
     message = refused(

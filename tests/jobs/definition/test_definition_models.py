@@ -174,5 +174,5 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
         ),
     ],
 )
-def test_what_is_no_pipeline(call, told):
+def test_invalid_pipelines(call, told):
     assert faults_of(call)[0].startswith(told)

@@ -106,7 +106,7 @@ def test_paths_that_lead_out_are_refused(repository, path):
 
 
 @pytest.mark.parametrize("path", ["jobs", "gone/a.sh", "b.sh", "loop", "x" * 5000])
-def test_what_is_no_file_is_refused(repository, path):
+def test_other_paths_than_files_are_refused(repository, path):
     (repository / "loop").symlink_to("loop")
     assert "an existing file" in refused(pipeline_file(repository, path))
 

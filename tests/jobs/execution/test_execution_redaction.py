@@ -38,7 +38,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("form", WRITTEN)
-def test_a_secret_goes_in_every_form(form):
+def test_a_secret_is_masked_in_every_form(form):
     write = WRITTEN[form]
     text = write({"p": HARD}) if form == "form" else write(HARD)
     found = redact_text(f"before {text} after", [HARD])
@@ -63,7 +63,7 @@ def test_basic_authentication_shows_no_password(user):
             assert not set(kept) & set(inside), (rest, kept)
 
 
-def test_every_line_of_a_value_goes_and_short_ones_stay():
+def test_every_line_of_a_secret_is_masked_except_short_ones():
     log = f"it is:\n{KEY}and MIIEvQIBADANBgkq again\nabout hkiG9w0BAQEF"
     found = redact_text(log, [KEY])
     for line in KEY.split():
@@ -72,7 +72,7 @@ def test_every_line_of_a_value_goes_and_short_ones_stay():
     assert redact_text("pass 12345", ["12345", ""]) == "pass 12345"
 
 
-def test_secrets_that_overlap_go_both():
+def test_overlapping_secrets_are_both_masked():
     assert redact_text("x abcdefghijklmn y", ["abcdefgh", "ghijklmn"]) == f"x {'*' * 14} y"
     assert redact_text("aaaaaaaaab", ["aaaaaa"]) == "*********b"
 
@@ -99,7 +99,7 @@ def test_a_log_keeps_its_length_and_secrets_between_blocks_go(tmp_path, monkeypa
         assert log.read_bytes() == raw.replace(secret.encode(), b"*" * len(secret))
 
 
-def test_a_secret_longer_than_a_block_goes(tmp_path):
+def test_a_secret_longer_than_a_block_is_masked(tmp_path):
     log = tmp_path / "a.log"
     secret = "0123456789" * 150_000
     log.write_text(f"a {secret} b")
@@ -107,7 +107,7 @@ def test_a_secret_longer_than_a_block_goes(tmp_path):
     assert log.read_text() == f"a {'*' * 1_500_000} b"
 
 
-def test_a_log_that_is_not_there_is_no_fault(tmp_path):
+def test_a_missing_log_is_no_error(tmp_path):
     redact_file(tmp_path / "none.log", ["secret-word"])
     assert list(tmp_path.iterdir()) == []
 

@@ -49,7 +49,7 @@ def ended(coroutine):
 
 
 @pytest.mark.parametrize("asked", [{"cores": 500}, {"ram_gb": 5_000}, {"cores": 1, "ram_gb": 9}])
-def test_a_step_that_asks_for_more_than_there_is_runs_alone(asked):
+def test_a_step_that_requests_more_than_the_machine_runs_alone(asked):
     async def main():
         room, order = capacity(), []
         large, plain = room.demand(step(**asked)), room.demand(step())
@@ -121,7 +121,7 @@ def test_a_cancelled_request_delays_no_other():
     ended(main())
 
 
-def test_a_turn_that_came_with_the_cancellation_is_given_back():
+def test_resources_granted_during_a_cancellation_are_released():
     async def main():
         room, order = capacity(cores=1), []
         one = room.demand(step(cores=1))
@@ -149,7 +149,7 @@ def test_fractions_of_a_core_add_up():
     ended(main())
 
 
-def test_gpus_are_taken_in_turns_and_bounded_by_those_there_are():
+def test_gpus_are_shared_in_order_up_to_their_number():
     async def main():
         room, order = capacity(gpus=2), []
         one, many = room.demand(step(gpus=1)), room.demand(step(gpus=8))
@@ -179,7 +179,7 @@ def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
     assert ResourceAllocator.detect().demand(step(gpus=8)).gpus == 1
 
 
-def test_as_many_chunks_begin_as_fit():
+def test_the_number_of_concurrent_chunks_is_limited_by_resources():
     room = capacity()
     assert room.chunks_at_once(step(cores=1.5)) == 2
     assert room.chunks_at_once(step(cores=1, ram_gb=4)) == 2
@@ -199,7 +199,7 @@ def test_plain_chunks_are_bounded_by_the_configuration(tmp_path):
         assert capacity().chunks_at_once(step(max_parallel=90)) == 16
 
 
-def test_a_pool_says_what_a_step_takes():
+def test_a_pool_sets_the_demand_of_a_step():
     pool = next(iter(config.pools().values()))
     room = capacity(cores=1_000, memory=1e15)
     found = room.demand(step(pool=pool.name))

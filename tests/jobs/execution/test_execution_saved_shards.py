@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from job_cases import LIMIT, bash, ran
+from job_cases import LIMIT, bash, run_job
 
 import hyperplane
 from hyperplane.jobs import Step
@@ -46,30 +46,30 @@ def step():
     return Step(name="square", kind="python", path="square.py", chunks=2, output="squares")
 
 
-def test_what_other_parameters_have_made_is_made_again(tmp_path):
+def test_chunks_run_again_after_a_run_with_other_parameters(tmp_path):
     (tmp_path / "there").touch()
     first = bash("first", "true")
     for turn, year in (("x", 2013), ("x", 2013), ("xx", 2014), ("xxx", 2013)):
-        assert ran(first, step(), parameters={"year": year}, max_retries=0).status == DONE
+        assert run_job(first, step(), parameters={"year": year}, max_retries=0).status == DONE
         assert (tmp_path / "ran" / "0").read_text() == turn
     assert hyperplane.load("squares").n.compute().to_list() == (np.arange(100) ** 2).tolist()
 
 
-def test_what_is_there_is_looked_for_when_its_turn_comes(tmp_path):
+def test_saved_shards_do_not_let_a_step_run_before_its_dependencies(tmp_path):
     (tmp_path / "there").touch()
-    assert ran(step()).status == DONE
+    assert run_job(step()).status == DONE
     first = bash("first", "exit 64")
-    job = ran(first, step(), bash("last", "true"), max_retries=0)
+    job = run_job(first, step(), bash("last", "true"), max_retries=0)
     assert [(one.step, one.status) for one in job.attempts] == [("first", FAILED)]
 
 
-def test_another_job_does_only_what_is_missing(tmp_path):
+def test_another_job_runs_only_the_missing_chunks(tmp_path):
     (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", DOCUMENTED))
-    job = ran(step(), max_retries=0)
+    job = run_job(step(), max_retries=0)
     assert job.status == FAILED
     assert missing_shards("squares") == [1]
     (tmp_path / "there").touch()
-    again = ran(step(), max_retries=0)
+    again = run_job(step(), max_retries=0)
     assert again.status == DONE, again.logs()
     assert {path.name: path.read_text() for path in (tmp_path / "ran").iterdir()} == {
         "0": "x", "1": "xx",
@@ -79,10 +79,10 @@ def test_another_job_does_only_what_is_missing(tmp_path):
 
 def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(tmp_path):
     (tmp_path / "there").touch()
-    assert ran(step()).status == DONE
+    assert run_job(step()).status == DONE
     more = Step(name="square", kind="python", path="square.py", chunks=3, output="squares",
                 max_parallel=2)  # fmt: skip
-    job = ran(more, max_retries=2)
+    job = run_job(more, max_retries=2)
     assert job.status == FAILED
     assert {path.name: path.read_text() for path in (tmp_path / "ran").iterdir()} == dict.fromkeys(
         "01", "x"
@@ -98,18 +98,18 @@ def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(t
 
 def test_an_output_that_was_saved_whole_is_reported_too():
     hyperplane.save(pd.DataFrame({"n": [1]}), "squares", format="parquet")
-    job = ran(step())
+    job = run_job(step())
     assert "squares already exists, saved as a whole, but the step saves 2" in job.job.reason
 
 
-def test_shards_of_another_number_are_not_taken_for_those_of_the_step(tmp_path):
+def test_shards_of_another_count_do_not_count_as_saved(tmp_path):
     (tmp_path / "square.py").write_text("import os; os.makedirs('ran', exist_ok=True)")
-    assert ran(step()).status == DONE
+    assert run_job(step()).status == DONE
     for index in range(3):  # of eight, which are under way
         hyperplane.save(pd.DataFrame({"n": [index]}), "squares", shard=(index, 8))
     (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", PLAIN))
     (tmp_path / "there").touch()
-    job = ran(step())
+    job = run_job(step())
     assert job.status == DONE, job.logs()
     assert sorted(path.name for path in (tmp_path / "ran").iterdir()) == ["0", "1"]
     assert (hyperplane.load("squares").n.compute() == np.arange(100) ** 2).all()

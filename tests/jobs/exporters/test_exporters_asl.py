@@ -34,7 +34,7 @@ def diamond(tmp_path, monkeypatch):
     )
 
 
-def test_the_machine_is_valid_and_says_what_the_steps_say(diamond):
+def test_the_exported_machine_is_valid_and_has_the_settings_of_the_steps(diamond):
     machine = diamond.to_asl({"year": 1990, "path": "/evil"})
     assert check_machine(json.loads(json.dumps(machine))) == []
     assert list(machine["States"]) == ["first", "wave 2 2", "wave 2"]
@@ -102,7 +102,7 @@ def test_delays_are_positive_and_within_the_limits_of_step_functions(
     assert (retrier["IntervalSeconds"], retrier["MaxDelaySeconds"]) == (interval, longest)
 
 
-def test_a_failing_step_waits_here_as_long_as_in_a_job(tmp_path, monkeypatch):
+def test_retry_delays_equal_those_of_a_job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = {**RETRY_SETTINGS, "hyperplane.jobs.retry_wait": "3s"}
     with dask.config.set(settings):
@@ -119,7 +119,7 @@ def test_a_failing_step_waits_here_as_long_as_in_a_job(tmp_path, monkeypatch):
     assert waits == delays == [3, 6, 7]
 
 
-def test_it_runs_here_in_the_order_of_the_pipeline(diamond):
+def test_an_exported_machine_runs_in_the_order_of_the_pipeline(diamond):
     done, lock = [], threading.Lock()
 
     def submit(asked):
@@ -137,7 +137,7 @@ def test_it_runs_here_in_the_order_of_the_pipeline(diamond):
     assert done[3] == "wave-2"
 
 
-def test_what_batch_cannot_run_is_said_all_at_once(tmp_path, monkeypatch):
+def test_all_features_that_batch_lacks_are_reported_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ipynb").write_text(
         '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
@@ -153,7 +153,7 @@ def test_what_batch_cannot_run_is_said_all_at_once(tmp_path, monkeypatch):
     assert wheres == ["steps[0].kind", "steps[1].foreach", "steps[1].secrets", "steps[2].chunks"]
 
 
-def test_long_names_stay_apart(tmp_path, monkeypatch):
+def test_long_names_remain_distinct(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     steps = [bash("x" * 100 + str(number), "true") for number in range(3)]
     machine = Pipeline.from_steps("p", steps).to_asl()

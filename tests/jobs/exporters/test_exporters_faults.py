@@ -1,7 +1,7 @@
 """Faults of jobs that runners do not support, reported together."""
 
 import pytest
-from runner_cases import command, made, typical
+from runner_cases import command, make_job, typical
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, calls
@@ -15,7 +15,7 @@ def faults(runner, job, **options):
     return {fault.where: str(fault) for fault in caught.value.faults}
 
 
-def test_an_unknown_runner_and_one_that_was_meant():
+def test_an_unknown_runner_suggests_the_similar_one():
     (fault,) = faults("slrum", typical()).values()
     known = ", ".join(EXPORTERS.names())
     assert fault == f"runner = 'slrum': expected one of {known}; did you mean slurm?"
@@ -25,7 +25,7 @@ def test_an_unknown_runner_and_one_that_was_meant():
         create_runner("locale", {}, {})
 
 
-def test_unknown_options_and_those_that_were_meant():
+def test_unknown_options_suggest_the_similar_ones():
     with pytest.raises(RequestError) as caught:
         create_exporter("kubernetes", imgae="x", python="y")
     first, second = map(str, caught.value.faults)
@@ -41,7 +41,7 @@ def test_all_that_kubernetes_cannot_do_at_once():
         command("c", "x", foreach=("é" * 70_000,), depends_on=()),
         command("d", "python", "-m", calls.PROGRAM, resources=Resources(pool="16_61")),
     ]
-    job = made(*steps, requirements="requirements.txt", parameters={"a": "\udcff"})
+    job = make_job(*steps, requirements="requirements.txt", parameters={"a": "\udcff"})
     found = faults("kubernetes", job, root="relative")
     assert list(found) == [
         "image",
@@ -62,7 +62,7 @@ def test_all_that_kubernetes_cannot_do_at_once():
 
 
 @pytest.mark.parametrize("image", ["", "a b", "x\ny", "-x", "$(x)", 3, "x" * 600])
-def test_an_image_that_is_none(image):
+def test_an_invalid_image(image):
     assert list(faults("kubernetes", typical(), image=image)) == ["image"]
 
 
@@ -72,13 +72,13 @@ def test_an_image(image):
 
 
 @pytest.mark.parametrize("root", ["", "a/b", "/a\nb"])
-def test_a_root_that_is_none(root):
+def test_an_invalid_root(root):
     assert list(faults("kubernetes", typical(), image="a", root=root)) == ["root"]
 
 
-def test_what_slurm_cannot_do():
+def test_features_that_slurm_lacks():
     step = command("b", "x", chunks=2, split=4)
-    found = faults("slurm", made(step, parameters={"a": "\udcff"}))
+    found = faults("slurm", make_job(step, parameters={"a": "\udcff"}))
     assert list(found) == ["steps[0].split", "parameters['a']"]
     assert found["steps[0].split"] == (
         "steps[0].split = 4: expected no value on slurm, which restarts steps unchanged; "
@@ -88,7 +88,7 @@ def test_what_slurm_cannot_do():
 
 def test_documents_have_names_that_every_file_system_takes():
     names = ("../../etc/passwd", "a/b", "CON", "x" * 128, "\u2066", ".", "a\\b:c")
-    job = made(*(command(name, "x") for name in names))
+    job = make_job(*(command(name, "x") for name in names))
     for runner, options in {"slurm": {}, "kubernetes": {"image": "a"}}.items():
         documents = render(runner, job, **options)
         assert len({document.name for document in documents}) == len(documents)

@@ -21,7 +21,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("runner", OPTIONS)
-def test_what_is_rendered_is_what_the_files_show(runner):
+def test_rendered_files_equal_the_expected_ones(runner):
     settings = {"hyperplane.jobs.retry_wait": "1s", "hyperplane.jobs.retry_wait_most": "60s"}
     with dask.config.set(settings):
         documents = render(runner, typical(), **OPTIONS[runner])

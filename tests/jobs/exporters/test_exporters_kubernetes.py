@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 from kubernetes_variables import expand
-from runner_cases import HOSTILE, command, made, typical
+from runner_cases import HOSTILE, command, make_job, typical
 
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.execution.failure_kinds import classify_failure
@@ -60,7 +60,7 @@ def test_hostile_words_and_values_arrive_unchanged():
     env = {f"V{place}": text for place, text in enumerate(HOSTILE)}
     step = command("x", "program", *HOSTILE, env=env)
     parameters = {f"p {place}": text for place, text in enumerate(HOSTILE)}
-    job = made(step, parameters=parameters)
+    job = make_job(step, parameters=parameters)
     argv, known = started(manifests(job)[0])
     assert argv == ["program", *HOSTILE]
     expected = step_variables(job, step, WorkUnit("x"), 1)
@@ -68,9 +68,9 @@ def test_hostile_words_and_values_arrive_unchanged():
     assert known == expected
 
 
-def test_chunks_see_what_they_see_on_this_machine():
+def test_chunks_have_the_same_variables_as_on_this_machine():
     step = command("x", "program", chunks=12, cluster={"nprocs": 1})
-    job = made(step, parameters={"chunk_id": "no", "a": "$(b) $"}, folder=kubernetes.FOLDER)
+    job = make_job(step, parameters={"chunk_id": "no", "a": "$(b) $"}, folder=kubernetes.FOLDER)
     _, known = started(manifests(job)[0], 11)
     expected = step_variables(job, step, WorkUnit("x", 11, 12), 1)
     assert json.loads(known.pop(PARAMETERS)) == json.loads(expected.pop(PARAMETERS))
@@ -83,7 +83,7 @@ def test_a_pod_gives_its_program_the_item(tmp_path):
     items = tuple(text for text in HOSTILE if text)
     see = "import json, os, sys; json.dump([dict(os.environ), sys.argv[1:]], open('seen', 'w'))"
     step = command("x", "python", "-c", see, "$(ITEM)", "it's", foreach=items)
-    job = made(step, parameters={"item": "no", "a": "b"}, folder=kubernetes.FOLDER)
+    job = make_job(step, parameters={"item": "no", "a": "b"}, folder=kubernetes.FOLDER)
     manifest = manifests(job)[0]
     for index in (0, 5, len(items) - 1):
         argv, known = started(manifest, index)
@@ -113,7 +113,7 @@ def test_a_program_that_cannot_be_started_ends_as_in_a_shell(program, code):
 def test_manifests_have_the_form_that_kubernetes_asks_for():
     names = ("$(x)", "größer 🚀", "-", "a" * 128, "A.b_c", "'; x", "0" * 70)
     hostile = [command(name, "true", depends_on=(), chunks=2) for name in names]
-    job = made(*hostile, name="-Hostile NAME\n" + "x" * 90)
+    job = make_job(*hostile, name="-Hostile NAME\n" + "x" * 90)
     found = [*manifests(job), *manifests(typical())]
     for manifest in found:
         assert (manifest["apiVersion"], manifest["kind"]) == ("batch/v1", "Job")
@@ -139,11 +139,11 @@ def test_manifests_have_the_form_that_kubernetes_asks_for():
     assert len({manifest["metadata"]["name"] for manifest in found}) == len(found)
 
 
-def test_retries_and_ends_after_which_there_are_none():
+def test_retries_and_exit_codes_without_retries():
     whole, own, chunks = (
         manifest["spec"]
         for manifest in manifests(
-            made(
+            make_job(
                 command("a", "true"),
                 command("b", "true", retries=0),
                 command("c", "true", chunks=10, max_parallel=4, retries=3),
@@ -170,7 +170,7 @@ def test_retries_and_ends_after_which_there_are_none():
 
 def test_times_are_of_an_attempt_and_of_the_job():
     limited, free = manifests(
-        made(command("a", "true", timeout=0.5), command("b", "true"), active_timeout=-1.0)
+        make_job(command("a", "true", timeout=0.5), command("b", "true"), active_timeout=-1.0)
     )
     assert pod(limited)["activeDeadlineSeconds"] == 1
     assert "activeDeadlineSeconds" not in pod(free)
@@ -188,14 +188,14 @@ def test_times_are_of_an_attempt_and_of_the_job():
     ],
 )
 def test_resources_are_requests_and_limits(resources, told):
-    found = container(manifests(made(command("a", "true", resources=resources)))[0])
+    found = container(manifests(make_job(command("a", "true", resources=resources)))[0])
     assert found.get("resources") == (told and {"requests": told, "limits": told})
 
 
 def test_secrets_are_references_and_win_over_parameters(monkeypatch):
     monkeypatch.setenv("API_TOKEN", "s3cret")
     step = command("a", "true", secrets=("API_TOKEN", "database/password"))
-    (document,) = documents(made(step, parameters={"api token": "mine"}))
+    (document,) = documents(make_job(step, parameters={"api token": "mine"}))
     assert "s3cret" not in document.text
     found = container(yaml.safe_load(document.text))["env"]
     held = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in found if "valueFrom" in one}
@@ -211,7 +211,7 @@ def test_secrets_are_references_and_win_over_parameters(monkeypatch):
 
 def test_steps_that_wait_are_suspended_and_say_for_whom():
     last, first = manifests(
-        made(command("b", "x", depends_on=("a",)), command("a", "x", depends_on=()))
+        make_job(command("b", "x", depends_on=("a",)), command("a", "x", depends_on=()))
     )
     assert (last["spec"]["suspend"], first["spec"]["suspend"]) == (True, False)
     notes = last["metadata"]["annotations"]
@@ -222,7 +222,7 @@ def test_paths_are_those_of_the_image():
     script = Step(name="a", kind="python", path="a/b.py", working_dir="a")
     note = Step(name="n", kind="notebook", path="n.ipynb", output_path="out.ipynb", chunks=3)
     plain = Step(name="m", kind="notebook", path="n.ipynb")
-    job = made(script, note, plain)
+    job = make_job(script, note, plain)
     found = manifests(job, root="/srv/$x")
     assert started(found[0])[0] == ["python", "/srv/$x/a/b.py"]
     assert container(found[0])["workingDir"] == "/srv/$x/a"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import fake_slurm
 import pytest
-from runner_cases import HOSTILE, command, made, ran, submitted
+from runner_cases import HOSTILE, command, make_job, run_rendered, submit_rendered
 
 import hyperplane
 from hyperplane.errors import RequestError
@@ -44,7 +44,7 @@ def saw(root, name):
 
 
 def script(step, **options):
-    return render("slurm", made(step, **options), python="/opt/bin/python")[0].text
+    return render("slurm", make_job(step, **options), python="/opt/bin/python")[0].text
 
 
 def logged(root, text):
@@ -59,7 +59,7 @@ def test_steps_run_after_those_that_they_wait_for(root, tmp_path):
         command("left", *logged(root, "left"), depends_on=("first",)),
         command("right", *logged(root, "right"), depends_on=("first",)),
     ]
-    codes, _ = ran(made(*steps, root=root), tmp_path)
+    codes, _ = run_rendered(make_job(*steps, root=root), tmp_path)
     assert list(codes.values()) == [[0]] * 4
     order = (root / "log").read_text().split()
     assert (order[0], set(order[1:3]), order[3]) == ("first", {"left", "right"}, "last")
@@ -71,7 +71,7 @@ def test_nothing_runs_after_a_step_that_failed(root, tmp_path):
         command("b", *logged(root, "b"), depends_on=("a",)),
         command("c", *logged(root, "c"), depends_on=()),
     ]
-    state, done = submitted(made(*steps, root=root), tmp_path)
+    state, done = submit_rendered(make_job(*steps, root=root), tmp_path)
     codes, _ = fake_slurm.run(state)
     assert (root / "log").read_text() == "c\n"
     assert len(codes) == 2
@@ -80,11 +80,11 @@ def test_nothing_runs_after_a_step_that_failed(root, tmp_path):
     assert done.stdout.splitlines() == ["100 000-a.sbatch", "101 002-c.sbatch", "102 001-b.sbatch"]
 
 
-def test_what_is_submitted_is_taken_back_when_not_all_can_be(root, tmp_path):
+def test_a_refused_step_cancels_the_submitted_ones(root, tmp_path):
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "refuse").write_text("002")
     steps = [command(name, "true", depends_on=()) for name in "abc"]
-    state, done = submitted(made(*steps, root=root), tmp_path)
+    state, done = submit_rendered(make_job(*steps, root=root), tmp_path)
     assert done.returncode == 1
     assert "Invalid partition" in done.stderr
     assert fake_slurm.jobs(state) == []
@@ -95,8 +95,8 @@ def test_hostile_words_and_values_arrive_unchanged(root, tmp_path):
     env = {f"V{place}": text for place, text in enumerate(HOSTILE)}
     parameters = {f"p {place}": text for place, text in enumerate(HOSTILE)}
     step = seeing(root, "x", *HOSTILE, env=env)
-    job = made(step, root=root, parameters=parameters, name="$(touch canary)\n#SBATCH --mem=1")
-    codes, _ = ran(job, tmp_path)
+    job = make_job(step, root=root, parameters=parameters, name="$(touch canary)\n#SBATCH --mem=1")
+    codes, _ = run_rendered(job, tmp_path)
     assert list(codes.values()) == [[0]]
     environment, argv, folder = saw(root, "x")
     assert argv == list(HOSTILE)
@@ -120,7 +120,7 @@ def test_a_hostile_name_of_a_step_stays_a_name(root, tmp_path):
     steps = [
         step.model_copy(update={"name": name}) for step, name in zip(steps, names, strict=True)
     ]
-    codes, _ = ran(made(*steps, root=root), tmp_path)
+    codes, _ = run_rendered(make_job(*steps, root=root), tmp_path)
     assert list(codes.values()) == [[0]] * len(names)
     assert saw(root, "x")[0]["HYPERPLANE_JOB_STEP"] == "-"
     assert list(tmp_path.rglob("canary*")) == []
@@ -132,7 +132,7 @@ def test_a_hostile_name_of_a_step_stays_a_name(root, tmp_path):
 def test_names_that_are_special_to_bash_are_plain_variables(root, tmp_path):
     names = ("UID", "EUID", "PPID", "RANDOM", "SECONDS", "LINENO", "hyperplane_step", "IFS")
     step = seeing(root, "x", env=dict.fromkeys(names, "7"), retries=1)
-    ran(made(step, root=root, parameters={"uid": "8", "groups": "9"}), tmp_path)
+    run_rendered(make_job(step, root=root, parameters={"uid": "8", "groups": "9"}), tmp_path)
     environment = saw(root, "x")[0]
     assert {name: environment[name] for name in names} == dict.fromkeys(names, "7")
     assert environment["GROUPS"] == "9"
@@ -146,18 +146,18 @@ def test_a_program_may_have_an_equals_sign_in_its_name(root, tmp_path):
         command("x", str(program), "'1 2'", env={"A": "B"}),
         command("y", str(program), "3", timeout=60, env={"A": "C", "PATH": "/nonexistent"}),
     ]
-    codes, _ = ran(made(*steps[:1], root=root), tmp_path)
+    codes, _ = run_rendered(make_job(*steps[:1], root=root), tmp_path)
     assert (codes, (root / "ran").read_text()) == ({100: [0]}, "B '1 2'\n")
     (tmp_path / "again").mkdir()
-    codes, _ = ran(made(*steps[1:], root=root), tmp_path / "again")
+    codes, _ = run_rendered(make_job(*steps[1:], root=root), tmp_path / "again")
     assert (codes, (root / "ran").read_text()) == ({100: [0]}, "C 3\n")
 
 
-def test_chunks_see_what_they_see_on_this_machine(root, tmp_path):
+def test_chunks_have_the_same_variables_as_on_this_machine(root, tmp_path):
     step = seeing(root, "x", foreach=HOSTILE_ITEMS, max_parallel=3, cluster={"nprocs": 1})
     # The parameters of a chunk win over those of the job.
-    job = made(step, root=root, parameters={"item": "no", "chunk_id": "no", "a": "'b'"})
-    codes, most = ran(job, tmp_path)
+    job = make_job(step, root=root, parameters={"item": "no", "chunk_id": "no", "a": "'b'"})
+    codes, most = run_rendered(job, tmp_path)
     assert list(codes.values()) == [[0] * len(HOSTILE_ITEMS)]
     assert list(most.values()) == [3]
     for place, item in enumerate(HOSTILE_ITEMS):
@@ -176,7 +176,7 @@ HOSTILE_ITEMS = tuple(text for text in HOSTILE if text)
 
 def test_chunks_without_parameters_or_items(root, tmp_path):
     step = seeing(root, "x", chunks=2, env={"CHUNK_ID": "mine"})
-    ran(made(step, root=root), tmp_path)
+    run_rendered(make_job(step, root=root), tmp_path)
     environment = saw(root, "x1")[0]
     assert json.loads(environment[PARAMETERS]) == {"chunk_id": "1"}
     assert (environment["CHUNK_ID"], environment["HYPERPLANE_SHARD_INDEX"]) == ("mine", "1")
@@ -223,7 +223,7 @@ def test_options_of_the_slurm_script():
 )
 def test_only_notebooks_and_retries_need_files_of_the_package(step, program):
     package = str(Path(hyperplane.__file__).parent)
-    documents = render("slurm", made(step), python="/opt/bin/python")
+    documents = render("slurm", make_job(step), python="/opt/bin/python")
     named = [line for one in documents for line in one.text.splitlines() if package in line]
     assert len(named) == bool(program)
     assert f"{package}/{program}" in "".join(named) or not program
@@ -231,21 +231,21 @@ def test_only_notebooks_and_retries_need_files_of_the_package(step, program):
 
 
 @pytest.mark.parametrize(("ram", "told"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
-def test_memory_is_what_was_asked_for_or_up_to_a_mebibyte_more(ram, told):
+def test_memory_is_rounded_up_to_a_mebibyte(ram, told):
     text = script(command("x", "true", resources=Resources(ram_gb=ram)))
     assert f"#SBATCH --mem={told}M\n" in text
 
 
-def test_a_step_that_says_nothing_gets_what_the_site_gives():
+def test_a_step_without_resources_gets_the_defaults_of_the_site():
     text = script(command("x", "true"))
     for option in ("mem", "cpus", "gres", "time", "array", "signal"):
         assert f"--{option}" not in text
 
 
 def test_variables_of_sbatch_do_not_overrule_the_scripts(root, tmp_path):
-    job = made(seeing(root, "x", chunks=1), root=root)
+    job = make_job(seeing(root, "x", chunks=1), root=root)
     overruling = {"SBATCH_EXPORT": "ALL", "SBATCH_ARRAY_INX": "0-9", "SECRET_OF_OTHERS": "s3cret"}
-    codes, _ = ran(job, tmp_path, overruling)
+    codes, _ = run_rendered(job, tmp_path, overruling)
     assert list(codes.values()) == [[0]]
     assert "SECRET_OF_OTHERS" not in saw(root, "x0")[0]
 
@@ -259,7 +259,7 @@ def test_a_script_that_is_too_long_is_a_fault():
 def test_requirements_are_installed_first(tmp_path):
     (tmp_path / "requirements.txt").write_text("tidy==1\n")
     steps = [command("a", "true", depends_on=()), Step(name="b", kind="python", path="b.py")]
-    job = made(*steps, root=tmp_path, requirements="requirements.txt")
+    job = make_job(*steps, root=tmp_path, requirements="requirements.txt")
     install, _, second, submit = render("slurm", job, python="/opt/python")
     assert "  /opt/python \\\n  -m \\\n  hyperplane.jobs.install \\\n" in install.text
     assert "submit 000-pip-install.sbatch\n" in submit.text
@@ -272,13 +272,15 @@ def test_the_folder_of_the_scripts_may_be_anywhere(root, tmp_path):
     folder = tmp_path / "$(touch canary) 'there'"
     folder.mkdir()
     (root / "the scripts").mkdir()
-    codes, _ = ran(made(command("x", "true"), root=root), folder, {"CDPATH": str(root)})
+    codes, _ = run_rendered(
+        make_job(command("x", "true"), root=root), folder, {"CDPATH": str(root)}
+    )
     assert list(codes.values()) == [[0]]
     assert (folder / "the scripts" / "logs" / "000-x_100.log").exists()
 
 
-def test_a_step_whose_folder_is_gone_does_not_run_elsewhere(root, tmp_path):
+def test_a_step_whose_folder_is_missing_does_not_run_in_another_one(root, tmp_path):
     step = command("x", "touch", str(root / "ran"), working_dir="gone", retries=1)
-    codes, _ = ran(made(step, root=root), tmp_path)
+    codes, _ = run_rendered(make_job(step, root=root), tmp_path)
     assert list(codes.values()) == [[1]]
     assert not (root / "ran").exists()

@@ -8,7 +8,7 @@ import time
 import dask
 import fake_slurm
 import pytest
-from runner_cases import command, made, ran, submitted
+from runner_cases import command, make_job, run_rendered, submit_rendered
 
 from hyperplane.jobs.exporters.registry import render
 
@@ -43,23 +43,23 @@ def attempts(folder):
     ],
 )
 def test_a_step_is_tried_again_where_that_may_help(tmp_path, text, retries, code, made_of_it):
-    codes, _ = ran(made(counting(text, retries=retries), root=tmp_path), tmp_path)
+    codes, _ = run_rendered(make_job(counting(text, retries=retries), root=tmp_path), tmp_path)
     assert list(codes.values()) == [[code]]
     assert attempts(tmp_path) == made_of_it
 
 
 def test_a_step_has_the_retries_of_its_job_unless_it_has_its_own(tmp_path):
-    ran(made(counting("exit 1"), root=tmp_path, max_retries=1), tmp_path)
+    run_rendered(make_job(counting("exit 1"), root=tmp_path, max_retries=1), tmp_path)
     assert attempts(tmp_path) == 2
 
 
-def test_an_attempt_that_takes_too_long_is_ended_and_made_again(tmp_path):
+def test_an_attempt_that_times_out_is_ended_and_retried(tmp_path):
     for timeout in (0.5, 5, 50):  # until it is enough for the second attempt on this machine
         folder = tmp_path / f"{timeout}"
         folder.mkdir()
         # Longer than this test may take.
         step = counting("[ $n = 2 ] || sleep 600", retries=1, timeout=timeout)
-        codes, _ = ran(made(step, root=folder), folder)
+        codes, _ = run_rendered(make_job(step, root=folder), folder)
         if list(codes.values()) == [[0]]:
             break
     assert list(codes.values()) == [[0]]
@@ -68,7 +68,7 @@ def test_an_attempt_that_takes_too_long_is_ended_and_made_again(tmp_path):
 
 def _running(tmp_path, step):
     """The process of a script of a step, once that is ready for a signal or waits for a retry."""
-    document = render("slurm", made(step, root=tmp_path))[0]
+    document = render("slurm", make_job(step, root=tmp_path))[0]
     script = tmp_path / document.name
     script.write_text(document.text)
     script.chmod(0o700)
@@ -84,7 +84,7 @@ def _running(tmp_path, step):
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_polite_signal_reaches_the_step_and_ends_the_tries(tmp_path, retries, send):
+def test_sigterm_reaches_the_step_and_ends_the_retries(tmp_path, retries, send):
     trap = "trap 'kill $!; sleep 0.1; echo ended > ended; exit 3' TERM"
     text = f"sleep 600 & {trap}; touch ready; wait"
     with dask.config.set(LONG_WAITS):
@@ -96,7 +96,7 @@ def test_a_polite_signal_reaches_the_step_and_ends_the_tries(tmp_path, retries, 
     assert attempts(tmp_path) == 1
 
 
-def test_a_polite_signal_ends_the_wait_for_a_retry(tmp_path):
+def test_sigterm_ends_the_wait_for_a_retry(tmp_path):
     with dask.config.set(LONG_WAITS):
         process = _running(tmp_path, counting("exit 5", retries=2))
     os.kill(process.pid, signal.SIGTERM)
@@ -120,9 +120,9 @@ def test_secrets_arrive_and_stand_nowhere_else(tmp_path, monkeypatch):
     step = _secret_step(tmp_path, *names)
     other = command("other", "bash", "-c", "env > others", depends_on=())
     # A parameter of that name does not replace the secret.
-    job = made(step, other, root=tmp_path, parameters={"api-token": "mine"})
+    job = make_job(step, other, root=tmp_path, parameters={"api-token": "mine"})
     texts = [document.text for document in render("slurm", job)]
-    ran(job, tmp_path)
+    run_rendered(job, tmp_path)
     seen = (tmp_path / "seen").read_bytes().decode().split("\0")[:-1]
     assert seen == [SECRET, SECRET, "from the environment", "from the environment"]
     assert not any("s3cret" in text or "from the env" in text for text in texts)
@@ -139,14 +139,16 @@ def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("API_TOKEN", "x")
     monkeypatch.delenv("DATABASE_PASS_WORD", raising=False)
     with dask.config.set({"hyperplane.jobs.secrets": str(folder)}):
-        ran(made(_secret_step(tmp_path, "DATABASE_PASS_WORD"), root=tmp_path), tmp_path)
+        run_rendered(
+            make_job(_secret_step(tmp_path, "DATABASE_PASS_WORD"), root=tmp_path), tmp_path
+        )
     assert (tmp_path / "seen").read_text() == SECRET + "\0"
 
 
 def test_without_its_secrets_nothing_is_submitted(tmp_path, monkeypatch):
     monkeypatch.delenv("API_TOKEN", raising=False)
     step = _secret_step(tmp_path, "API_TOKEN")
-    state, done = submitted(made(step, root=tmp_path), tmp_path)
+    state, done = submit_rendered(make_job(step, root=tmp_path), tmp_path)
     assert done.returncode == 2
     assert "no secret: set the variable API_TOKEN, or write the file" in done.stderr
     assert fake_slurm.jobs(state) == []
@@ -154,7 +156,7 @@ def test_without_its_secrets_nothing_is_submitted(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("program", "code"), [("./gone", 127), ("/etc", 126)])
 def test_a_program_that_cannot_be_started_is_not_tried_again(tmp_path, program, code):
-    codes, _ = ran(made(command("x", program, retries=2), root=tmp_path), tmp_path)
+    codes, _ = run_rendered(make_job(command("x", program, retries=2), root=tmp_path), tmp_path)
     assert list(codes.values()) == [[code]]
     (log,) = tmp_path.rglob("*.log")
     assert log.read_text().count(program) == 1

@@ -6,7 +6,7 @@ import json
 
 import nbformat
 import pytest
-from job_cases import ran
+from job_cases import run_job
 
 from hyperplane.jobs import Step
 from hyperplane.jobs.notebook_steps.cell_errors import describe_error, name_cell
@@ -157,7 +157,7 @@ def test_a_step_shows_the_error_of_its_cell_and_no_frames_of_papermill(tmp_path,
     ]
     nbformat.write(made, "totals.ipynb")
     step = Step(name="totals", kind="notebook", path="totals.ipynb")
-    job = ran(step, parameters={"year": "{"}, max_retries=0)
+    job = run_job(step, parameters={"year": "{"}, max_retries=0)
     assert job.status == FAILED
     (attempt,) = job.attempts
     error = "JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import LIMIT, bash, ran
+from job_cases import LIMIT, bash, run_job
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Step, submit
@@ -50,7 +50,7 @@ def told(*steps, **parameters):
     return notebook_warnings(made, parameters) + find_unread_parameters(made, parameters)
 
 
-def test_a_kernel_that_is_not_here_is_reported_before_anything_is_submitted():
+def test_a_missing_kernel_is_reported_at_submission():
     bad = step("bad", "1", kernelspec={"name": "pyhton3", "display_name": "x"})
     r = step("r", "1", language_info={"name": "R"})
     good = step("good", "1", kernelspec=PYTHON)
@@ -96,7 +96,7 @@ def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
     assert fault.allowed == "an installed kernel: there is none"
 
 
-def test_a_misspelt_parameter_is_reported_with_the_nearest_name():
+def test_a_misspelled_parameter_is_reported_with_the_most_similar_name():
     cell = "%matplotlib inline\nyear: str = '1990'\nrate='1.5'\n# never = 3\nif x == 2: pass"
     magic = step("magic", tagged=cell, kernelspec=PYTHON)
     plain = step("plain", tagged="month, day = '1', '2'\nnames = 'a=1'", kernelspec=PYTHON)
@@ -109,7 +109,7 @@ def test_a_misspelt_parameter_is_reported_with_the_nearest_name():
     ]
 
 
-def test_a_parameter_that_something_else_may_read_is_not_told():
+def test_a_parameter_that_another_step_may_read_is_not_reported():
     plain = step("plain", tagged="month = 1", kernelspec=PYTHON)
     free = step("free", "print(1)", kernelspec=PYTHON)
     assert told(plain, bash("a", "echo $LEVEL"), level=1) == []
@@ -135,7 +135,7 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     assert first.startswith("parameter 'model-name' is not a valid Python variable name")
     assert second.startswith("parameter 'class' is not a valid")
     with pytest.warns(UserWarning, match="not a valid Python variable name"):
-        job = ran(made, parameters=parameters, max_retries=0)
+        job = run_job(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "2 a b c"
 
@@ -143,14 +143,14 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
 CONDA = {"name": "conda-root-py", "display_name": "Python [conda root]", "language": "python"}
 
 
-def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
+def test_a_missing_python_kernel_is_replaced_with_one_warning():
     text = "import sys; print(sys.executable, year)"
     first = step("first", text, tagged="year = '1'", kernelspec=CONDA)
     both = Pipeline.from_steps("p", [first, step("second", "1", kernelspec=CONDA)])
     (warned,) = notebook_checks.kernel_warnings(both)
     assert warned.startswith("first.ipynb, second.ipynb: the kernel 'conda-root-py' is not inst")
     with pytest.warns(UserWarning, match="first.ipynb: the kernel 'conda-root-py'") as caught:
-        job = ran(first, parameters={"year": 7}, max_retries=0)
+        job = run_job(first, parameters={"year": 7}, max_retries=0)
     assert len(caught) == 1
     assert job.status == DONE, job.logs()
     said, printed = job.logs().splitlines()[:2]
@@ -158,7 +158,7 @@ def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
     assert printed == f"{sys.executable} 7"
 
 
-def test_a_kernel_of_another_language_that_is_not_here_is_refused():
+def test_a_missing_kernel_of_another_language_is_refused():
     other = {"name": "ir", "display_name": "R", "language": "R"}
     sage = {"name": "sagemath", "display_name": "SageMath 9", "language": "sage"}
     made = [
@@ -190,12 +190,12 @@ def test_a_step_chooses_the_kernel(own_kernel):
     assert len(told(made)) == 1
     made = made.model_copy(update={"kernel": "of-this-test"})
     assert told(made) == []
-    job = ran(made, parameters={"year": 3}, max_retries=0)
+    job = run_job(made, parameters={"year": 3}, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "3 yes"
 
 
-def test_a_step_that_chooses_a_kernel_that_is_not_here(own_kernel):
+def test_a_step_that_selects_a_missing_kernel(own_kernel):
     made = step("chooses", "1", kernelspec=PYTHON).model_copy(update={"kernel": "of-this-tset"})
     (fault,) = faults(made)
     assert (fault.where, fault.asked) == ("step 'chooses': kernel", "'of-this-tset'")
@@ -276,7 +276,7 @@ def test_a_text_for_a_text_is_no_news(tagged):
         "n = bool(strtobool(n))",
     ],
 )
-def test_a_notebook_that_converts_its_parameters_is_not_told(cell):
+def test_a_notebook_that_converts_its_parameters_has_no_warning(cell):
     assert texts("n = 3", "print(1)", cell) == ""
 
 
@@ -308,6 +308,6 @@ def test_a_step_loads_no_packages_that_only_papermill_would_use(tmp_path, monkey
             f"from pathlib import Path\nPath(r'{tmp_path}', '{name}.loaded').touch()\n"
             "class GCSFileSystem: pass\n"
         )
-    job = ran(step("one", "import gcsfs\nprint(gcsfs.GCSFileSystem)", kernelspec=PYTHON))
+    job = run_job(step("one", "import gcsfs\nprint(gcsfs.GCSFileSystem)", kernelspec=PYTHON))
     assert job.status == DONE
     assert [file.name for file in tmp_path.glob("*.loaded")] == ["gcsfs.loaded"]  # by the cell

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import is_alive, ran, submitted, wait_until
+from job_cases import is_alive, run_job, submit_job, wait_until
 from scale import scaled
 
 from hyperplane.jobs import Resources, Step
@@ -67,7 +67,7 @@ def test_kernels_that_start_together_hear_no_message_of_another(temporary):
     ]
     before = sorted(path.name for path in Path().iterdir())
     # Two jobs in one folder, and in each of them several kernels.
-    jobs = [submitted(*steps[number::2], max_retries=0) for number in range(2)]
+    jobs = [submit_job(*steps[number::2], max_retries=0) for number in range(2)]
     assert [job.wait(scaled(280, 800)) for job in jobs] == [DONE, DONE], [
         job.job.reason for job in jobs
     ]
@@ -86,7 +86,7 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
         f"os.rename('{told}.draft', '{told}')"
     )
     # A kernel that holds the interpreter does not see that its parent has ended.
-    job = submitted(step("busy", cell, "import ctypes; ctypes.PyDLL(None).sleep(300)"))
+    job = submit_job(step("busy", cell, "import ctypes; ctypes.PyDLL(None).sleep(300)"))
     wait_until(Path(told).exists)
     (folder,) = temporary.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -102,9 +102,9 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
     wait_until(lambda: list(temporary.iterdir()) == [])
 
 
-def test_what_a_notebook_leaves_in_the_background_ends_with_it(tmp_path):
+def test_background_processes_of_a_notebook_end_with_it(tmp_path):
     cell = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
-    job = ran(step("leaves", cell), max_retries=0)
+    job = run_job(step("leaves", cell), max_retries=0)
     assert job.status == DONE
     wait_until(lambda: not is_alive(int(job.logs().split()[0])))
 
@@ -143,7 +143,7 @@ def test_sockets_have_a_short_path_in_a_folder_that_others_cannot_change(tempora
     kernel_folder.shutil.rmtree(folder)
 
 
-def test_no_folder_for_sockets_is_an_error_that_says_what_to_do(temporary, monkeypatch):
+def test_a_missing_folder_for_sockets_is_an_error_with_advice(temporary, monkeypatch):
     def full(parent):
         raise OSError(28, "No space left on device")
 
@@ -152,7 +152,7 @@ def test_no_folder_for_sockets_is_an_error_that_says_what_to_do(temporary, monke
         create_folder()
 
 
-def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_path):
+def test_an_executed_notebook_is_complete_while_two_runs_write_it(tmp_path):
     output, ended, torn = tmp_path / "out.ipynb", threading.Event(), []
     output.write_text("[]")
     output.chmod(0o640)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import psutil
 import pytest
-from runner_cases import command, made
+from runner_cases import command, make_job
 from services import until
 
 from hyperplane.errors import RequestError
@@ -115,10 +115,10 @@ class RunnerContract:
         assert json.loads(json.dumps(resolved)) == resolved
         assert registry.resolve_options(self.name, resolved) == resolved
 
-    def test_what_is_not_supported_is_found_before_the_start(
+    def test_unsupported_pipelines_are_found_before_the_start(
         self, runner: Any, tmp_path: Path
     ) -> None:
-        assert runner.find_unsupported(made(STEP, root=tmp_path).pipeline) == []
+        assert runner.find_unsupported(make_job(STEP, root=tmp_path).pipeline) == []
         pipeline, expected = self.unsupported(tmp_path)
         [fault] = runner.find_unsupported(pipeline)
         assert expected in str(fault)

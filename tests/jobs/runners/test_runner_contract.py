@@ -11,7 +11,7 @@ from typing import Any
 import live_slurm
 import outside_runner
 import pytest
-from runner_cases import made
+from runner_cases import make_job
 from runner_contract import STEP, RunnerContract
 
 from hyperplane.errors import RequestError
@@ -28,7 +28,7 @@ class SharedFilesContract(RunnerContract):
         notebook = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
         (folder / "a.ipynb").write_text(json.dumps(notebook))
         step = Step(name="a", kind="notebook", path="a.ipynb", kernel="no-such-kernel")
-        return made(step, root=folder).pipeline, "no-such-kernel"
+        return make_job(step, root=folder).pipeline, "no-such-kernel"
 
     def test_a_missing_folder_is_an_error_of_the_start(self, runner: Any, tmp_path: Path) -> None:
         attempt = replace(self.attempt(tmp_path, "true"), folder=str(tmp_path / "gone"))
@@ -87,7 +87,7 @@ class TestAnotherPackage(SharedFilesContract):
         assert RUNNERS.load("local") is LocalRunner
 
     def test_its_exporter_renders_and_replaces_none(self, tmp_path: Path) -> None:
-        job = made(STEP, root=tmp_path)
+        job = make_job(STEP, root=tmp_path)
         [document] = render("words", job, prefix="- ")
         assert document == ("words.txt", "- true", "step")
         assert EXPORTERS.names() == [*EXPORTERS.built_in, "words"]

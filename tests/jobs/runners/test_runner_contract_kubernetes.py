@@ -14,7 +14,7 @@ from typing import Any
 
 import kubernetes_server
 import pytest
-from runner_cases import made
+from runner_cases import make_job
 from runner_contract import STEP, RunnerContract
 
 from hyperplane.jobs import Pipeline
@@ -116,7 +116,7 @@ class TestKubernetes(RunnerContract):
 
     def unsupported(self, folder: Path) -> tuple[Pipeline, str]:
         (folder / "needs.txt").write_text("polars\n")
-        pipeline = made(STEP, root=folder, requirements="needs.txt").pipeline
+        pipeline = make_job(STEP, root=folder, requirements="needs.txt").pipeline
         return pipeline, "no requirements on kubernetes"
 
     async def finish(self, runner: Any) -> None:

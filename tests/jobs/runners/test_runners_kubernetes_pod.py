@@ -84,7 +84,7 @@ def test_signals_are_distinguished_from_exit_codes(tmp_path, code, expected):
     assert waited(tmp_path, pod(ended(code), "Failed"))[0] == expected
 
 
-def test_memory_is_said(tmp_path):
+def test_running_out_of_memory_is_logged_with_advice(tmp_path):
     code, log, _ = waited(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
     assert code == -signal.SIGKILL
     assert "more than the memory of its pod, 1e-07 GB: request more with resources.ram_gb" in log
@@ -99,7 +99,7 @@ def test_memory_is_said(tmp_path):
         pod(ended(143), "Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}]),
     ],
 )
-def test_what_kubernetes_ends_for_its_own_reasons_is_lost(tmp_path, lost):
+def test_pods_that_kubernetes_evicts_or_deletes_are_lost(tmp_path, lost):
     code, log, process = waited(tmp_path, lost)
     assert code is None
     assert "Kubernetes ended the pod: " in log
@@ -122,7 +122,7 @@ def test_a_done_step_stays_done_whatever_becomes_of_its_pod(tmp_path):
     assert waited(tmp_path / "c", pod(ended(0, reason="OOMKilled"), "Succeeded"))[0] == 0
 
 
-def test_one_whose_job_is_gone_is_waited_for_as_long_as_its_pod_runs(tmp_path):
+def test_a_deleted_job_is_waited_for_while_its_pod_runs(tmp_path):
     process, _ = attempt(tmp_path, pod({"running": {}}), jobs={})
     assert not asyncio.run(process._is_finished())
     process, _ = attempt(tmp_path / "b", pod(ended(143), metadata=DELETED), jobs={})
@@ -157,7 +157,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     assert "its Secret was not created" in process.command.file(".log").read_text()
 
 
-def test_what_never_starts_is_an_error_of_the_input(tmp_path):
+def test_a_pod_that_never_starts_is_an_input_error(tmp_path):
     waiting = {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}
     code, log, _ = waited(tmp_path, pod(waiting, "Pending"))
     assert code == 78

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import bash, run_job, submit_job
 from services import until
 from services_kubernetes import LONGEST, NAMESPACE, kubectl, service
 from test_jobs_killed import kill_supervisor
@@ -67,14 +67,14 @@ print(json.dumps({**{name: os.environ.get(name) for name in names}, "folder": os
 """
 
 
-def test_everything_arrives_as_it_was_said(monkeypatch):
+def test_variables_and_secrets_arrive_unchanged(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME)")
     monkeypatch.setenv("MY_OWN", "stays here")
     text = "a 'b' \"c\"\n$(TEXT) $$ $HOME; ü \\n %j"
     step = python("first", SHOW, env={"TEXT": text, "TWO": "$(TEXT)"}, secrets=("THE_TOKEN",))
     seen = []
 
-    job = submitted(step, runner="kubernetes", parameters={"year": text})
+    job = submit_job(step, runner="kubernetes", parameters={"year": text})
     until(lambda: seen.extend(objects("jobs")) or seen)
     assert job.wait(120) == DONE, job.logs()
     # The value of the secret is masked in the log.
@@ -89,14 +89,14 @@ def test_everything_arrives_as_it_was_said(monkeypatch):
     assert job.job.runner == "kubernetes"
 
 
-def test_the_value_of_a_secret_is_the_one_of_here(monkeypatch):
+def test_a_secret_has_its_value_on_this_machine(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME) ü")
     count = "import os; print(len(os.environ['THE_TOKEN'].encode()))"
-    job = ran(python("a", count, secrets=("THE_TOKEN",)), runner="kubernetes", wait=120)
+    job = run_job(python("a", count, secrets=("THE_TOKEN",)), runner="kubernetes", wait=120)
     assert job.logs() == f"{len(b's3cret') + len(''' 'word' $(HOME) ü'''.encode())}\n"
 
 
-def test_a_steps_own_file_goes_with_it(tmp_path):
+def test_the_file_of_a_step_is_staged(tmp_path):
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "clean.py").write_text(
         "import os, pathlib, sys\npathlib.Path('made').write_text('x')\n"
@@ -134,7 +134,7 @@ def test_an_executed_notebook_comes_back_also_when_a_cell_fails(tmp_path):
 
 
 def test_steps_follow_each_other_and_chunks_run_beside_each_other():
-    job = ran(
+    job = run_job(
         bash("a", "echo first; sleep 1"),
         bash("chunks", "echo $CHUNK_ID $ITEM; sleep 1", foreach=("x y", "ü", "'"), resources=SMALL),
         bash("last", "echo last"),
@@ -149,8 +149,8 @@ def test_steps_follow_each_other_and_chunks_run_beside_each_other():
     assert {one.number for one in job.attempts} == {1}
 
 
-def test_what_it_writes_is_seen_while_it_runs():
-    job = submitted(bash("slow", "echo begun; sleep 20; echo ended"), runner="kubernetes")
+def test_output_is_readable_while_the_step_runs():
+    job = submit_job(bash("slow", "echo begun; sleep 20; echo ended"), runner="kubernetes")
     until(lambda: "begun" in job.logs(), 60)
     assert "ended" not in job.logs()
     assert job.wait(90) == DONE
@@ -159,7 +159,7 @@ def test_what_it_writes_is_seen_while_it_runs():
 
 def test_a_killed_supervisor_costs_no_attempt():
     steps = [bash(name, f"echo {name}; sleep 5; echo {name}") for name in "ab"]
-    job = submitted(*steps, runner="kubernetes")
+    job = submit_job(*steps, runner="kubernetes")
     until(lambda: "a" in job.logs(), 60)
     assert kill_supervisor()
     time.sleep(8)  # the pod ends while no supervisor is running
@@ -172,7 +172,7 @@ def test_supervisors_killed_at_any_moment_repeat_nothing(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret")
     moments = random.Random(7)
     chunks = bash("a", "sleep 1", chunks=8, resources=SMALL, secrets=("THE_TOKEN",))
-    job = submitted(chunks, bash("b", "true"), runner="kubernetes", max_retries=0)
+    job = submit_job(chunks, bash("b", "true"), runner="kubernetes", max_retries=0)
     kills = 0
     while kills < 8 and job.status not in PROCESSED:
         time.sleep(moments.uniform(0.2, 2.5))
@@ -185,10 +185,10 @@ def test_supervisors_killed_at_any_moment_repeat_nothing(monkeypatch):
     assert made == [*(("a", chunk, DONE) for chunk in range(8)), ("b", -1, DONE)]
 
 
-def test_cancelling_ends_what_runs_and_what_waits():
+def test_cancelling_ends_running_and_waiting_attempts():
     polite = "trap 'echo asked; exit 3' TERM; echo begun; sleep 60 & wait"
     large = {"cores": 0.7, "ram_gb": 0.1}
-    job = submitted(bash("slow", polite, chunks=4, resources=large), runner="kubernetes")
+    job = submit_job(bash("slow", polite, chunks=4, resources=large), runner="kubernetes")
     until(lambda: "begun" in job.logs(), 60)
     job.cancel()
     assert job.wait(90) == CANCELLED
@@ -197,7 +197,7 @@ def test_cancelling_ends_what_runs_and_what_waits():
 
 def test_a_step_that_runs_out_of_memory_gets_more():
     hungry = "x = bytearray(300_000_000); print('fits')"
-    job = ran(
+    job = run_job(
         python("hungry", hungry, resources={"cores": 0.2, "ram_gb": 0.1}, more_memory=6),
         runner="kubernetes",
         max_retries=1,
@@ -210,23 +210,25 @@ def test_a_step_that_runs_out_of_memory_gets_more():
 
 
 def test_the_timeout_of_a_step_ends_its_pod():
-    job = ran(bash("slow", "echo begun; sleep 100", timeout=4), runner="kubernetes", max_retries=0)
+    job = run_job(
+        bash("slow", "echo begun; sleep 100", timeout=4), runner="kubernetes", max_retries=0
+    )
     assert job.status == FAILED
     assert [one.status for one in job.attempts] == [TIMED_OUT]
     assert "exceeded the step's timeout of 4 s" in job.job.reason
 
 
 def test_exit_codes_decide_on_another_attempt():
-    job = ran(bash("a", "echo no >&2; exit 65"), runner="kubernetes", max_retries=3, wait=120)
+    job = run_job(bash("a", "echo no >&2; exit 65"), runner="kubernetes", max_retries=3, wait=120)
     assert (job.status, len(job.attempts)) == (FAILED, 1)
     assert job.job.reason.endswith("exit code 65: no")
-    job = ran(bash("a", "exit 9"), runner="kubernetes", max_retries=1, wait=120)
+    job = run_job(bash("a", "exit 9"), runner="kubernetes", max_retries=1, wait=120)
     assert [one.exit_code for one in job.attempts] == [9, 9]
 
 
 def test_a_deleted_pod_is_lost_and_created_again():
     polite = "trap 'exit 3' TERM; echo begun; sleep 8 & wait"
-    job = submitted(bash("a", polite), runner="kubernetes", max_retries=1)
+    job = submit_job(bash("a", polite), runner="kubernetes", max_retries=1)
     until(lambda: "begun" in job.logs(), 60)
     [pod] = objects("pods")
     kubectl("-n", NAMESPACE, "delete", "pod", pod["metadata"]["name"], "--wait=false")
@@ -242,22 +244,22 @@ def test_a_deleted_pod_is_lost_and_created_again():
         ("no-such-program", {}, "executable file not found"),
     ],
 )
-def test_what_can_never_run_is_said_and_not_tried_again(program, options, said):
+def test_an_attempt_that_can_never_run_fails_without_retries(program, options, said):
     step = Step(name="a", kind="command", argv=(program,))
-    job = submitted(step, runner="kubernetes", runner_options=options, max_retries=3)
+    job = submit_job(step, runner="kubernetes", runner_options=options, max_retries=3)
     assert job.wait(120) == FAILED
     assert said in job.job.reason
     assert len(job.attempts) == 1
 
 
 def test_why_it_waits_is_in_the_log():
-    job = submitted(bash("a", "true", resources={"cores": 64}), runner="kubernetes")
+    job = submit_job(bash("a", "true", resources={"cores": 64}), runner="kubernetes")
     until(lambda: "Insufficient cpu" in job.logs(), 90)
     job.cancel()
     assert job.wait(60) == CANCELLED
 
 
-def test_what_cannot_run_there_is_refused_before_anything_is_submitted(tmp_path):
+def test_unsupported_pipelines_are_refused_at_submission(tmp_path):
     (tmp_path / "needs.txt").write_text("polars\n")
     steps = [Step(name="a", kind="command", argv=("true",))]
     with pytest.raises(RequestError, match=r"requirements = 'needs\.txt'"):
@@ -266,11 +268,11 @@ def test_what_cannot_run_there_is_refused_before_anything_is_submitted(tmp_path)
             runner="kubernetes",
         )
     with pytest.raises(RequestError, match="did you mean image"):
-        submitted(*steps, runner="kubernetes", runner_options={"imag": "x"})
+        submit_job(*steps, runner="kubernetes", runner_options={"imag": "x"})
 
 
 def test_not_without_an_api_server(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("KUBECONFIG", str(tmp_path / "none"))
         with pytest.raises(RequestError, match="no usable configuration of kubectl"):
-            submitted(bash("a", "true"), runner="kubernetes")
+            submit_job(bash("a", "true"), runner="kubernetes")

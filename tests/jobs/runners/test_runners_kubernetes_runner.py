@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dask
 import pytest
-from runner_cases import command, made
+from runner_cases import command, make_job
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls
@@ -80,7 +80,7 @@ def test_labels_with_a_pool_are_for_steps_that_name_one():
     assert pod["nodeSelector"] == {"disk": "ssd"}
 
 
-def test_its_secret_has_what_is_hidden_and_the_files_and_belongs_to_the_job():
+def test_the_secret_has_hidden_values_and_files_and_is_owned_by_the_job():
     found = build_secret(MADE, COMMAND, SENT)
     held = {name: base64.b64decode(text) for name, text in found["data"].items()}
     assert held == {"TOKEN": "s3cret ü".encode(), "hyperplane-file": b"print(1)\xff"}
@@ -90,7 +90,7 @@ def test_its_secret_has_what_is_hidden_and_the_files_and_belongs_to_the_job():
     assert build_secret(MADE, dataclasses.replace(COMMAND, secret_variables={}), []) is None
 
 
-def test_names_are_short_and_their_own():
+def test_names_of_jobs_are_short_and_distinct():
     step = "001-" + "Größe x" * 9
     place = Path("/j/6f1d2c3b-0000-4000-8000-000000000001/steps") / step / "chunk-12345/attempt-10"
     name = attempt_job_name(AttemptCommand((), {}, "", place))
@@ -125,7 +125,7 @@ def runner(**options):
     return KubernetesRunner({}, registry.resolve_options("kubernetes", options))
 
 
-def test_an_image_is_asked_for():
+def test_an_image_is_required():
     assert "image=registry/name:tag" in runner().unavailable_reason()
 
 
@@ -136,7 +136,7 @@ def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
         Step(name="large", kind="python", path="large.py", depends_on=()),
         command("call", "python", "-m", calls.PROGRAM, depends_on=()),
     ]
-    job = made(*steps, root=tmp_path, requirements="needs.txt")
+    job = make_job(*steps, root=tmp_path, requirements="needs.txt")
     told = [fault.where for fault in runner().find_unsupported(job.pipeline)]
     assert told == ["requirements", "step 'large': large.py", "step 'call': argv"]
     told = [fault.where for fault in runner(root="/srv").find_unsupported(job.pipeline)]
@@ -146,8 +146,8 @@ def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
 def test_where_steps_find_their_files():
     step = Step(name="a", kind="python", path="steps/a.py", working_dir="data")
     sent, held = (
-        runner().with_runtime_paths(made(step)),
-        runner(root="/srv").with_runtime_paths(made(step)),
+        runner().with_runtime_paths(make_job(step)),
+        runner(root="/srv").with_runtime_paths(make_job(step)),
     )
     assert (sent.pipeline.root, sent.pipeline.steps[0].path) == ("/var/lib/hyperplane", "a.py")
     assert sent.pipeline.steps[0].working_dir is None
@@ -156,7 +156,7 @@ def test_where_steps_find_their_files():
     assert sent.python == held.python == "python"
 
 
-def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatch):
+def test_the_kubernetes_cluster_is_selected_at_submission(tmp_path, monkeypatch):
     contexts = [{"name": "far", "context": {"namespace": "lab"}}, {"name": "near"}]
     (tmp_path / "a").write_text(json.dumps({"contexts": contexts}))
     (tmp_path / "b").write_text(json.dumps({"current-context": "far"}))
@@ -170,7 +170,7 @@ def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatc
 
 
 @pytest.mark.process
-def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
+def test_the_program_that_executes_notebooks_is_staged_completely(tmp_path):
     class Creates:
         async def create(self, job, secret_of):
             self.job, self.secret = job, secret_of({**job, "metadata": {**MADE["metadata"]}})

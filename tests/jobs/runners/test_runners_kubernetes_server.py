@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from job_cases import ran
+from job_cases import run_job
 from kubernetes_server import running_api_server
 from runner_cases import command
 
@@ -65,7 +65,7 @@ def pod_of(made, state, phase):
     }
 
 
-def test_an_attempt_is_a_job_that_is_deleted_when_its_log_is_here(tmp_path, server):
+def test_the_job_of_an_attempt_is_deleted_after_its_log_is_copied(tmp_path, server):
     there, seen = attempt(tmp_path), []
 
     def run(made):
@@ -144,7 +144,7 @@ def test_a_submitted_job_runs_its_steps_in_order_and_deletes_everything(tmp_path
         command("last", "true", depends_on=("chunks",)),
     ]
     options = {"image": "registry.example/flights:1"}
-    job = ran(*steps, runner="kubernetes", runner_options=options, max_retries=2)
+    job = run_job(*steps, runner="kubernetes", runner_options=options, max_retries=2)
     assert order == ["first", *["chunks"] * 3, "last"], "an error of the input is not retried"
     assert (job.status, [one.exit_code for one in job.attempts]) == (FAILED, [0, 0, 0, 0, 65])
     assert job.logs("first") == "this is first\n"
@@ -152,7 +152,7 @@ def test_a_submitted_job_runs_its_steps_in_order_and_deletes_everything(tmp_path
 
 
 @pytest.mark.process
-def test_without_kr8s_options_are_checked_and_the_runner_says_what_to_install():
+def test_without_kr8s_options_are_checked_and_the_advice_names_it():
     text = (
         "import sys\n"
         "from importlib.machinery import PathFinder\n"

@@ -39,7 +39,7 @@ def command(chunk=0, place="/p", argv=("true",), attempt=1, folder="/work", **en
         st.tuples(st.dictionaries(NAME, TEXT), st.lists(TEXT, min_size=1)), min_size=1, max_size=5
     )
 )
-def test_each_task_finds_what_is_its_own(drawn):
+def test_each_task_reads_its_own_variables_and_command(drawn):
     commands = [
         command(2 * n, argv=argv, **environment) for n, (environment, argv) in enumerate(drawn)
     ]
@@ -78,7 +78,7 @@ def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
     assert done.stdout == f"{words} 1 {seen}\n"
 
 
-def test_only_what_differs_in_nothing_but_its_chunk_is_one_array():
+def test_attempts_that_differ_only_in_the_chunk_form_one_array():
     first = array_key(command(3, CHUNK_ID="3"), STEP, 1.0)
     assert first is not None
     assert array_key(command(999, CHUNK_ID="999"), STEP, 1.0) == first
@@ -98,7 +98,7 @@ def test_only_what_differs_in_nothing_but_its_chunk_is_one_array():
     assert array_key(alone, STEP, 1.0) is None
 
 
-def test_what_the_chunks_have_in_common_is_not_in_the_file(tmp_path):
+def test_the_task_file_has_only_differences(tmp_path):
     commands = [command(n, THE_TOKEN="s3cret", CHUNK_ID=str(n), SLURM_X="1") for n in range(3)]
     assert shared_variables(commands) == {"THE_TOKEN": "s3cret"}
     write_tasks(tmp_path / "tasks", commands, shared_variables(commands))

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import bash, run_job, submit_job
 from test_jobs_killed import kill_supervisor
 from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, until  # noqa: F401
 
@@ -56,7 +56,7 @@ def numbers(job):
     return Counter(one.chunk for one in job.attempts)
 
 
-def test_two_hundred_chunks_are_few_calls_and_each_has_what_is_its_own(
+def test_two_hundred_chunks_need_few_calls_and_have_separate_variables(
     tmp_path, monkeypatch, calls
 ):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word'")
@@ -73,7 +73,7 @@ def test_two_hundred_chunks_are_few_calls_and_each_has_what_is_its_own(
         secrets=("THE_TOKEN",),
         resources=SMALL,
     )
-    job = ran(step, runner="slurm", parameters={"year": "ü '"}, wait=120)
+    job = run_job(step, runner="slurm", parameters={"year": "ü '"}, wait=120)
     assert job.status == DONE, job.job.reason
     assert set(numbers(job).values()) == {1}
     for chunk, item in enumerate(items):
@@ -93,9 +93,9 @@ def test_two_hundred_chunks_are_few_calls_and_each_has_what_is_its_own(
     assert {one.stat().st_mode & 0o777 for one in tasks} == {0o600}
 
 
-def test_one_that_fails_is_begun_again_and_the_others_are_not(calls):
+def test_only_the_failed_chunk_is_retried(calls):
     fails = '[ "$CHUNK_ID" != 2 ] || [ -e tried ] || { touch tried; exit 3; }'
-    job = ran(bash("a", fails, chunks=6, resources=SMALL), runner="slurm", max_retries=1)
+    job = run_job(bash("a", fails, chunks=6, resources=SMALL), runner="slurm", max_retries=1)
     assert job.status == DONE
     assert numbers(job) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
     # A single attempt is an ordinary batch job.
@@ -105,7 +105,7 @@ def test_one_that_fails_is_begun_again_and_the_others_are_not(calls):
 def test_one_that_runs_out_of_memory_gets_more_and_the_others_do_not(calls):
     size = "$((CHUNK_ID == 1 ? 400000000 : 1))"
     hungry = f"python3 -c 'import sys, time; x = bytearray(int(sys.argv[1])); time.sleep(4)' {size}"
-    job = ran(
+    job = run_job(
         bash("a", hungry, chunks=3, resources={"cores": 1, "ram_gb": 0.2}, more_memory=4),
         runner="slurm",
         max_retries=1,
@@ -125,7 +125,7 @@ def test_cancelling_when_half_is_done_leaves_nothing(tmp_path, calls):
         "trap 'echo asked; exit 3' TERM; [ $CHUNK_ID -ge 4 ] || exit 0; touch $CHUNK_ID.begun; "
         "sleep 60 & wait"
     )
-    job = submitted(bash("slow", polite, chunks=40, resources=LARGE), runner="slurm")
+    job = submit_job(bash("slow", polite, chunks=40, resources=LARGE), runner="slurm")
     until(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
     until(lambda: sum(one.status == DONE for one in job.attempts) == 4)
     job.cancel()
@@ -144,7 +144,7 @@ def test_cancelling_when_half_is_done_leaves_nothing(tmp_path, calls):
 @pytest.mark.parametrize("written", ["yes", "not yet", "lost"])
 def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
     told = "echo $CHUNK_ID >> told; sleep 1; echo $CHUNK_ID >> told"
-    job = submitted(bash("a", told, chunks=6, resources=LARGE), runner="slurm")
+    job = submit_job(bash("a", told, chunks=6, resources=LARGE), runner="slurm")
     until((tmp_path / "told").exists)
     assert kill_supervisor()
     [number] = Path(job.job.folder).rglob("array-*.slurm")
@@ -159,8 +159,8 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
     assert len(calls("sbatch")) == 1
 
 
-def test_what_an_administrator_ends_is_a_failed_attempt_and_the_others_go_on(tmp_path):
-    job = submitted(
+def test_a_task_ended_by_an_administrator_fails_and_the_others_continue(tmp_path):
+    job = submit_job(
         bash("a", "touch $CHUNK_ID.begun; sleep 4", chunks=4, resources=LARGE),
         runner="slurm",
         max_retries=0,
@@ -179,9 +179,9 @@ def test_what_an_administrator_ends_is_a_failed_attempt_and_the_others_go_on(tmp
     assert sorted(one.name for one in tmp_path.glob("*.begun")) == [f"{n}.begun" for n in (0, 1, 2)]
 
 
-def test_where_there_are_no_arrays_each_is_alone(tmp_path, calls):
+def test_without_arrays_each_chunk_is_a_single_batch_job(tmp_path, calls):
     (tmp_path / "counting" / "refuse").touch()
-    job = ran(bash("a", "echo $CHUNK_ID", chunks=5, resources=SMALL), runner="slurm")
+    job = run_job(bash("a", "echo $CHUNK_ID", chunks=5, resources=SMALL), runner="slurm")
     assert job.status == DONE
     assert len(calls("sbatch")) == 6
     assert sorted(one.read_text() for one in Path(job.job.folder).rglob("*.log")) == [

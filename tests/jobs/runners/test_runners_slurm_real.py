@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import bash, run_job, submit_job
 from services_slurm import slurm
 from test_jobs_killed import kill_supervisor
 
@@ -55,7 +55,7 @@ def until(true, seconds=60):
         time.sleep(0.05)
 
 
-def test_everything_arrives_as_it_was_said(tmp_path, monkeypatch):
+def test_variables_and_secrets_arrive_unchanged(tmp_path, monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word'")
     text = "a 'b' \"c\"\n$(id); ü \\n %j"
     step = bash(
@@ -67,7 +67,7 @@ def test_everything_arrives_as_it_was_said(tmp_path, monkeypatch):
         env={"TEXT": text},
         secrets=("THE_TOKEN",),
     )
-    job = ran(step, runner="slurm", parameters={"year": text})
+    job = run_job(step, runner="slurm", parameters={"year": text})
     assert job.status == DONE, job.logs()
     assert Path("text").read_text() == Path("year").read_text() == text
     assert Path("token").read_text() == "s3cret 'word'"
@@ -81,7 +81,7 @@ def test_everything_arrives_as_it_was_said(tmp_path, monkeypatch):
 
 def test_steps_follow_each_other_and_chunks_run_beside_each_other():
     count = "echo $CHUNK_ID >> done; sleep 0.5"
-    job = ran(
+    job = run_job(
         bash("a", "sleep 0.2; touch a"),
         bash("chunks", f"test -e a && {count}", chunks=6, resources={"cores": 1, "ram_gb": 0.1}),
         bash("last", "sort done | tr -d '\\n'"),
@@ -94,7 +94,7 @@ def test_steps_follow_each_other_and_chunks_run_beside_each_other():
 
 def test_a_killed_supervisor_costs_no_attempt(tmp_path):
     steps = [bash(name, f"echo {name} >> told; sleep 2; echo {name} >> told") for name in "ab"]
-    job = submitted(*steps, runner="slurm")
+    job = submit_job(*steps, runner="slurm")
     until((tmp_path / "told").exists)
     assert kill_supervisor()
     time.sleep(4)  # the batch job ends while no supervisor is running
@@ -104,7 +104,7 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path):
 
 
 def test_a_batch_job_whose_number_was_not_written_down_is_found(tmp_path):
-    job = submitted(bash("a", "echo a >> told; sleep 5"), runner="slurm")
+    job = submit_job(bash("a", "echo a >> told; sleep 5"), runner="slurm")
     until((tmp_path / "told").exists)
     assert kill_supervisor()
     [number] = Path(job.job.folder).rglob("*.slurm")
@@ -113,10 +113,10 @@ def test_a_batch_job_whose_number_was_not_written_down_is_found(tmp_path):
     assert (tmp_path / "told").read_text() == "a\n"
 
 
-def test_cancelling_ends_what_runs_and_what_waits(tmp_path):
+def test_cancelling_ends_running_and_waiting_attempts(tmp_path):
     polite = "trap 'echo asked; exit 3' TERM; touch $CHUNK_ID.begun; sleep 60 & wait"
     everything = {"cores": os.cpu_count() or 1, "ram_gb": 0.1}
-    job = submitted(
+    job = submit_job(
         bash("slow", polite, chunks=12, resources={**everything, "cores": 2}), runner="slurm"
     )
     until(lambda: list(tmp_path.glob("*.begun")))
@@ -129,7 +129,7 @@ def test_cancelling_ends_what_runs_and_what_waits(tmp_path):
 
 def test_a_step_that_runs_out_of_memory_gets_more():
     hungry = "python3 -c 'import time; x = bytearray(400_000_000); time.sleep(4)'"
-    job = ran(
+    job = run_job(
         bash("hungry", hungry, resources={"cores": 1, "ram_gb": 0.2}, more_memory=4),
         runner="slurm",
         max_retries=1,
@@ -143,7 +143,7 @@ def test_a_step_that_runs_out_of_memory_gets_more():
 
 def test_the_timeout_of_a_step_counts_from_when_it_runs():
     all_of_it = {"cores": 8, "ram_gb": 0.1}
-    job = ran(
+    job = run_job(
         bash("a", "sleep 6", resources=all_of_it, depends_on=()),
         bash("b", "sleep 1", resources=all_of_it, depends_on=(), timeout=6),
         bash("c", "sleep 60", resources=all_of_it, timeout=1, retries=0),
@@ -158,32 +158,32 @@ def test_the_timeout_of_a_step_counts_from_when_it_runs():
 def test_why_it_waits_is_in_the_log():
     everything = {"cores": 8, "ram_gb": 0.1}
     steps = [bash(name, "sleep 6", resources=everything, depends_on=()) for name in "ab"]
-    job = submitted(*steps, runner="slurm")
+    job = submit_job(*steps, runner="slurm")
     until(lambda: "is PENDING (" in "".join(map(Path.read_text, logs_of(job))))
     assert job.wait(60) == DONE
     # The output of the step replaces it.
     assert [log.read_text() for log in logs_of(job)] == ["", ""]
 
 
-def test_what_no_node_can_hold_ends_with_what_to_do():
+def test_a_request_that_fits_no_node_fails_with_advice():
     large = {"cores": 15, "ram_gb": 0.1}
-    job = submitted(bash("a", "true", resources=large), runner="slurm", max_retries=2)
+    job = submit_job(bash("a", "true", resources=large), runner="slurm", max_retries=2)
     assert job.wait(90) == FAILED
     assert "Slurm will not start job" in job.job.reason
     assert "request fewer cores or less memory per node" in job.job.reason
     assert len(job.attempts) == 1
 
 
-def test_what_sbatch_refuses_is_said_and_not_tried_again(monkeypatch):
+def test_a_refusal_of_sbatch_fails_without_retries(monkeypatch):
     monkeypatch.setenv("SBATCH_PARTITION", "nowhere")
-    job = ran(bash("a", "true"), runner="slurm", max_retries=3)
+    job = run_job(bash("a", "true"), runner="slurm", max_retries=3)
     assert job.status == FAILED
     assert "invalid partition specified: nowhere" in job.job.reason
     assert len(job.attempts) == 1
 
 
 def test_a_batch_job_that_an_administrator_ends_is_a_failed_attempt(tmp_path):
-    job = submitted(bash("a", "touch begun; sleep 60"), runner="slurm", max_retries=0)
+    job = submit_job(bash("a", "touch begun; sleep 60"), runner="slurm", max_retries=0)
     until((tmp_path / "begun").exists)
     number = queue()[0].split()[0]
     subprocess.run(["scancel", number], check=True)
@@ -193,7 +193,7 @@ def test_a_batch_job_that_an_administrator_ends_is_a_failed_attempt(tmp_path):
 
 
 def test_cancelling_while_much_is_being_submitted_leaves_nothing():
-    job = submitted(bash("many", "sleep 60", chunks=40), runner="slurm")
+    job = submit_job(bash("many", "sleep 60", chunks=40), runner="slurm")
     until(lambda: queue())
     job.cancel()
     assert job.wait(90) == CANCELLED
@@ -206,4 +206,4 @@ def test_not_without_the_commands_of_slurm(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nonexistent")
         with pytest.raises(RequestError, match="no sbatch, squeue, scancel on the PATH"):
-            submitted(bash("a", "true"), runner="slurm")
+            submit_job(bash("a", "true"), runner="slurm")

@@ -17,7 +17,7 @@ from functools import partial
 
 import dask.config
 import pytest
-from job_cases import bash, ran
+from job_cases import bash, run_job
 from scale import scaled
 
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
@@ -102,7 +102,7 @@ def test_attempts_are_kept_and_changed(store, job):
     assert store.attempts(job.id) == [ended, second]
 
 
-def test_what_cannot_be_opened_is_said_without_its_password():
+def test_a_store_that_cannot_be_opened_is_reported_without_its_password():
     for url in ("nonsense", "mysql+nothing://a:geheim@b/c", "sqlite:////proc/no/such.db"):
         with pytest.raises(RequestError) as caught:
             JobStore(url)
@@ -115,7 +115,7 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DASK_HYPERPLANE__JOBS__STORE", postgres)
     with dask.config.set({"hyperplane.jobs.store": postgres, "hyperplane.jobs.linger": 0.2}):
-        job = ran(bash("a", "echo hello"), bash("fan", "true", chunks=3))
+        job = run_job(bash("a", "echo hello"), bash("fan", "true", chunks=3))
         assert (job.status, len(job.attempts)) == (DONE, 4)
         assert open_store().get(job.id).status == DONE
         while supervisor_client.supervisor_pid() is not None:
@@ -136,7 +136,7 @@ def damaged_in(file, place, content):
 
 
 @pytest.mark.parametrize("how", ["no database", "cut off", "header", "pages", "empty pages"])
-def test_a_damaged_store_is_named_with_what_to_do(tmp_path, monkeypatch, job, how):
+def test_a_damaged_store_is_reported_with_advice(tmp_path, monkeypatch, job, how):
     file = tmp_path / "damaged.db"
     url = f"sqlite:///{file}"
     if how == "no database":

@@ -9,7 +9,7 @@ import time
 
 import dask.config
 import pytest
-from job_cases import LIMIT, bash, kill_supervisor, ran, submitted
+from job_cases import LIMIT, bash, kill_supervisor, run_job, submit_job
 
 from hyperplane.errors import JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
@@ -31,11 +31,11 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 def test_each_job_has_the_settings_of_its_submission():
     kill_supervisor()
     with dask.config.set({"hyperplane.jobs.grace": "100s"}):
-        ran(bash("first", "true"))  # the supervisor runs, with these settings
+        run_job(bash("first", "true"))  # the supervisor runs, with these settings
     with dask.config.set({"hyperplane.jobs.retry_wait": "1.5s", "hyperplane.jobs.grace": "0.2s"}):
-        slow = submitted(bash("bad", "exit 1", retries=1), max_retries=0)
-        stubborn = submitted(bash("long", "trap '' TERM; touch on; while :; do sleep 0.05; done"))
-    quick = ran(bash("bad", "exit 1", retries=1), max_retries=0)
+        slow = submit_job(bash("bad", "exit 1", retries=1), max_retries=0)
+        stubborn = submit_job(bash("long", "trap '' TERM; touch on; while :; do sleep 0.05; done"))
+    quick = run_job(bash("bad", "exit 1", retries=1), max_retries=0)
     assert slow.wait(LIMIT) == quick.status == FAILED
     first, second = slow.attempts
     assert second.started - first.ended > 0.74
@@ -52,14 +52,14 @@ def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("s3cret-in-a-file\n")
     with dask.config.set({"hyperplane.jobs.secrets": str(tmp_path / "secrets")}):
-        job = submitted(bash("a", "echo $TOKEN | wc -c", secrets=("token",)), max_retries=0)
+        job = submit_job(bash("a", "echo $TOKEN | wc -c", secrets=("token",)), max_retries=0)
     assert job.wait(LIMIT) == DONE, job.job.reason
     assert job.logs() == "17\n"
 
 
 def test_a_pool_that_only_the_submission_knows():
     with dask.config.set({"hyperplane.pools.mine": POOL}):
-        job = submitted(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
+        job = submit_job(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
         submission_snapshot.save_snapshot(job.job, {}, {})
     assert job.wait(LIMIT) == DONE, job.job.reason
     step = submission_snapshot.load_snapshot(job.job).with_pool_resources(job.job.pipeline.steps[0])
@@ -83,7 +83,7 @@ def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_pat
         '${DASK_INTERNAL_INHERIT_CONFIG-none}"'
     )
     waits = "touch on; until [ -e go ]; do sleep 0.02; done"
-    job = submitted(bash("waits", waits), bash("show", show), max_retries=0)
+    job = submit_job(bash("waits", waits), bash("show", show), max_retries=0)
     while not (tmp_path / "on").exists():
         time.sleep(0.02)
     kill_supervisor()
@@ -100,7 +100,7 @@ def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_pat
 
 
 def test_resume_has_the_environment_and_the_settings_of_the_resuming_process(monkeypatch):
-    job = ran(bash("a", 'echo "$LC_TIME"; [ "$LC_TIME" = C.second ]'), max_retries=0)
+    job = run_job(bash("a", 'echo "$LC_TIME"; [ "$LC_TIME" = C.second ]'), max_retries=0)
     assert job.status == FAILED
     monkeypatch.setenv("LC_TIME", "C.second")
     with dask.config.set({"hyperplane.jobs.grace": "3s"}):
@@ -109,12 +109,12 @@ def test_resume_has_the_environment_and_the_settings_of_the_resuming_process(mon
     assert submission_snapshot.load_snapshot(job.job).settings.grace == "3s"
 
 
-def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
+def test_a_snapshot_has_no_secret_and_is_private(monkeypatch):
     monkeypatch.setenv("LC_SECRETIVE", "s3cret-of-a-step")
     monkeypatch.setenv("PYTHONPATH", "/opt/" + "AKIA" + "IOSFODNN7EXAMPLE")
     monkeypatch.setenv("API_TOKEN", "s3cret-too")
     with dask.config.set({"hyperplane.jobs.notify": ["slack:#alerts"]}):
-        job = submitted(bash("a", "true", secrets=("LC_SECRETIVE",)))
+        job = submit_job(bash("a", "true", secrets=("LC_SECRETIVE",)))
     assert job.wait(LIMIT) == "done"
     file = job.job.folder_path / "submission.json"
     text = file.read_text()
@@ -127,7 +127,7 @@ def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": {}}', '{"settings": 7}', "\0"])
-def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
+def test_an_unreadable_snapshot_counts_as_missing(text):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     submission_snapshot.save_snapshot(made, {"PATH": "/bin"}, {})
     (made.folder_path / "submission.json").write_text(text)
@@ -145,7 +145,7 @@ def test_a_folder_that_cannot_be_used_is_reported(monkeypatch):
         submission_snapshot.save_snapshot(made, {}, {})
 
 
-def test_pools_that_there_are_not_are_reported_at_submission():
+def test_unknown_pools_are_reported_at_submission():
     steps = [
         Step(name="a", kind="command", argv=("true",), resources=Resources(pool="16_17")),
         Step(name="b", kind="command", argv=("true",), cluster={"pool": "hyperplane-medd"}),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import LIMIT, bash, ran
+from job_cases import LIMIT, bash, run_job
 
 import hyperplane
 from hyperplane.jobs import Pipeline, Step
@@ -52,7 +52,7 @@ def unread(step, *names):
     return find_unread_parameters(Pipeline.from_steps("p", steps), names)
 
 
-def test_a_misspelt_name_is_reported_with_the_nearest_one():
+def test_a_misspelled_name_is_reported_with_the_most_similar_one():
     said = "no step reads the parameter 'sorce': did you mean source?"
     for step in (
         python(GET),
@@ -76,7 +76,7 @@ def test_a_misspelt_name_is_reported_with_the_nearest_one():
         "from os import environ as e; print('Sorce' in e)",
     ],
 )
-def test_what_a_script_names_in_any_form_is_read(text):
+def test_names_in_any_form_in_a_script_count_as_read(text):
     assert unread(python(text), "sorce") == []
 
 
@@ -147,7 +147,7 @@ def test_modules_and_scripts_beside_a_step_are_read_too():
         ("exec >log; python3 - ", False),
     ],
 )
-def test_what_a_shell_may_hand_on_is_not_reported(text, seen):
+def test_parameters_that_a_shell_may_pass_on_are_not_reported(text, seen):
     assert bool(unread(bash("sh", text), "zebra")) is seen
 
 
@@ -162,7 +162,7 @@ def test_what_a_shell_may_hand_on_is_not_reported(text, seen):
         ("const {A, ...rest} = process.env; run(rest)", False),
     ],
 )
-def test_what_javascript_may_hand_on_is_not_reported(text, seen):
+def test_parameters_that_javascript_may_pass_on_are_not_reported(text, seen):
     assert bool(unread(javascript(text), "zebra")) is seen
 
 
@@ -179,7 +179,7 @@ def test_what_javascript_may_hand_on_is_not_reported(text, seen):
         (["print(globals())"], False),
     ],
 )
-def test_what_a_notebook_may_hand_on_is_not_reported(cells, seen):
+def test_parameters_that_a_notebook_may_pass_on_are_not_reported(cells, seen):
     assert bool(unread(notebook(*cells), "zebra")) is seen
     assert bool(unread(notebook(*cells, tagged="year = 1"), "yaer")) is True
     assert unread(notebook(*cells, "print(zebra)"), "zebra") == []
@@ -194,10 +194,10 @@ def test_one_step_that_reads_it_is_enough():
     assert unread(bash("sh", "make $MODEL"), "models", "model") == []
 
 
-def test_a_slip_is_reported_at_submission_and_in_the_log(tmp_path):
+def test_a_misspelled_parameter_is_reported_at_submission_and_in_the_log(tmp_path):
     said = "no step reads the parameter 'sorce': did you mean source?"
     with pytest.warns(UserWarning, match=r"did you mean source\?"):
-        job = ran(
+        job = run_job(
             bash("first", "echo ${SOURCE-none}"),
             bash("second", "echo second"),
             parameters={"sorce": "a"},
@@ -216,7 +216,7 @@ echo 7
 """
 
 
-def test_a_slip_is_reported_in_the_log_of_a_batch_job(tmp_path, monkeypatch):
+def test_a_misspelled_parameter_is_reported_in_the_log_of_a_batch_job(tmp_path, monkeypatch):
     folder = tmp_path / "slurm"
     folder.mkdir()
     for name, text in (("sbatch", SBATCH), ("squeue", "#!/bin/sh\n"), ("scancel", "#!/bin/sh\n")):
@@ -225,12 +225,12 @@ def test_a_slip_is_reported_in_the_log_of_a_batch_job(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     step = bash("first", "echo ${SOURCE-none}")
     with pytest.warns(UserWarning, match=r"did you mean source\?"):
-        job = ran(step, parameters={"sorce": "a"}, max_retries=0, runner="slurm")
+        job = run_job(step, parameters={"sorce": "a"}, max_retries=0, runner="slurm")
     said = "no step reads the parameter 'sorce': did you mean source?"
     assert (job.status, job.logs()) == (DONE, f"warning: {said}\nnone\n")
 
 
-def test_a_slip_is_reported_by_the_command_line(tmp_path):
+def test_a_misspelled_parameter_is_reported_by_the_command_line(tmp_path):
     Path("step.sh").write_text("echo ${SOURCE-none}\n")
     program = "from hyperplane.cli import main; main()"
     done = subprocess.run(
@@ -257,7 +257,7 @@ def test_a_function_reads_what_its_module_names():
         assert job(sorce_of_function="a").result(LIMIT) is None
 
 
-def test_a_file_that_is_gone_is_not_judged():
+def test_a_missing_file_may_read_any_parameter():
     step = python(GET)
     made = Pipeline.from_steps("p", [step])
     Path("step.py").unlink()

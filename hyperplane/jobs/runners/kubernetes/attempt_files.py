@@ -36,13 +36,13 @@ class AttemptFiles:
             return None
 
     def end_time(self) -> float:
-        """Return when its container ended; 0 while that is unknown."""
+        """Return the end time of its container; 0 while it is unknown."""
         with suppress(OSError):
             return self._command.file(".exit").stat().st_mtime
         return 0.0
 
     def pod_name(self) -> str:
-        """Return the name of the pod that runs it; empty before."""
+        """Return the name of the pod that runs it; empty before the start."""
         try:
             return self._command.file(".pid").read_text()
         except OSError:

@@ -25,7 +25,7 @@ DELETE_SECONDS, DELETE_ATTEMPTS = 10.0, 12
 #: Seconds for which a pod must report that it cannot run, by reason; registries may be busy.
 PENDING_SECONDS = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
 DEFAULT_PENDING_SECONDS = 20.0
-#: Seconds after which a Secret that another supervisor had to create counts as missing.
+#: Seconds after which a Secret that an earlier supervisor had to create counts as missing.
 SECRET_SECONDS = 20.0
 #: Seconds after which a deleted pod of unknown outcome counts as lost.
 LOST_SECONDS = 300.0
@@ -56,11 +56,11 @@ class PodProcess:
         return self._files.exit_code()
 
     def end_time(self) -> float:
-        """Return when its container ended, 0 if unknown."""
+        """Return the end time of its container; 0 if unknown."""
         return self._files.end_time()
 
     async def wait_until_running(self) -> None:
-        """Return when its container runs, or will never run."""
+        """Wait until its container runs, or will never run."""
         while (
             self.exit_code() is None
             and not await self._is_finished()
@@ -146,7 +146,7 @@ class PodProcess:
         return next(begun, pods[-1] if pods else None)
 
     def _finish_without_pod(self, end: JobEnd) -> bool:
-        """Record the end from the Job, which has only the outcome of a deleted pod."""
+        """Record the outcome that the Job has of a deleted pod: success or a message."""
         if end.succeeded:
             self._files.append_line("the pod was deleted, and its log with it")
             self._files.record_end(0)
@@ -196,7 +196,7 @@ class PodProcess:
         return True
 
     def _record_end(self, end: PodEnd) -> None:
-        """Record the exit code; none if Kubernetes ended the pod for other reasons."""
+        """Record the exit code; if there is none, log why Kubernetes ended the pod."""
         if end.code is None:
             self._files.append_line(f"Kubernetes ended the pod: {end.text}")
             return

@@ -1,8 +1,9 @@
 """Runner for Kubernetes: each attempt is a Job with one pod.
 
 The supervisor creates the Job of an attempt when the dependencies are done, copies the pod's output
-to the job's folder, records how it ended, deletes it, and creates the next one. If the supervisor
-is killed, the pods continue, and the next supervisor finds their Jobs by the names of the attempts.
+to the job's folder, records how it ended, deletes the Job, and creates that of the next attempt. If
+the supervisor is killed, the pods continue, and the next supervisor finds their Jobs by the names
+of the attempts.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def _file_faults(where: str, file: Path) -> list[Fault]:
     try:
         size = file.stat().st_size
     except OSError:
-        return []  # reported elsewhere
+        return []  # read_pipeline() reports missing files
     if size <= MAX_FILE_BYTES:
         return []
     allowed = f"at most {MAX_FILE_BYTES} bytes for a staged file"

@@ -55,9 +55,10 @@ def build_step_pod(
 ) -> dict[str, Any]:
     """Return the spec of the pod of a step.
 
-    ``fields`` are those of any pod, such as its nodes and rights. ``$(NAME)`` in the words of
-    ``command`` is expanded. ``quantities`` are requests and limits. The contents of ``files`` are
-    in the Secret named ``secret``. After ``deadline`` seconds Kubernetes ends the pod.
+    ``fields`` are other fields of the pod, such as its node selector and security context.
+    ``$(NAME)`` in the words of ``command`` is expanded. ``quantities`` are requests and limits. The
+    contents of ``files`` are in the Secret named ``secret``. After ``deadline`` seconds Kubernetes
+    ends the pod.
     """
     options = {"command": list(command), "workingDir": folder, "env": list(variables)}
     container = {

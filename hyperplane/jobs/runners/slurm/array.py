@@ -30,7 +30,7 @@ _CHUNK = re.compile(r"(.*\d\d)(\d{3})")
 
 
 def array_key(command: AttemptCommand, step: Step, memory_factor: float) -> Hashable:
-    """Return a key shared by attempts that can form one array; None if it must be alone."""
+    """Return a key that is equal for attempts of one array; None for a single batch job."""
     folder = command.attempt_prefix.parent
     chunk = _CHUNK.fullmatch(folder.name)
     # A backslash disables the placeholder for the task index.
@@ -45,7 +45,7 @@ def array_key(command: AttemptCommand, step: Step, memory_factor: float) -> Hash
             folder.with_name(chunk[1]),
             command.attempt_prefix.name,
         ),
-        # Also by secrets, which are not written to the file of differences.
+        # Secrets are the same in an array, because its file of differences must not contain them.
         *((name, command.environment.get(name)) for name in sorted(secret_names)),
     )
 

@@ -53,7 +53,7 @@ NEVER_STARTS_SECONDS = 60.0
 CONFIGURATION_ERROR = 78
 #: Seconds between requests to cancel a job.
 CANCEL_SECONDS = 10.0
-#: Checks until a batch job whose program has ended has a final state.
+#: Maximum checks for the final state of a batch job whose program has ended.
 STATE_CHECKS = 10
 #: Threads for sbatch, separate because an unavailable Slurm blocks them.
 _SUBMIT_THREADS = ThreadPoolExecutor(8, "hyperplane-sbatch")
@@ -77,13 +77,13 @@ class SlurmProcess:
         return self._local_process.exit_code()
 
     def end_time(self) -> float:
-        """Return when the exit code was recorded; 0 before."""
+        """Return the time when the exit code was recorded; 0 before."""
         if self.exit_code() is None:
             return 0.0
         return self.command.file(".exit").stat().st_mtime
 
     async def wait_until_running(self) -> None:
-        """Return when a node runs it, or when Slurm no longer has it."""
+        """Wait until a node runs it, or Slurm no longer has it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
             if not await self._in_queue() and not self._job_id.may_appear():
                 return
