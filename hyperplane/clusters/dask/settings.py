@@ -21,7 +21,8 @@ from typing import Any
 import dask.config
 
 _lock = threading.RLock()
-#: Client settings of each cluster by the cluster's name, oldest first.
+#: Client settings of each cluster, oldest first, by the cluster's name, or by the key of a handle
+#: that is attached to it.
 _requested: dict[str, dict[str, Any]] = {}
 #: Those of the newest cluster that are in the configuration now.
 _applied: dict[str, Any] = {}
