@@ -1,4 +1,4 @@
-"""Dask settings of one cluster, applied without a change of those of other clusters.
+"""Dask settings of one cluster, applied without changing the settings of other clusters.
 
 Dask reads some settings from its process-wide configuration while it builds a scheduler, a nanny or
 a worker. A cluster's values for these are in force only during that read, under one lock, so two
