@@ -61,7 +61,7 @@ _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the numbe
 def pools() -> dict[str, PoolSpec]:
     """Return all pools by name, least memory first.
 
-    Pools with GPUs are included, and last, if ``hyperplane.gpu_pools.enabled`` is true.
+    If ``hyperplane.gpu_pools.enabled`` is true, the pools with GPUs follow.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def engine_settings(engine: str, model: type[Settings]) -> Settings:
 
 
 def engine_section(engine: str) -> str:
-    """Return the name of an engine's section, which the name of a variable can contain.
+    """Return the name of an engine's section, without ``:``, which variable names cannot have.
 
     Examples
     --------

@@ -122,7 +122,7 @@ def read_step_arguments(num_workers: object) -> dict[str, Any]:
 def select_advised_arguments(advice: Advice, given: Collection[str]) -> dict[str, Any]:
     """Return the arguments of advice, without its layout if the caller passes part of a layout.
 
-    The layout of advice is that of its pool, so the pool supplies the arguments left out.
+    The layout of advice is that of its pool, so the pool then supplies the rest of the layout.
     """
     arguments = advice.as_arguments()
     if "pool" in arguments and {*_LAYOUT, "ram_gb_proc"} & set(given):

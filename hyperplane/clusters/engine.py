@@ -1,4 +1,8 @@
-"""Interface of engines: start a finished plan and return a client and a cluster."""
+"""Interface of engines: start a finished plan and return a client and a cluster.
+
+``clusters/registry.py`` lists the engines. CONTRIBUTING.md, *Add a platform*, lists the files of a
+new one; ``clusters/dask/slurm`` is an example with a batch system.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +93,9 @@ class StartedCluster(NamedTuple, Generic[ClientType, ClusterType]):
 class Engine(Protocol):
     """Interface that every engine implements: a framework on a platform.
 
-    Its name is that of the platform for Dask, and ``<framework>:<platform>`` for other frameworks;
-    :class:`~hyperplane.clusters.framework.Framework` has what the engines of one framework share.
+    The name of an engine of Dask is that of its platform; with other frameworks it is
+    ``<framework>:<platform>``. :class:`~hyperplane.clusters.framework.Framework` has the code that
+    the engines of one framework share.
 
     An engine receives a finished plan. It does not read hyperplane's configuration, chooses no
     sizes and uses no other engine. If :meth:`start` fails, it closes everything that it opened and
@@ -100,7 +105,7 @@ class Engine(Protocol):
     name: ClassVar[str]
     #: Features that a request must not ask for.
     unsupported: ClassVar[frozenset[Feature]]
-    #: Arguments without effect on this engine; a plan that was given one says so in its notes.
+    #: Arguments without effect on this engine; the notes of a plan name those that were passed.
     ignored: ClassVar[frozenset[str]]
     settings: ClassVar[type[EngineSettings]]
     #: Whether its nodes are taken from the configured pools.

@@ -50,8 +50,8 @@ class ClusterAddresses(NamedTuple):
 class Framework(Protocol):
     """Interface that every framework implements, once for the engines of all its platforms.
 
-    Engines know the platform; a framework knows the objects that its engines return, its section
-    of a plan, and the lines that a start prints about its clusters.
+    An engine contains the code for its platform. A framework contains the code for the objects that
+    its engines return, for its section of a plan, and for the lines that a start prints.
     """
 
     name: ClassVar[str]

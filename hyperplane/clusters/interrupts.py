@@ -16,7 +16,7 @@ from types import FrameType
 
 from hyperplane.clusters.engine import StartedCluster
 
-#: The last of this number of deferred Ctrl-C presses is delivered at once.
+#: Ctrl-C is delivered at once, also while it is deferred, when it is pressed this many times.
 MAX_DEFERRED = 3
 
 
@@ -42,7 +42,7 @@ class _DeferredInterrupts:
             self.handler(signal.SIGINT, frame)
 
 
-#: Of the main thread, the only one that signals interrupt.
+#: The handler in force. There is one only, because signals interrupt only the main thread.
 _active: _DeferredInterrupts | None = None
 
 

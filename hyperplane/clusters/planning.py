@@ -39,7 +39,10 @@ _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
 
 
 def create_planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
-    """Return the planner of a call; ``own`` are parameters of its function that no plan has."""
+    """Return the planner of a call of a function.
+
+    ``own`` names the parameters of that function that are not part of a plan.
+    """
     arguments = merge_memory_policy(arguments)
     explicit = arguments.given.keys() - {"num_workers"}
     if isinstance(arguments.num_workers, Advice):
@@ -54,8 +57,8 @@ def create_planner(function: str, arguments: ClusterArguments, own: Sequence[str
 class Planner:
     """Planner of one request, which collects all faults before it raises an error.
 
-    ``request`` has defaults in place of faulty arguments, whose ``faults`` are known already.
-    ``explicit`` names the arguments that the caller passed, without those of advice.
+    ``request`` has the default in place of each faulty argument, and ``faults`` says what is wrong
+    with it. ``explicit`` names the arguments that the caller passed, without those of advice.
     """
 
     request: ClusterRequest
@@ -178,7 +181,7 @@ class Planner:
         return settings
 
     def _note_excess(self, asked: WorkerSpec, machine: MachineCapacity) -> None:
-        """Note that a request started with local_fit="exact" exceeds this machine."""
+        """Add a note if a request that is started unchanged is larger than this machine."""
         nodes = self.request.num_workers
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
         if threads > machine.cores or ram > machine.ram:

@@ -20,10 +20,13 @@ from hyperplane.platforms.local.private_folders import (
 def record_folder() -> Path:
     """Create and return the folder for the records of this user's clusters on this machine.
 
-    It is in the temporary directory if only this user can write there: such a directory is set to
-    isolate programs. Otherwise it is in the home directory, in a folder per machine and container,
-    because they may share the home. ``$XDG_RUNTIME_DIR`` is used after the home directory, because
-    it is removed with the user's last session while clusters may still run.
+    The first usable place of these is taken:
+
+    - the temporary directory if only this user can write there, as a user sets one to isolate
+      programs from each other;
+    - the home directory, with one folder per machine and container, because they may share it;
+    - ``$XDG_RUNTIME_DIR``, which is removed with the user's last session while clusters may run;
+    - a private folder in the shared temporary directory.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Registries of the engines and of their frameworks, which are imported on first use."""
+"""Registries of the engines and of their frameworks, which are imported on first use.
+
+CONTRIBUTING.md, *Add a platform*, lists the other files of a new engine.
+"""
 
 from __future__ import annotations
 

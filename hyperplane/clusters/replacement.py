@@ -98,7 +98,8 @@ def close_previous_clusters(location: CodeLocation, name: str | None) -> list[st
         if not (earlier or entry.name == name):
             continue
         _started.remove(entry)
-        closed += [entry.name] * _is_open(entry)
+        if _is_open(entry):
+            closed.append(entry.name)
         for each in (entry.client(), entry.cluster()):
             if each is not None:
                 each.close()

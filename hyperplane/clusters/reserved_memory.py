@@ -32,9 +32,10 @@ def open_clusters() -> list[records.ClusterRecord]:
 def unreserved_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:
     """Return the bytes that one more cluster may reserve, beside the open clusters.
 
-    All clusters together may have a ``fraction`` of the memory, of which ``free`` bytes are free
-    now. The result is at least a tenth of their share, so that a program can start a cluster while
-    those of another program have reserved everything.
+    All clusters together may reserve a ``fraction`` of the memory that is free (``free`` bytes) or
+    in use by the open ones. One more may reserve at least a tenth of that, so that a program can
+    start a cluster while those of another program have reserved everything, but never more than
+    the ``fraction`` of the free memory.
     """
     if not clusters:
         return round(free * fraction)

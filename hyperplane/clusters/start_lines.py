@@ -3,7 +3,7 @@
 The documented lines go to standard output, because published programs and notebooks show them;
 differences from the request go to standard error, so that the documented output does not change.
 
-This module prints the lines, and has those of every framework. The lines of Dask, about the
+This module prints the lines, and has those that all frameworks share. The lines of Dask, about the
 scheduler's pod, the dashboard and the logs, are in ``clusters/dask/dashboard_lines.py``. An engine
 without pods replaces the lines about the pod with one line, ``start_line`` in its ``engine.py``.
 """

@@ -1,6 +1,6 @@
 """Lines that a start of Dask prints: the scheduler's pod, the dashboard, the logs.
 
-``clusters/start_lines.py`` prints them, and has the lines of every framework.
+``clusters/start_lines.py`` prints them, and has the lines that all frameworks share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Mixin for Dask's clusters that adds idle and busy-worker guards to their scheduler.
 
-The guards need subclasses of Dask's classes, because Dask reads some settings in this process while
-it works: ``lost-worker-timeout`` when a worker leaves, others while it builds the scheduler.
+It also applies the settings of one cluster, for which subclasses are needed: Dask reads
+``lost-worker-timeout`` from the process-wide configuration when a worker leaves, and other settings
+while it builds the scheduler.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Steps of a start on this machine that the engines local and cuda share.
 
-Remote engines use the address and the preloads, too.
+The engines ssh and slurm also use the loopback address, and ssh the preloads of the user and
+:data:`PARENT_DEATH`.
 """
 
 from __future__ import annotations

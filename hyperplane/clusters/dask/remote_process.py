@@ -63,6 +63,7 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
 def node_name(worker: WorkerState, grouped: bool) -> str:
     """Return the node of a worker process by its name: ``node-1`` for ``node-1-0``.
 
+    Names have the suffix of a process only if nodes have several processes (``grouped``).
     The scheduler calls it as the ``worker_key`` of adaptive scaling, which then retires all worker
     processes of a node together.
     """

@@ -1,4 +1,4 @@
-"""Dask settings of one cluster, applied without a change of those of other clusters.
+"""Dask settings of one cluster, applied without changing the settings of other clusters.
 
 Dask reads some settings from its process-wide configuration while it builds a scheduler, a nanny or
 a worker. A cluster's values for these are in force only during that read, under one lock, so two
@@ -21,7 +21,8 @@ from typing import Any
 import dask.config
 
 _lock = threading.RLock()
-#: Client settings of each cluster by the cluster's name, oldest first.
+#: Client settings of each cluster, oldest first, by the cluster's name, or by the key of a handle
+#: that is attached to it.
 _requested: dict[str, dict[str, Any]] = {}
 #: Those of the newest cluster that are in the configuration now.
 _applied: dict[str, Any] = {}

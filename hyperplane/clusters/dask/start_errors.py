@@ -18,7 +18,7 @@ def start_timeout(
 ) -> StartTimeout:
     """Return the error of a start that reached its time limit, whose cluster is closed again.
 
-    ``connected`` worker processes have connected; None if only some are known to be missing.
+    ``connected`` worker processes have connected; None if their number is not known.
     ``processes`` is the number of worker processes of the cluster, by default that of the plan.
     """
     of = plural(processes or plan.dask_workers, "worker process")
@@ -33,8 +33,8 @@ def start_timeout(
 def is_start_timeout(error: Exception, plan: ClusterPlan, began: float) -> bool:
     """Return whether a start that began at ``began`` (monotonic) has reached its time limit.
 
-    A preload of the user and the operating system can raise a TimeoutError, too. Dask raises the
-    same error for it as for the time limit, so only the elapsed time tells them apart.
+    A TimeoutError can also come from a preload of the user or from the operating system. Dask
+    passes all of them on as the same error, so only the elapsed time distinguishes them.
     """
     timed_out = any(isinstance(cause, TimeoutError) for cause in find_causes(error))
     return timed_out and time.monotonic() - began >= plan.request.timeout

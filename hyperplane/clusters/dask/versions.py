@@ -13,7 +13,7 @@ from hyperplane.spec.settings import RemoteSettings
 
 #: Packages whose tasks and messages other processes must be able to read.
 MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack", "numpy", "pandas")
-#: Those of them of which only the first two numbers of the version must agree.
+#: Packages of ``MUST_AGREE`` whose versions need to agree in the first two numbers only.
 MAJOR_MINOR_ONLY = ("python", "numpy", "pandas")
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ def select_variables(
     left out, too, if the user has set a variable of malloc: the system's pool with Dask's
     thresholds took a third more time than Arrow's default pool.
 
-    ``asked`` are all variables of the plan, and ``unset`` those of them that the user has not set.
+    ``asked`` has all variables of the plan; ``unset`` has only those that the user has not set.
     ``linux`` says whether the worker runs on Linux, by default as this process does.
     """
     if linux is None:

@@ -4,6 +4,8 @@ There are several modules because ``import hyperplane`` loads neither pandas nor
 ``tasks`` and ``workarounds`` load only Dask, ``frames`` also pandas, ``clients`` also distributed.
 
 A release of Dask may move or remove a private name. ``pyproject.toml`` therefore has upper bounds
-for dask and distributed, and a new release needs changes here only. ``make oldest`` and ``make
-test`` check every name with the oldest and the newest supported release.
+for dask and distributed. ``make oldest`` and ``make test`` check every name with the oldest and the
+newest supported release. A new release may also change private methods, which subclasses in
+``clusters.dask`` and ``collections.frames.explain`` override, and private attributes that
+``guard.forks`` sets.
 """

@@ -91,7 +91,7 @@ class StorageError(HyperplaneError, OSError):
         self.url = url
 
     if not TYPE_CHECKING:
-        # The inherited __new__ is that of the first base and cannot create OSError's object layout.
+        # The first base has another __new__, which cannot create an object of OSError's layout.
         __new__ = OSError.__new__
 
     def __str__(self) -> str:

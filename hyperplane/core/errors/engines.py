@@ -38,5 +38,5 @@ class StartTimeout(EngineError, TimeoutError):
     """The cluster did not start in time; processes and jobs that it had started were ended."""
 
     if not TYPE_CHECKING:
-        # The inherited __new__ is that of the first base and cannot create OSError's object layout.
+        # The first base has another __new__, which cannot create an object of OSError's layout.
         __new__ = TimeoutError.__new__

@@ -1,4 +1,9 @@
-"""Number of retries of failed attempts, and the delays before them."""
+"""Number of retries of failed attempts, and the delays before them.
+
+``failure_kinds`` classifies failures, ``job_scheduler`` repeats attempts after failures that a
+retry may avoid, and ``step_executor`` gives them more memory or smaller pieces. CONTRIBUTING.md,
+*Change how a job is retried*, lists the defaults and the pages.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class JobWatcher:
         self.last_error = ""
 
     async def get_snapshot(self, labels: str, since: float = float("-inf")) -> JobSnapshot | None:
-        """Return the Jobs of a label selector, which must always be the same, and their pods.
+        """Return the Jobs of a label selector, the same one in every call, and their pods.
 
         The snapshot is newer than ``since``; None if the API server fails.
         """

@@ -24,7 +24,7 @@ ADVICE = {
     "CrashLoopBackOff": "see the last lines of its log",
 }
 OUT_OF_MEMORY = "OOMKilled"
-#: Exit code of a container that cannot be started, and that of a shell in this case.
+#: Exit codes for a program that cannot be started: of the container runtime, and of a shell.
 NOT_STARTED, COMMAND_NOT_FOUND = 128, 127
 
 

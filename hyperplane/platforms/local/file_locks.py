@@ -23,8 +23,9 @@ if sys.platform != "win32":
 
 #: Seconds to wait for a process that is checking whether something is locked.
 LOCK_TIMEOUT_SECONDS = 5.0
-#: Open descriptors with the shared locks of this process. Those of replaced files stay open,
-#: because another process may have opened such a file without having tried its lock yet.
+#: Open descriptors with the shared locks of this process. The descriptor of a
+#: replaced file stays open, because another process may have opened that file, and try to lock it
+#: later.
 _locked: dict[Path, list[int]] = defaultdict(list)
 
 
@@ -94,7 +95,7 @@ def create_locked_folder(folder: Path) -> None:
 def share_lock(current: Path, path: Path) -> bool:
     """Take a shared lock on a file or folder; return False if it does not exist.
 
-    ``current`` is its path now, ``path`` the one to which it is or will be moved.
+    ``current`` is its path now. ``path`` is its path later, if the caller moves it, or the same.
     """
     if sys.platform == "win32":  # an open file cannot be removed there
         return True

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path("/")
-#: Folder of device files; a container has only those of the GPUs that it may use.
+#: Folder of device files; in a container it has files only for the GPUs that the container may use.
 DEVICE_FOLDER = Path("/dev")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: Seconds that nvidia-smi may take; it may have to load the driver first.

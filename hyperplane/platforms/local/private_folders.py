@@ -25,6 +25,7 @@ _MAX_ATTEMPTS = 1000
 #: Name of a running system's folder, which is short because paths of sockets contain it. Its parts
 #: are digests of the host, of the boot, and of both with the process namespace.
 _SYSTEM = re.compile("[0-9a-f]{10}")
+#: Where the digests of the host and of the boot end in that name.
 _HOST, _BOOT = 3, 6
 
 

@@ -139,7 +139,7 @@ class DetachedProcess:
         return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
 
     def end_time(self) -> float:
-        """Return the time at which a process that is no child ended; 0 while it runs."""
+        """Return when a process ended that is not a child; 0 for a child, and while it runs."""
         if self._child is not None or (self.exit_code() is None and self._is_alive()):
             return 0.0
         for suffix in (".exit", ".log"):

@@ -1,4 +1,7 @@
-"""Run Slurm's commands with a time limit, in an environment without a surrounding job."""
+"""Run Slurm's commands with a time limit.
+
+Callers in a job of Slurm pass an environment from :func:`drop_job_variables`.
+"""
 
 from __future__ import annotations
 

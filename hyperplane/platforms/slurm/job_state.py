@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 PENDING, RUNNING, COMPLETED, CANCELLED = "PENDING", "RUNNING", "COMPLETED", "CANCELLED"
 FAILED, OUT_OF_MEMORY, TIMEOUT = "FAILED", "OUT_OF_MEMORY", "TIMEOUT"
-#: State of a task without a record whose array has one: Slurm keeps none of a task that was
-#: cancelled while pending.
+#: State of a task that has no record although its array has one: Slurm keeps no record of a task
+#: that was cancelled while pending.
 REMOVED = "REMOVED"
 #: State of a job of which Slurm has no record: it forgets jobs some minutes after their end.
 UNKNOWN = ""

@@ -179,8 +179,8 @@ class SlurmQueue:
     async def _terminate_tasks(self, job_ids: list[str]) -> set[str]:
         """Terminate array tasks; return those not reached. Pending ones are cancelled.
 
-        For a state filter or a signal, scancel treats the whole array as one pending task, so the
-        states are queried first; tasks that start meanwhile are cancelled.
+        With a state filter or a signal, scancel treats an array as one pending task. So the states
+        are queried first, and a task that starts after the query is cancelled.
         """
         jobs = await self._query_jobs(job_ids) if job_ids else {}
         if jobs is None:

@@ -33,8 +33,9 @@ def submit_script(
     """Submit a batch script and return the id of its job or array.
 
     Slurm's commands and settings are those of ``environment``, by default that of this process.
-    With ``--export=ALL`` the job inherits ``job_environment``, by default the same, without the
-    variables of a surrounding job. So its values are in no script and on no command line.
+    With ``--export=ALL`` the job inherits ``job_environment`` without the variables of a
+    surrounding job, or by default ``environment`` unchanged. So no value is in a script or on a
+    command line.
 
     Raises
     ------

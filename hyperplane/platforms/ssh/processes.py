@@ -66,8 +66,9 @@ class HostProcess:
         The host that it runs on.
     argv : sequence of str
         Program and arguments, which other users of the host can read. The program must end when its
-        standard input is closed, as those of :mod:`hyperplane.platforms.ssh.host_program` and of
-        :func:`end_with_connection` do.
+        standard input is closed. A Python program that uses
+        :mod:`hyperplane.platforms.ssh.host_program` does; for others, :func:`end_with_connection`
+        returns a command that does.
     """
 
     def __init__(self, connections: SshConnections, host: str, argv: Sequence[str]) -> None:

@@ -26,7 +26,8 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
     Parameters
     ----------
     name : str
-        Name in the plan of a cluster that this machine started, or the gateway's name of any.
+        Name in the plan, for a cluster that this machine started; or the gateway's name of any
+        cluster.
     settings : GatewaySettings, optional
         Address of the gateway, for a cluster that another machine started; dask-gateway's
         configuration by default.

@@ -26,8 +26,9 @@ def raise_engine_errors(
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Decorate a coroutine function so that it raises KubernetesErrors as EngineErrors.
 
-    A refused request, a missing configuration and a port that cannot be forwarded are
-    ``StartFailed``; an API server that does not answer may answer later, so that is not.
+    A refused request, a missing configuration or a port that cannot be forwarded is a
+    ``StartFailed``. Any other error is a plain ``EngineError``, because an API server that does not
+    answer now may answer later.
     """
 
     @functools.wraps(function)

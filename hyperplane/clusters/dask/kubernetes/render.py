@@ -34,7 +34,7 @@ API_VERSION = "kubernetes.dask.org/v1"
 #: Annotations of the resource that other handles of the cluster read.
 SECRET = "hyperplane.dev/tls-secret"  # noqa: S105 - the name of an annotation
 CLIENT = "hyperplane.dev/client"
-#: Ports of the scheduler, and that of the dashboard of a worker.
+#: Ports of the scheduler, and the port of a worker's dashboard.
 COMM_PORT, DASHBOARD_PORT, WORKER_DASHBOARD_PORT = 8786, 8787, 8788
 #: Folder in which pods have the key pair of their cluster.
 TLS_FOLDER = "/etc/hyperplane-tls"

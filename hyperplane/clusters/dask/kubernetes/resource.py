@@ -178,7 +178,7 @@ class DaskClusterResource:
 
     @raise_engine_errors
     async def warn_out_of_memory(self) -> None:
-        """Warn once about each time that the kernel killed a container for memory."""
+        """Log one warning for each kill of a container because of its memory."""
         found = pod_status.find_out_of_memory(await self.pods(), ADVICE)
         for key, words in found.items():
             if key not in self._warned:

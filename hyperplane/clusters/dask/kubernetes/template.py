@@ -11,6 +11,7 @@ import yaml
 
 from hyperplane.core.errors import Fault, RequestError
 
+#: Limits of a template: its characters, and its levels of nesting.
 LARGEST = 2**20
 DEEPEST = 32
 
@@ -152,7 +153,7 @@ def merge_template(ours: dict[str, Any], template: dict[str, Any]) -> dict[str, 
 
 
 def _overlay(ours: Any, theirs: Any, key: str = "") -> Any:
-    """Return `ours` overlaid with `theirs`: mappings by key, lists of ``_KEYED`` by item."""
+    """Overlay mappings by key and lists of ``_KEYED`` by item; join lists of ``_JOINED``."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {
             **ours,

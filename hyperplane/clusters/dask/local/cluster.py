@@ -30,7 +30,7 @@ from hyperplane.clusters.dask.settings import (
     snapshot,
 )
 
-#: Seconds to wait until a process is created whose start was cancelled, and until it has ended.
+#: Seconds to wait for a process whose start was cancelled: until it exists, and until it has ended.
 END_SECONDS = 20.0
 
 _forking = 0

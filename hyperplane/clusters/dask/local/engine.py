@@ -32,7 +32,7 @@ class LocalEngine:
         return Availability(True, "needs nothing but this machine")
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity:
-        """Return the usable cores, and the free memory without a reserve and open clusters."""
+        """Return the usable cores, and the memory that one more cluster may reserve."""
         fraction = 1 - cast(LocalSettings, settings).reserve_fraction
         clusters = open_clusters()
         return MachineCapacity(

@@ -1,9 +1,9 @@
 """SpecCluster whose scheduler and workers run on hosts reached through ssh.
 
 Dask's SSHCluster writes the whole configuration, keys included, into the command that the host
-runs, where every user of the host can read it, and leaves processes behind when its owner is
-killed. This cluster sends the configuration of each process through its connection; see
-:mod:`hyperplane.clusters.dask.ssh.process`.
+runs; every user of the host can read it there. It also leaves processes behind when its owner is
+killed. This cluster sends the configuration of each process through its ssh connection, and the
+process ends with that connection; see :mod:`hyperplane.clusters.dask.ssh.process`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class GuardedSSHCluster(GuardedCluster):
         return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
 
     def new_worker_spec(self) -> dict[str, Any]:
-        """Return the specification of one more node, on a host with fewer nodes than listed."""
+        """Return the specification of one more node, on a host that may have more nodes."""
         free = Counter(self._node_hosts) - Counter(self._used_hosts())
         if not free:
             raise EngineError(

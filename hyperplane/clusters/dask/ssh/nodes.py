@@ -23,7 +23,7 @@ from hyperplane.platforms.ssh.processes import HostProcess
 PROGRAM = "hyperplane.clusters.dask.ssh.process"
 #: Program that prints the version of hyperplane on a host.
 _PRINT_VERSION = "import hyperplane; print(hyperplane.__version__)"
-#: Seconds that it may take.
+#: Time limit of that program, in seconds.
 _VERSION_SECONDS = 10.0
 #: Last lines of the log that are shown when a host is lost.
 LAST_LINES = 5
@@ -45,9 +45,9 @@ class HostServer(ProcessInterface):
     python : str
         Path of Python on the host.
     timeout : float
-        Seconds that the process may take to start after the deadline, as in a later scale().
+        Time limit in seconds for a process that is started after the deadline, by scale().
     deadline : float
-        End of the start of the cluster, by ``time.monotonic``.
+        Time limit of the cluster's start, by ``time.monotonic``, for all processes of that start.
     config : mapping
         Configuration that is sent to :data:`PROGRAM`.
     faults : list of str
