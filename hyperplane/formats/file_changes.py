@@ -6,6 +6,7 @@ cluster without a shared file system reads copies of a file, each with another t
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -36,9 +37,18 @@ def compute_head_checksum(data: bytes) -> HeadChecksum:
 
 
 def has_only_grown(file: File, head: HeadChecksum, record_end: bytes) -> bool:
-    """Whether a longer file has the planned first bytes, and a record end at the planned size."""
-    end = file.read_range(max(0, file.size - len(record_end)), file.size)
-    return end == record_end and zlib.crc32(file.read_range(0, head.length)) == head.crc
+    """Whether a longer file has the planned first bytes, and a record end at the planned size.
+
+    If the planned file does not end with a line end, the bytes after it must begin with one.
+    """
+    if not file.size:
+        return True
+    begin = max(0, file.size - len(record_end))
+    near = file.read_range(begin, file.size + 1 + len(record_end))
+    before, after = near[: file.size - begin], near[file.size - begin :]
+    if before != record_end and not after.startswith((record_end, b"\r" + record_end)):
+        return False
+    return zlib.crc32(file.read_range(0, head.length)) == head.crc
 
 
 def check_local_size(file: File, has_grown: Callable[[], bool] | None = None) -> None:
@@ -48,8 +58,13 @@ def check_local_size(file: File, has_grown: Callable[[], bool] | None = None) ->
     """
     if not file.store.local or not file.sized:
         return
+    path = Path(file.path)
     try:
-        size = Path(file.path).stat().st_size
+        size = path.stat().st_size
+        if size != file.size:
+            # A client of NFS may return an old size, until it opens the file.
+            with path.open("rb") as opened:
+                size = os.fstat(opened.fileno()).st_size
     except OSError:
         return  # the read itself raises the error
     if size > file.size and has_grown is not None and has_grown():

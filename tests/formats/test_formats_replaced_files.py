@@ -113,6 +113,58 @@ def test_rows_appended_after_the_plan_are_not_read(tmp_path: Path, kind: str, wh
 
 
 @pytest.mark.parametrize("where", ["disk", "store"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_rows_appended_after_a_last_line_without_line_end_are_not_read(
+    tmp_path: Path, kind: str, line_end: str, where: str
+) -> None:
+    path = write(tmp_path / f"a.{kind}", SHORT)
+    path.write_bytes(path.read_bytes().strip().replace(b"\n", line_end.encode()))
+    planned = read_any(path, where)
+    later = "-1,later" if kind == "csv" else '{"n": -1, "s": "later"}'
+    with path.open("ab") as opened:
+        opened.write(f"{line_end}{later}".encode())
+    copy(path)
+    assert planned.compute()["n"].to_list() == list(range(1000))
+
+
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_a_last_line_that_has_grown_is_an_error(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("n\n1\n1")
+    planned = read_any(path, where)
+    path.write_text("n\n1\n12\n")
+    copy(path)
+    with pytest.raises(ReadError, match="when the read was planned, and now has"):
+        planned.compute()
+
+
+def test_rows_of_a_file_that_was_empty_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", SHORT)
+    (tmp_path / "b.jsonl").touch()
+    planned = read(tmp_path)
+    write(tmp_path / "b.jsonl", SHORT)
+    assert len(planned.compute()) == 1000
+    assert len(read(tmp_path).compute()) == 2000
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_an_old_size_of_a_file_that_is_not_open_is_no_error(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / f"a.{kind}", SHORT)
+    old = path.stat()
+    planned = read(write(path, LONG))
+    find = Path.stat
+
+    def find_old(self: Path, **options: Any) -> Any:
+        return old if self == path else find(self, **options)
+
+    monkeypatch.setattr(Path, "stat", find_old)
+    assert planned.compute()["s"].iloc[-1] == f"{LONG} 999"
+
+
+@pytest.mark.parametrize("where", ["disk", "store"])
 def test_a_longer_file_with_a_line_end_at_the_old_end_is_an_error(
     tmp_path: Path, where: str
 ) -> None:
