@@ -18,10 +18,11 @@ _SHARDS = "hyperplane.shards"
 _SIZING = "hyperplane.sizing"
 _STORAGE = "hyperplane.storage"
 
-#: Module and name of a public object in version 0.1.0 -> its module and name now. Pickles refer to
-#: functions and classes by module and name.
+#: Module and name of a public object in an earlier version -> its module and name now. Pickles
+#: refer to functions and classes by module and name.
 RENAMED = {
     (f"{_ARRAYS}.many", "open_zarr_many"): (f"{_ARRAYS}.open_zarr_many", "open_zarr_many"),
+    (f"{_ARRAYS}.open_many", "open_zarr_many"): (f"{_ARRAYS}.open_zarr_many", "open_zarr_many"),
     (f"{_ARRAYS}.proposing", "propose_chunks"): (f"{_ARRAYS}.propose_chunks", "propose_chunks"),
     (f"{_ARRAYS}.rechunking", "rechunk"): (f"{_ARRAYS}.rechunk", "rechunk"),
     (f"{_BAGS}.count", "count_by"): (f"{_BAGS}.count_by", "count_by"),

@@ -3,7 +3,7 @@
 There is one for each user and store of a machine, started by the first submission. It exits after
 some idle time. If it is killed, the next call that queries a job starts another one, which
 reattaches to running steps. If another version of hyperplane is installed, it starts a supervisor
-of that version and exits.
+of that version and exits; if that one does not start, it continues.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from hyperplane import config
@@ -29,7 +30,7 @@ from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
 from hyperplane.jobs.store.job_store import JobStore
-from hyperplane.jobs.store.jobs_home import open_store, this_machine
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.submission import submission_snapshot
 from hyperplane.jobs.submission.submission_environment import (
     SubmissionEnvironment,
@@ -66,9 +67,10 @@ class _InstalledVersion:
     @staticmethod
     def _read() -> str:
         try:
-            return importlib.metadata.version("hyperplane")
-        except importlib.metadata.PackageNotFoundError:
-            return ""
+            # None if the folder of the metadata has no file yet.
+            return importlib.metadata.version("hyperplane") or ""
+        except (OSError, LookupError, ValueError, importlib.metadata.PackageNotFoundError):
+            return ""  # a file may be incomplete
 
 
 class Supervisor:
@@ -85,6 +87,8 @@ class Supervisor:
         Id of the only job to run.
     claim : optional
         Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
+    submissions : mapping of str to SubmissionEnvironment, optional
+        Environments of jobs that are known already.
     """
 
     def __init__(
@@ -93,9 +97,11 @@ class Supervisor:
         submission: SubmissionEnvironment,
         only: str | None = None,
         claim: Any = None,
+        submissions: Mapping[str, SubmissionEnvironment] | None = None,
     ) -> None:
         self.store, self.only, self._default, self._claim = store, only, submission, claim
-        self._submissions: dict[str, SubmissionEnvironment] = {}
+        #: Environments of submitted jobs, by the id of the job.
+        self.submissions: dict[str, SubmissionEnvironment] = dict(submissions or {})
         self._schedulers: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
@@ -110,7 +116,7 @@ class Supervisor:
 
     def receive(self, submissions: dict[str, SubmissionEnvironment]) -> None:
         """Remember the environments of submitted or resumed jobs, and poll the store."""
-        self._submissions.update(submissions)
+        self.submissions.update(submissions)
         self._busy_until = time.monotonic()  # the submitter adds the job to the store next
         self._wakeup.set()
 
@@ -146,27 +152,39 @@ class Supervisor:
             elif time.monotonic() - self._busy_until >= linger:
                 return
             await self._wait_for_event()
-            if self.only is None and self._version.has_changed():
+            # While nothing can be stored, a successor could not start either.
+            if self.only is None and not self._backoff.is_failing and self._version.has_changed():
                 self.is_outdated = True
                 await self._release_jobs()
                 return
 
     async def _release_jobs(self) -> None:
-        """Stop supervising the running jobs, but keep them locked; their steps continue."""
+        """Stop supervising the jobs, but keep them locked; running steps continue."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        folders = [scheduler.job.folder_path for scheduler in self._schedulers.values()]
-        self._released = [claim for folder in folders if (claim := claim_job(folder)) is not None]
+        folders = {id_: one.job.folder_path for id_, one in self._schedulers.items()}
+        # Also jobs that do not run yet, even if the submitter has not added them to the store.
+        for job_id in self.submissions.keys() - folders.keys():
+            if (folder := jobs_folder() / "jobs" / job_id).exists():
+                folders[job_id] = folder
+        self._released = [claim for folder in folders.values() if (claim := claim_job(folder))]
 
     def start_successor(self) -> None:
-        """Start a supervisor of the installed version, and send it the environments of the jobs."""
-        supervisor_client.notify_supervisor()
-        for job_id, submission in self._submissions.items():
-            supervisor_client.notify_supervisor(job_id, submission)
-        # Last: the new supervisor takes a job as soon as it is not locked.
-        for claim in self._released:
-            claim.close()
+        """Start a supervisor of the installed version, and send it the environments of the jobs.
+
+        Raises
+        ------
+        JobError
+            If it does not start.
+        """
+        try:
+            supervisor_client.notify_supervisor()
+            for job_id, submission in self.submissions.items():
+                supervisor_client.notify_supervisor(job_id, submission)
+        finally:
+            for claim in self._released:  # not before: it takes jobs as soon as they are not locked
+                claim.close()
 
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
@@ -225,8 +243,8 @@ class Supervisor:
 
     def _submission_for(self, job: Job) -> SubmissionEnvironment:
         # Not removed yet: a job that a full disk has stopped is started again.
-        if job.id in self._submissions:
-            return self._submissions[job.id]
+        if job.id in self.submissions:
+            return self.submissions[job.id]
         return SubmissionEnvironment(
             submission_snapshot.load_snapshot(job).apply_to(self._default.environment)
         )
@@ -262,7 +280,7 @@ class Supervisor:
                 _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
             else:
                 self._backoff.record_success()
-                self._submissions.pop(job_id, None)
+                self.submissions.pop(job_id, None)
                 with contextlib.suppress(OSError):
                     records.read_all()  # removes records of clusters of killed steps
             del self._schedulers[job_id]
@@ -273,7 +291,9 @@ async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:
         await scheduler.run()
 
 
-async def _run_supervisor() -> Supervisor | None:
+async def _run_supervisor(
+    submissions: Mapping[str, SubmissionEnvironment],
+) -> Supervisor | None:
     """Run the supervisor of this user and store to its end; None if another one is running."""
     with supervisor_client.hold_supervisor_lock() as is_only:
         if not is_only:
@@ -283,7 +303,9 @@ async def _run_supervisor() -> Supervisor | None:
         backoff, supervisor = Backoff(_log.warning), None
         while True:
             try:
-                supervisor = supervisor or Supervisor(open_store(), capture_environment())
+                supervisor = supervisor or Supervisor(
+                    open_store(), capture_environment(), submissions=submissions
+                )
                 await _serve_requests(supervisor)
             except (JobStoreError, OSError) as error:
                 if not is_retryable(error):
@@ -301,14 +323,25 @@ async def _serve_requests(supervisor: Supervisor) -> None:
             await supervisor.run(linger)
 
 
+def _run_until_replaced() -> None:
+    """Run the supervisor, until it ends or one of another installed version takes its place."""
+    submissions: Mapping[str, SubmissionEnvironment] = {}
+    while (ended := asyncio.run(_run_supervisor(submissions))) is not None and ended.is_outdated:
+        _log.warning("another version of hyperplane is installed; its supervisor starts")
+        try:
+            ended.start_successor()
+        except HyperplaneError as error:  # for example, the installation lacks a dependency
+            _log.warning("%s; the supervisor of the former version continues", error)
+            submissions = ended.submissions
+        else:
+            return
+
+
 if __name__ == "__main__":
     # A shell makes processes that it starts in the background ignore SIGINT.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        _ended = asyncio.run(_run_supervisor())
-        if _ended is not None and _ended.is_outdated:
-            _log.warning("another version of hyperplane is installed; its supervisor continues")
-            _ended.start_successor()
+        _run_until_replaced()
     except HyperplaneError as error:
         _log.error("%s", error)
         sys.exit(1)

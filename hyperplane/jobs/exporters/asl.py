@@ -150,15 +150,15 @@ def _build_retriers(step: Step) -> list[dict[str, Any]]:
         return []
     interval = _whole_seconds(retry_delay(1, settings))
     max_delay = _whole_seconds(parse_seconds(settings.retry_wait_most))
-    return [
-        {
-            "ErrorEquals": ["States.TaskFailed", "States.Timeout"],
-            "MaxAttempts": retries,
-            "IntervalSeconds": interval,
-            "BackoffRate": BACKOFF_RATE,
-            "MaxDelaySeconds": max_delay,
-        }
-    ]
+    retrier = {
+        "ErrorEquals": ["States.TaskFailed", "States.Timeout"],
+        "MaxAttempts": retries,
+        "IntervalSeconds": interval,
+    }
+    # Step Functions requires a maximum above the interval.
+    if max_delay > interval:
+        return [{**retrier, "BackoffRate": BACKOFF_RATE, "MaxDelaySeconds": max_delay}]
+    return [{**retrier, "BackoffRate": 1.0}]
 
 
 def _whole_seconds(seconds: float) -> int:

@@ -85,21 +85,26 @@ def test_retries_and_delays_are_those_of_a_job(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("first", "most", "interval", "longest"),
+    ("first", "most", "interval", "rate", "longest"),
     [
-        ("0s", "0s", 1, 1),
-        ("100ms", "60s", 1, 60),
-        ("9s", "4s", 4, 4),
-        ("2d", "9000d", 172_800, 31_622_399),
+        ("0s", "0s", 1, 1.0, None),
+        ("500ms", "900ms", 1, 1.0, None),
+        ("100ms", "60s", 1, 2.0, 60),
+        ("10s", "10s", 10, 1.0, None),
+        ("9s", "4s", 4, 1.0, None),
+        ("2d", "9000d", 172_800, 2.0, 31_622_399),
+        ("400d", "9000d", 31_622_399, 1.0, None),
     ],
 )
 def test_delays_are_positive_and_within_the_limits_of_step_functions(
-    tmp_path, monkeypatch, first, most, interval, longest
+    tmp_path, monkeypatch, first, most, interval, rate, longest
 ):
     monkeypatch.chdir(tmp_path)
     waits = {"hyperplane.jobs.retry_wait": first, "hyperplane.jobs.retry_wait_most": most}
     retrier = _retrier(bash("one", "true"), **waits)
-    assert (retrier["IntervalSeconds"], retrier["MaxDelaySeconds"]) == (interval, longest)
+    # Step Functions refuses a maximum that does not exceed the interval.
+    assert (retrier["IntervalSeconds"], retrier["BackoffRate"]) == (interval, rate)
+    assert retrier.get("MaxDelaySeconds") == longest
 
 
 def test_retry_delays_equal_those_of_a_job(tmp_path, monkeypatch):
