@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,22 @@ def test_the_documented_call_renders() -> None:
         assert runners.render is registry.render
     with pytest.raises(AttributeError):
         _ = runners.rendr
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "name"),
+    [
+        ("hyperplane.jobs.submitting", "hyperplane.jobs.job_control", "new_job"),
+        ("hyperplane.jobs.definition.order", "hyperplane.jobs.definition.dependencies", "waves"),
+    ],
+)
+def test_an_import_that_the_documentation_has_shown_still_works(
+    former: str, now: str, name: str
+) -> None:
+    sys.modules.pop(former, None)
+    with pytest.warns(FutureWarning, match=re.escape(f"{former} is now {now}")):
+        module = importlib.import_module(former)
+    assert getattr(module, name) is getattr(importlib.import_module(now), name)
 
 
 def test_an_engine_of_another_package_finds_its_interface() -> None:
