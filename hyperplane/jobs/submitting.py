@@ -1,4 +1,4 @@
-"""Former module of :func:`~hyperplane.jobs.job_control.new_job`, which documented programs import."""
+"""Former module of :func:`~hyperplane.jobs.job_control.new_job`, for programs that import it."""
 
 from hyperplane.core.public_calls import warn_caller
 from hyperplane.jobs.job_control import new_job
