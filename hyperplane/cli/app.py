@@ -1,4 +1,7 @@
-"""The ``hyperplane`` application with all its commands."""
+"""The ``hyperplane`` application with all its commands; a command has a file of its name.
+
+CONTRIBUTING.md, *Add a command*, has the steps.
+"""
 
 from __future__ import annotations
 

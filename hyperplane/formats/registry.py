@@ -1,4 +1,8 @@
-"""Registry of the file formats, and the format of files by their suffix."""
+"""Registry of the file formats, and the format of files by their suffix.
+
+A format is a class with the methods of the protocols in :mod:`hyperplane.formats.base`, such as
+``SupportsRead`` and ``SupportsSave``. CONTRIBUTING.md, *Add a file format*, has the steps.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dask.dataframe.dask_expr._reductions import Aggregate, Chunk
 from dask.dataframe.dask_expr._repartition import RepartitionToFewer
 from dask.dataframe.dask_expr._shuffle import SimpleShuffle
 from explain_frames import explain_lazily, log, named, users
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
@@ -114,6 +114,7 @@ ENDS = {
     links=st.lists(st.sampled_from(sorted(LINKS)), max_size=4),
     end=st.sampled_from(sorted(ENDS)),
 )
+@example("tasks", 1, ["join to few", "duplicates"], "median")  # a broadcast join when lowered
 def test_a_chain_is_named_as_moving_if_and_only_if_it_moves(method, parts, links, end):
     # Dask sorts a single partition in place, but reports the requested number of partitions.
     assume("sort" not in links or not {"one", "fewer"} & set(links))

@@ -65,10 +65,14 @@ def is_shuffled_groupby(node: Any) -> bool:
 
 
 def _is_holistic(node: Any) -> bool:
-    """Return whether an aggregation needs all values of a group, such as a median."""
-    return bool(
-        node.frame.npartitions > 1 and not node._is_decomposable and node._lower().need_to_shuffle
-    )
+    """Return whether Dask shuffles for an aggregation that needs all values, such as a median."""
+    if node.frame.npartitions < 2 or node._is_decomposable:
+        return False
+    # Dask decides after a step of lowering, in which a join before may become a broadcast join,
+    # whose partitions no longer have whole groups.
+    lowered = node._lower()
+    lowered = lowered.substitute(lowered.frame, lowered.frame.lower_once({}))
+    return bool(lowered.need_to_shuffle)
 
 
 def _list_keys(node: Any) -> list[Any]:
