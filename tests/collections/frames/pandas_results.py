@@ -46,6 +46,8 @@ def window_counts(frame, time, every, targets, by=(), *, closed="right", label="
     counted = [name for name in dummies.columns if name not in (time, *keys.values())]
     windows = grouper(time, every, closed, label, frame[time].dt.tz)
     groups = [*keys.values(), windows] if keys else windows
+    # pandas 3.0 raises AttributeError if all times are missing; 3.1 returns no windows, as here.
+    dummies = dummies.dropna(subset=[time])
     sums = dummies.groupby(groups, observed=True)[counted].sum()
     if keys:
         sums.index = sums.index.set_names([*keys, time])
