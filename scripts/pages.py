@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import hyperplane
+from hyperplane import config
 from hyperplane.clusters import registry as engines
 from hyperplane.core.units import format_number
 from hyperplane.formats import base, registry
@@ -73,6 +74,16 @@ def formats_table() -> str:
             cells.append(", ".join(f"`{suffix}`" for suffix in suffixes))
         cells += ["yes" if isinstance(one, interface) else "" for _, interface in functions]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def weights_table() -> str:
+    """Return the weights of operations, with the memory and the operations of each."""
+    rules = config.sizing_rules()
+    lines = ["| weight | memory | operations |", "|---|---|---|"]
+    for weight, multiplier in rules.multipliers.model_dump().items():
+        names = ", ".join(name for name, its in rules.operations.items() if its == weight)
+        lines.append(f"| `{weight}` | data x {format_number(multiplier)} | {names} |")
     return "\n".join(lines)
 
 
@@ -136,6 +147,7 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "../README.md": ("engines", partial(engines_table, "docs/how-to")),
     "index.md": ("engines", partial(engines_table, "how-to")),
     "explanation/architecture.md": ("engines", partial(engines_table, "../how-to")),
+    "how-to/size-a-job.md": ("weights", weights_table),
     "reference/pools.md": ("pools", pools_table),
     "reference/formats.md": ("formats", formats_table),
     "reference/cli.md": ("cli", cli_pages),

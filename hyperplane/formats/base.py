@@ -43,7 +43,8 @@ class SupportsRead(FileFormat, Protocol):
     ----------
     read_options : tuple of str
         Names of the optional arguments of ``read`` that this format accepts, such as
-        ``"separator"``. Others are refused before the format is called.
+        ``"separator"``. Others are refused before the format is called. CONTRIBUTING.md, *Add an
+        option of read*, has the files to edit.
     """
 
     read_options: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Rules of the sizing calculator, read from the configuration."""
+"""Models of the rules of the sizing calculator; their values are in ``config/sizing.yaml``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Save objects: ``hyperplane.save``."""
+"""Save objects: ``hyperplane.save``.
+
+File formats are classes in ``hyperplane/formats``; CONTRIBUTING.md, *Add a file format*, has the
+steps.
+"""
 
 from __future__ import annotations
 

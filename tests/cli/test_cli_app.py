@@ -8,11 +8,13 @@ import sys
 import dask.config
 import pytest
 from terminal import Run
+from typer.main import get_command
 
 import hyperplane
+from hyperplane.cli import app
 from hyperplane.errors import EngineError, RequestError
 
-COMMANDS = ("size", "plan", "pools", "cluster", "job", "storage", "demo", "doctor")
+COMMANDS = tuple(get_command(app).commands)  # type: ignore[attr-defined]
 HEAVY = ("distributed", "pandas", "numpy", "pyarrow", "matplotlib", "dask.dataframe")
 
 

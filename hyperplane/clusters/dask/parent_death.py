@@ -6,6 +6,9 @@ PR_SET_PDEATHSIG in prctl(2).
 
 The parent of a worker is the owner or the forkserver. The forkserver ends when no process has its
 pipe open any more, so each worker closes its own copy of the pipe here.
+
+``local_process`` loads it for the engines ``local`` and ``cuda``, ``ssh/start.py`` for ``ssh``;
+there ``platforms/ssh/host_program.py`` also ends the processes with their connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Registry of the exporters, which write files that run a job without a supervisor."""
+"""Registry of the exporters, which write files that run a job without a supervisor.
+
+CONTRIBUTING.md, *Add a platform*, lists the other files of a new exporter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Registry of the runners, which run the steps of jobs and are imported on first use."""
+"""Registry of the runners, which run the steps of jobs and are imported on first use.
+
+CONTRIBUTING.md, *Add a platform*, lists the other files of a new runner.
+"""
 
 from __future__ import annotations
 
