@@ -99,8 +99,8 @@ def _parse_field(
     numbers = f"numbers from {low} to {high}" + (f" or {', '.join(names)}" if names else "")
     matching: set[int] = set()
 
-    def add_fault(given: str, allowed: str, advice: str = "") -> None:
-        faults.append(Fault(f"--cron, {name}", repr(given), allowed, advice))
+    def add_fault(asked: str, allowed: str, advice: str = "") -> None:
+        faults.append(Fault(f"--cron, {name}", repr(asked), allowed, advice))
 
     for item in field.split(","):
         match = _ITEM.fullmatch(item)

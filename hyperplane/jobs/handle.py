@@ -187,9 +187,11 @@ class JobHandle:
         if not isinstance(given_step, str | None):
             faults.append(Fault("step", repr(given_step)[:80], "the name of a step"))
         check(faults)
-        attempts = [one for one in self.attempts if one.log and step in (None, one.step)]
+        attempts = [
+            attempt for attempt in self.attempts if attempt.log and step in (None, attempt.step)
+        ]
         if step is not None and not attempts:
-            names = ", ".join(repr(one.name) for one in self.job.pipeline.steps)
+            names = ", ".join(repr(other.name) for other in self.job.pipeline.steps)
             raise JobError(self.id, f"step {step!r} has no log; the steps are {names}")
         if not attempts:
             return ""
@@ -213,15 +215,19 @@ class JobHandle:
         rows = [("job", f"{job.name} ({job.id})"), ("status", job.status)]
         rows += [("reason", job.reason)] if job.reason else []
         rows += [("dashboard", job.dashboard)] if job.dashboard else []
-        latest = {(one.step, one.chunk): one for one in self.attempts}
+        latest = {(attempt.step, attempt.chunk): attempt for attempt in self.attempts}
         for step in job.pipeline.steps:
-            of_step = [one for (name, _), one in latest.items() if name == step.name]
-            counts = {one.status: 0 for one in of_step}
-            for one in of_step:
-                counts[one.status] += 1
-            many = step.chunk_count
-            text = ", ".join(f"{n} {status}" if many else status for status, n in counts.items())
-            rows.append((step.name, (text or "waits") + (f" of {many}" if many else "")))
+            of_step = [attempt for (name, _), attempt in latest.items() if name == step.name]
+            counts = {attempt.status: 0 for attempt in of_step}
+            for attempt in of_step:
+                counts[attempt.status] += 1
+            chunk_count = step.chunk_count
+            text = ", ".join(
+                f"{n} {status}" if chunk_count else status for status, n in counts.items()
+            )
+            rows.append(
+                (step.name, (text or "waits") + (f" of {chunk_count}" if chunk_count else ""))
+            )
         return rows
 
     def __str__(self) -> str:
@@ -247,10 +253,11 @@ def _timeout_seconds(timeout: Any) -> float | None:
 def _most_relevant(attempts: Iterable[Attempt]) -> Attempt:
     """Return the last attempt at a step or chunk, a failed one if there is any."""
     last = {
-        (one.step, one.chunk): one for one in sorted(attempts, key=lambda one: one.number)
+        (attempt.step, attempt.chunk): attempt
+        for attempt in sorted(attempts, key=lambda attempt: attempt.number)
     }.values()
-    failed = [one for one in last if one.status not in (DONE, IN_PROGRESS)]
-    return max(failed or last, key=lambda one: (one.ended or math.inf, one.started))
+    failed = [attempt for attempt in last if attempt.status not in (DONE, IN_PROGRESS)]
+    return max(failed or last, key=lambda attempt: (attempt.ended or math.inf, attempt.started))
 
 
 @check_call(outcome="nothing was submitted")

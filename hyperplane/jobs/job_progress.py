@@ -77,24 +77,24 @@ def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[Ste
     The installation of requirements, if any, comes first. ``now`` is in seconds since 1970.
     """
     of_step: dict[str, list[Attempt]] = {}
-    for one in attempts:
-        of_step.setdefault(one.step, []).append(one)
+    for attempt in attempts:
+        of_step.setdefault(attempt.step, []).append(attempt)
     named: list[tuple[str, Step | None]] = [(step.name, step) for step in job.pipeline.steps]
     if job.pipeline.requirements is not None:
         named.insert(0, (requirements.INSTALL_STEP, None))
     return [
-        _one_step_progress(job, name, step, of_step.get(name, []), job.ended or now)
+        _progress_of_step(job, name, step, of_step.get(name, []), job.ended or now)
         for name, step in named
     ]
 
 
-def _one_step_progress(
+def _progress_of_step(
     job: Job, name: str, step: Step | None, attempts: list[Attempt], now: float
 ) -> StepProgress:
-    last = list({one.chunk: one for one in attempts}.values())
+    last = list({attempt.chunk: attempt for attempt in attempts}.values())
     chunks = 0 if step is None else step.chunk_count
-    counts = Counter(one.status for one in last)
-    failed = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
+    counts = Counter(attempt.status for attempt in last)
+    failed = tuple(attempt for attempt in last if attempt.status not in (DONE, IN_PROGRESS))
     if not last:
         status = NOT_RUN if job.processed else WAITING
     elif counts[IN_PROGRESS]:
@@ -107,17 +107,17 @@ def _one_step_progress(
         status = NOT_RUN if job.processed else IN_PROGRESS
     cells = ""
     if step is not None and step.kind == "notebook" and status == IN_PROGRESS:
-        cells = ", ".join(filter(None, (_current_cell(job, one, chunks) for one in last)))
+        cells = ", ".join(filter(None, (_current_cell(job, attempt, chunks) for attempt in last)))
     return StepProgress(
-        name, status, _total_seconds(attempts, now), max((one.number for one in last), default=0),
-        chunks, dict(counts), cells, failed,
+        name, status, _total_seconds(attempts, now),
+        max((attempt.number for attempt in last), default=0), chunks, dict(counts), cells, failed,
     )  # fmt: skip
 
 
 def _total_seconds(attempts: Iterable[Attempt], now: float) -> float:
     """Return the seconds during which at least one attempt ran."""
     total, until = 0.0, 0.0
-    for begun, ended in sorted((one.started, one.ended or now) for one in attempts):
+    for begun, ended in sorted((attempt.started, attempt.ended or now) for attempt in attempts):
         total += max(0.0, ended - max(begun, until))
         until = max(until, ended)
     return total
@@ -149,20 +149,20 @@ def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> Rendera
     if job.dashboard:
         head.append(f"\ndashboard {to_plain_line(job.dashboard)}")
     tree = Tree(head)
-    name_width = max((len(one.name) for one in states), default=0)
-    status_width = max(len(one.status) for one in states) if job.processed else len(IN_PROGRESS)
-    for one in states:
-        label = Text.assemble(f"{one.name:<{name_width}}  ", _styled(one.status, status_width))
-        if one.counts:
-            label.append(f"  {format_duration(one.seconds):>8}  {one.detail}")
+    name_width = max((len(state.name) for state in states), default=0)
+    status_width = max(len(state.status) for state in states) if job.processed else len(IN_PROGRESS)
+    for state in states:
+        label = Text.assemble(f"{state.name:<{name_width}}  ", _styled(state.status, status_width))
+        if state.counts:
+            label.append(f"  {format_duration(state.seconds):>8}  {state.detail}")
         label.rstrip()
         branch = tree.add(label)
-        for attempt in one.failed[:_MAX_SHOWN]:
+        for attempt in state.failed[:_MAX_SHOWN]:
             if why := _attempt_reason(attempt):
                 branch.add(Text(why, style="red", overflow="fold"))
-        if len(one.failed) > _MAX_SHOWN:
-            branch.add(Text(f"and {len(one.failed) - _MAX_SHOWN} more", style="red"))
-    if job.processed and job.reason and not any(one.failed for one in states):
+        if len(state.failed) > _MAX_SHOWN:
+            branch.add(Text(f"and {len(state.failed) - _MAX_SHOWN} more", style="red"))
+    if job.processed and job.reason and not any(state.failed for state in states):
         tree.add(Text(to_plain_line(job.reason), style="red"))
     return tree
 
@@ -200,12 +200,12 @@ class ProgressLines:
         """
         job_label = f"{job.name} ({job.id[:8]}) " if self._several else ""
         at = time.strftime("%H:%M:%S", time.localtime(now))
-        for one in attempts:
-            if one.chunk >= 0 and one.status not in (DONE, IN_PROGRESS) and self._is_new(
-                (job.id, f"[{one.step}", one.chunk), (one.number, one.status)
+        for attempt in attempts:
+            if attempt.chunk >= 0 and attempt.status not in (DONE, IN_PROGRESS) and self._is_new(
+                (job.id, attempt.step, attempt.chunk), (attempt.number, attempt.status)
             ):  # fmt: skip
-                why = to_plain_line(one.reason)
-                yield f"{at} {job_label}{one.step} [{one.chunk}]: {one.status}: {why}"
+                why = to_plain_line(attempt.reason)
+                yield f"{at} {job_label}{attempt.step} [{attempt.chunk}]: {attempt.status}: {why}"
         for state in states:
             tenths = 10 * state.counts.get(DONE, 0) // state.chunks if state.chunks else 0
             key = (job.id, state.name, -1)

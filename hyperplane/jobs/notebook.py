@@ -216,9 +216,9 @@ def notebook_language(metadata: Mapping[str, Any]) -> str:
     'python'
     """
     spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
-    stated = [str(one) for one in (info.get("name"), spec.get("language")) if one]
+    stated = [str(name) for name in (info.get("name"), spec.get("language")) if name]
     if stated:
-        return next((one for one in stated if one.lower() != "python"), "python")
+        return next((name for name in stated if name.lower() != "python"), "python")
     hints = (str(info.get("file_extension")), str(spec.get("display_name")).lower())
     return "python" if hints[0] == ".py" or hints[1].startswith("python") else ""
 

@@ -76,7 +76,7 @@ def send_with_token(token: str, text: str, channel: str) -> None:
     default_channel = dask.config.get("hyperplane.slack.channel", default=None) or ""
     url = f"{api.rstrip('/')}/chat.postMessage"
     faults = [*_url_faults("hyperplane.slack.api", url, shown=True), *_text_faults(text, channel)]
-    if not _is_secret(token):
+    if not _is_valid_token(token):
         advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
         faults.append(Fault("SLACK_TOKEN", _describe_secret(token), "a one-line token", advice))
     target = channel if isinstance(channel, str) and channel else default_channel
@@ -158,10 +158,10 @@ def format_table(values: Mapping[str, Any]) -> str:
     tue  1200
     ```
     """
-    given: Any = values
-    if not isinstance(given, Mapping):
+    argument: Any = values
+    if not isinstance(argument, Mapping):
         allowed = "a mapping such as {'rows': 1200}"
-        check([Fault("message_dict", repr(given)[:80], allowed)])
+        check([Fault("message_dict", repr(argument)[:80], allowed)])
     if values and all(isinstance(value, (list, tuple)) for value in values.values()):
         columns = [_format_column(str(name), value) for name, value in values.items()]
         height = max(map(len, columns))
@@ -216,7 +216,7 @@ def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
     return [Fault(where, shown_url, "a URL that begins with https://")]
 
 
-def _is_secret(token: str) -> bool:
+def _is_valid_token(token: str) -> bool:
     return bool(re.fullmatch(r"[\x21-\x7e]+", token))
 
 

@@ -163,7 +163,7 @@ class Supervisor:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        folders = {id_: one.job.folder_path for id_, one in self._schedulers.items()}
+        folders = {id_: scheduler.job.folder_path for id_, scheduler in self._schedulers.items()}
         # Also jobs that do not run yet, even if the submitter has not added them to the store.
         for job_id in self.submissions.keys() - folders.keys():
             if (folder := jobs_folder() / "jobs" / job_id).exists():
@@ -204,7 +204,7 @@ class Supervisor:
         if self.only is None:
             self.store.expire_pending(this_machine())
         self._start_jobs()
-        self._cancel_requested()
+        self._cancel_requested_jobs()
         self._store_dashboards()
 
     def _start_jobs(self) -> None:
@@ -255,7 +255,7 @@ class Supervisor:
         wanted = [job_id for job_id in open_ids if self.only in (None, job_id)]
         return [job_id for job_id in wanted if job_id not in self._schedulers]
 
-    def _cancel_requested(self) -> None:
+    def _cancel_requested_jobs(self) -> None:
         for job_id in self.store.cancel_requests(OPEN):
             if job_id in self._schedulers:
                 self._schedulers[job_id].cancel()
@@ -263,10 +263,12 @@ class Supervisor:
     def _store_dashboards(self) -> None:
         """Store the dashboard addresses of the current clusters of steps."""
         for job_id, scheduler in self._schedulers.items():
-            now = next(reversed(job_dashboards.read_dashboards(scheduler.job.folder_path)), "")
-            if now != scheduler.dashboard:
-                scheduler.dashboard = now
-                self.store.update(job_id, if_status=OPEN, dashboard=now)
+            dashboard = next(
+                reversed(job_dashboards.read_dashboards(scheduler.job.folder_path)), ""
+            )
+            if dashboard != scheduler.dashboard:
+                scheduler.dashboard = dashboard
+                self.store.update(job_id, if_status=OPEN, dashboard=dashboard)
 
     async def _wait_for_event(self) -> None:
         """Wait until a job ends, a notification arrives, or the polling interval has passed."""

@@ -38,7 +38,7 @@ class SupportsSteps(Protocol):
 
 
 def resolve_dependencies(
-    names: Sequence[str], given: Sequence[Sequence[str] | None]
+    names: Sequence[str], depends_on: Sequence[Sequence[str] | None]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the steps that each step waits for.
 
@@ -54,13 +54,15 @@ def resolve_dependencies(
     """
     before: tuple[str, ...] = ()
     resolved = []
-    for name, dependencies in zip(names, given, strict=True):
+    for name, dependencies in zip(names, depends_on, strict=True):
         resolved.append(before if dependencies is None else tuple(dict.fromkeys(dependencies)))
         before = (name,)
     return tuple(resolved)
 
 
-def dependency_faults(names: Sequence[str], given: Sequence[Sequence[str] | None]) -> list[Fault]:
+def dependency_faults(
+    names: Sequence[str], depends_on: Sequence[Sequence[str] | None]
+) -> list[Fault]:
     """Return the faults of step names and dependencies.
 
     These are duplicate names, unknown names, steps that wait for themselves, and cycles. ``where``
@@ -71,7 +73,7 @@ def dependency_faults(names: Sequence[str], given: Sequence[Sequence[str] | None
         if first.setdefault(name, index) != index:
             allowed = "a unique name"
             faults.append(Fault(f"{index}.name", repr(name), allowed))
-    for index, dependencies in enumerate(given):
+    for index, dependencies in enumerate(depends_on):
         for place, other in enumerate(dependencies or ()):
             where = f"{index}.depends_on.{place}"
             if other not in first:
@@ -80,7 +82,7 @@ def dependency_faults(names: Sequence[str], given: Sequence[Sequence[str] | None
                 faults.append(Fault(where, repr(other), "the name of a step", advice))
             elif other == names[index]:
                 faults.append(Fault(where, repr(other), "the name of another step"))
-    return faults + _cycle_faults(names, resolve_dependencies(names, given), first)
+    return faults + _cycle_faults(names, resolve_dependencies(names, depends_on), first)
 
 
 def _cycle_faults(
@@ -115,10 +117,10 @@ def _cycle_faults(
 
 
 def _cycle_fault(names: list[str], index: int) -> Fault:
-    given = " -> ".join(names if len(names) <= _MAX_SHOWN else [*names[:_MAX_SHOWN], "..."])
+    asked = " -> ".join(names if len(names) <= _MAX_SHOWN else [*names[:_MAX_SHOWN], "..."])
     allowed = "dependencies without cycles"
     advice = "each waits for the next; a step without depends_on waits for the previous step"
-    return Fault(f"{index}.depends_on", given, allowed, advice)
+    return Fault(f"{index}.depends_on", asked, allowed, advice)
 
 
 def _shorten_names(names: Sequence[str]) -> str:

@@ -22,7 +22,9 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     """
     if len(name) > _MAX_LENGTH:
         return ""
-    candidates = [one for one in islice(known, _MAX_CANDIDATES) if len(one) <= _MAX_LENGTH]
+    candidates = [
+        candidate for candidate in islice(known, _MAX_CANDIDATES) if len(candidate) <= _MAX_LENGTH
+    ]
     near = difflib.get_close_matches(name, candidates, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else ""
 

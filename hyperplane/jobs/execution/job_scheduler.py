@@ -158,8 +158,10 @@ class JobScheduler:
                 return DONE, ""
             tries = self._try_count = tries + 1
             self.store.update(self.job.id, tries=tries)
-            own = {step.name for step in executor.steps if step.retries is not None}
-            final = [one for one in failed if one.fault == INPUT or one.step in own]
+            own_limit = {step.name for step in executor.steps if step.retries is not None}
+            final = [
+                attempt for attempt in failed if attempt.fault == INPUT or attempt.step in own_limit
+            ]
             if tries > self.job.max_retries or len(final) == len(failed):
                 return FAILED, _format_reason(failed)
             await asyncio.sleep(jitter(retry_delay(tries, self._settings)))
@@ -239,15 +241,18 @@ class _StepQueue:
 
 def _pop_startable(queues: dict[str, _StepQueue]) -> Iterable[WorkUnit]:
     """Yield the units that can start now, and count them as running."""
-    for one in queues.values():
-        if one.units and all(queues[name].done for name in one.step.depends_on):
-            while one.units and one.running < one.max_running:
-                one.running += 1
-                yield one.units.popleft()
+    for queue in queues.values():
+        if queue.units and all(queues[name].done for name in queue.step.depends_on):
+            while queue.units and queue.running < queue.max_running:
+                queue.running += 1
+                yield queue.units.popleft()
 
 
 def _format_reason(failed: list[Attempt]) -> str:
-    named = [f"{_format_unit(one)} {one.status}: {one.reason}" for one in failed[:_MAX_REASONS]]
+    named = [
+        f"{_format_unit(attempt)} {attempt.status}: {attempt.reason}"
+        for attempt in failed[:_MAX_REASONS]
+    ]
     more = [f"and {len(failed) - _MAX_REASONS} more"] * (len(failed) > _MAX_REASONS)
     return "; ".join(named + more)
 

@@ -214,7 +214,9 @@ def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
         folder = config.jobs().secrets
         text += _RESOLVE_SECRETS
         for name, variable in secrets.items():
-            names = dict.fromkeys(one for one in (name, variable_name(name)) if one.isidentifier())
+            names = dict.fromkeys(
+                spelling for spelling in (name, variable_name(name)) if spelling.isidentifier()
+            )
             text += (
                 " ".join(["secret", variable, quote_word(str(Path(folder, name))), *names]) + "\n"
             )
@@ -233,7 +235,12 @@ def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
 def _size_faults(documents: list[Document]) -> list[Fault]:
     allowed = "at most 4 MiB, the limit of Slurm"
     return [
-        Fault(one.name, f"{len(one.text.encode())} bytes", allowed, "give foreach fewer values")
-        for one in documents
-        if len(one.text.encode()) > _MAX_SCRIPT_BYTES
+        Fault(
+            document.name,
+            f"{len(document.text.encode())} bytes",
+            allowed,
+            "give foreach fewer values",
+        )
+        for document in documents
+        if len(document.text.encode()) > _MAX_SCRIPT_BYTES
     ]

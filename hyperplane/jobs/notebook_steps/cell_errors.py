@@ -121,9 +121,9 @@ def name_cell(output: Path, index: int, count: object) -> str:
         tags = [set(cell.get("metadata", {}).get("tags") or ()) for cell in cells]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return f"cell {index + 1}{shown}"
-    tags = [each for each in tags if "papermill-error-cell-tag" not in each]
-    before = sum(1 for each in tags[:index] if not each & _PAPERMILL_TAGS)
+    tags = [cell_tags for cell_tags in tags if "papermill-error-cell-tag" not in cell_tags]
+    before = sum(1 for cell_tags in tags[:index] if not cell_tags & _PAPERMILL_TAGS)
     if index < len(tags) and tags[index] & _PAPERMILL_TAGS:
         return f"the cell with the job's parameters, after cell {before}{shown}"
-    total = sum(1 for each in tags if not each & _PAPERMILL_TAGS)
+    total = sum(1 for cell_tags in tags if not cell_tags & _PAPERMILL_TAGS)
     return f"cell {before + 1} of {total}{shown}"

@@ -145,7 +145,7 @@ def create_folder() -> tuple[Path, int]:
     errors: list[str] = []
     usual = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
     candidates = [tempfile.gettempdir(), *usual, os.environ.get("XDG_RUNTIME_DIR"), "~"]
-    for parent in dict.fromkeys(Path(one).expanduser() for one in candidates if one):
+    for parent in dict.fromkeys(Path(path).expanduser() for path in candidates if path):
         try:
             _remove_abandoned(parent)
             mode = parent.stat().st_mode

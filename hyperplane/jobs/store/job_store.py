@@ -212,8 +212,8 @@ class JobStore:
             with self._engine.begin() if write else self._engine.connect() as connection:
                 yield connection
         except UnicodeEncodeError as error:  # an argument; stored text can be encoded
-            given = ascii(error.object)[:80]
-            raise RequestError([Fault("text", given, "text that UTF-8 can encode")]) from error
+            asked = ascii(error.object)[:80]
+            raise RequestError([Fault("text", asked, "text that UTF-8 can encode")]) from error
         except (SQLAlchemyError, ValueError, TypeError) as error:
             raise store_error(self._engine.url, error) from error
 

@@ -18,7 +18,7 @@ def store_error(url: URL, error: Exception) -> JobStoreError:
     """Convert an error of SQLAlchemy, or of reading a row, to a JobStoreError."""
     shown = display_name(url)
     if not isinstance(error, SQLAlchemyError) or any(
-        _has_result_code(error, one) for one in _DAMAGED
+        _has_result_code(error, code) for code in _DAMAGED
     ):
         return damaged_store_error(url, first_line(error))
     if _has_result_code(error, _FULL) or _has_result_code(error, _INPUT_OUTPUT):
@@ -38,7 +38,7 @@ def is_file_error(error: Exception) -> bool:
     if isinstance(error, UnicodeDecodeError):  # messages of SQLite may contain bytes of the file
         return True
     return isinstance(error, SQLAlchemyError) and any(
-        _has_result_code(error, one) for one in (*_DAMAGED, _FULL, _INPUT_OUTPUT)
+        _has_result_code(error, code) for code in (*_DAMAGED, _FULL, _INPUT_OUTPUT)
     )
 
 

@@ -63,18 +63,18 @@ def find_unread_parameters(
         everything that the steps run has been analyzed. A step that runs or imports unknown code
         may read any parameter: then only likely misspellings are reported.
     """
-    given = list(parameters)
-    if not given:
+    parameter_names = list(parameters)
+    if not parameter_names:
         return []
     reads = ParameterReads()
     for step in pipeline.steps:
         reads |= _step_reads(pipeline, step, source)
     messages = []
-    for name in given:
+    for name in parameter_names:
         if reads.mentions(name):
             continue
         near = _suggest_name(
-            name, reads, {variable_name(other) for other in given if other != name}
+            name, reads, {variable_name(other) for other in parameter_names if other != name}
         )
         if near or reads.complete:
             known = ", ".join(sorted(reads.names))
@@ -83,20 +83,20 @@ def find_unread_parameters(
     return messages
 
 
-def _suggest_name(name: str, reads: ParameterReads, given: set[str]) -> str:
+def _suggest_name(name: str, reads: ParameterReads, given_variables: set[str]) -> str:
     """Suggest the most similar parameter that is read and not given."""
-    known = {variable_name(one): one for one in sorted(reads.names)}
+    known = {variable_name(parameter): parameter for parameter in sorted(reads.names)}
     variable = variable_name(name)
     if not reads.complete:
         known = {
-            one: known[one]
-            for one in known
-            if one not in given
-            and difflib.SequenceMatcher(None, variable, one).ratio() >= _TYPO_RATIO
+            other: known[other]
+            for other in known
+            if other not in given_variables
+            and difflib.SequenceMatcher(None, variable, other).ratio() >= _TYPO_RATIO
         }
-    lowered = {one.lower(): known[one] for one in known}
+    lowered = {other.lower(): known[other] for other in known}
     near = suggest_names(variable.lower(), lowered)
-    return re.sub(r"\w+(?= or |\?$)", lambda one: lowered.get(one[0], one[0]), near)
+    return re.sub(r"\w+(?= or |\?$)", lambda match: lowered.get(match[0], match[0]), near)
 
 
 def _step_reads(pipeline: Pipeline, step: Step, source: str | None) -> ParameterReads:
@@ -153,15 +153,15 @@ def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]
     """Add the parameters that are read by local files that a program imports or runs."""
     pending = [reads]
     while pending:
-        one = pending.pop()
+        current = pending.pop()
         files, complete = [], True
-        for module in one.modules:
+        for module in current.modules:
             file = _module_file(module, folders)
             if file is not None:
                 files.append(file)
             elif _module_file(module.rpartition(".")[0], folders) is None:
                 complete &= _reads_no_parameters(module)
-        for word in one.files:
+        for word in current.files:
             file = _find_program(word, folders)
             if file is not None:
                 files.append(file)

@@ -122,12 +122,12 @@ class AttemptFiles:
             log = self._command.file(".log").read_bytes()
         except OSError:
             return
-        text, found = extract_notebook(log)
+        text, notebook = extract_notebook(log)
         if text != log:
             self._write(".log", text)
-        if found is not None:
+        if notebook is not None:
             output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_bytes(found)
+            output.write_bytes(notebook)
 
     def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
         """Write a file through a draft and a rename."""

@@ -124,7 +124,7 @@ class PodProcess:
         if (pod := self._find_own_pod(pods)) is not None:
             return await self._check_pod(snapshot, pod)
         if job is None:
-            return all(pod_status.has_finished(one, CONTAINER) for one in pods)
+            return all(pod_status.has_finished(remaining, CONTAINER) for remaining in pods)
         if (end := pod_status.find_job_end(job)) is not None:
             return self._finish_without_pod(end)
         if self._files.pod_name():

@@ -50,7 +50,8 @@ LOGIN_SECONDS = 30.0
 REQUEST_SECONDS = 30.0
 #: Files of the program that executes notebooks, and their folder in a pod.
 _PROGRAM_FILES = [
-    Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, process_identity)
+    Path(str(module.__file__))
+    for module in (notebook, cell_errors, kernel_folder, process_identity)
 ]
 _PROGRAM_FOLDER = f"{FOLDER}/.hyperplane"
 
@@ -131,8 +132,8 @@ class KubernetesRunner(RemoteQueueMixin):
         steps = pipeline.steps
         if root is None:  # the file of each step is staged
             steps = tuple(
-                one.model_copy(update={"path": Path(one.path).name, "working_dir": None})
-                for one in steps
+                step.model_copy(update={"path": Path(step.path).name, "working_dir": None})
+                for step in steps
             )
             pipeline = pipeline.model_copy(update={"working_dir": None})
         moved = pipeline.model_copy(update={"root": root or FOLDER, "steps": steps})

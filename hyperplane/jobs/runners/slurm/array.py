@@ -67,7 +67,7 @@ def shared_variables(commands: Sequence[AttemptCommand]) -> dict[str, str]:
     return {
         name: value
         for name, value in drop_job_variables(commands[0].environment).items()
-        if all(one.environment.get(name) == value for one in commands)
+        if all(command.environment.get(name) == value for command in commands)
     }
 
 
