@@ -43,7 +43,7 @@ class CronExpression:
     text : str
         The five fields separated by single blanks.
     warning : str
-        The correct spelling of an expression without blanks; empty if there is nothing to correct.
+        How an expression written without blanks is read; empty for other expressions.
     """
 
     text: str

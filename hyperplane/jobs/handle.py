@@ -121,6 +121,10 @@ class JobHandle:
         ------
         JobFailed, JobCancelled, JobTimeout
             If the job did not succeed; the message has the end of the log.
+        JobError
+            If the return value of the function cannot be read.
+        RequestError
+            If ``timeout`` is not a duration.
         TimeoutError
             If the job has not ended in time.
         """
@@ -315,7 +319,8 @@ def submit(
     Warns
     -----
     UserWarning
-        For each possible mistake in the file, in the label, or in parameters that no step uses.
+        For each possible mistake in the file, its notebooks or the label, and for each parameter
+        that no step reads.
 
     Examples
     --------

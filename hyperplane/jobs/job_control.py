@@ -91,7 +91,7 @@ def new_job(
     pipeline, name, job_type, timeout, active_timeout, max_retries, parameters
         As for :func:`hyperplane.jobs.submit`.
     schedule : str
-        Schedule that the job is a run of.
+        Name of the schedule that submits the job, if any.
     runner, runner_options
         As for :func:`hyperplane.jobs.submit`.
     check_machine : bool
@@ -349,7 +349,7 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
 
 
 def ensure_supervisor(store: JobStore) -> None:
-    """Start a supervisor if jobs are open and none is running."""
+    """Start a supervisor if none is running and this machine has open jobs."""
     if supervisor_client.supervisor_pid() is not None:
         return
     if any(can_adopt(job) for job in store.find(statuses=OPEN, machine=this_machine())):

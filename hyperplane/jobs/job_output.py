@@ -48,14 +48,14 @@ def get_output(job_id: str | Submitted | None = None) -> str | None:
 
 
 def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> list[dict[str, Any]]:
-    """Return earlier runs of a job's schedule, or else of its name, most recent first."""
+    """Return earlier jobs of the same schedule, else of the same name, most recent first."""
     store = open_store()
     current = store.get(_resolve_id(job_id))
     criteria: dict[str, str] = (
         {"schedule": current.schedule} if current.schedule else {"name": current.name}
     )
     fetch_limit = limit + 1
-    while True:  # later runs count towards the limit
+    while True:  # the limit of the query also counts later jobs
         runs = store.find(**criteria, limit=fetch_limit)
         earlier = [
             job for job in runs if job.id != current.id and job.submitted <= current.submitted

@@ -32,19 +32,21 @@ class StepProgress:
     name : str
         The step.
     status : str
-        Status of its last attempt; ``waits`` or ``not run`` if there is none.
+        ``in progress`` if an attempt is running; else that of a failed attempt; else ``done`` if
+        the step or all its chunks are done. Otherwise ``waits`` or ``in progress`` while the job
+        is open, and ``not run`` after its end.
     seconds : float
         Time during which at least one attempt ran.
     attempts : int
-        Number of attempts, of the chunk that has the most.
+        Number of attempts; for a step with chunks, the highest number for one chunk.
     chunks : int
         Number of chunks; 0 for a step without chunks.
     counts : mapping of str to int
         Number of chunks by the status of their last attempt.
     cells : str
-        Current cell of a notebook, such as ``"3/10"``.
+        Current cell of a notebook, such as ``"3/10"``, or of each running chunk.
     failed : tuple of Attempt
-        Last attempts that did not succeed, by chunk.
+        Last attempt at the step or at each chunk, if it did not succeed.
     """
 
     name: str

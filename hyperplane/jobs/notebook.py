@@ -40,7 +40,7 @@ KERNEL = "HYPERPLANE_JOB_KERNEL"
 #: Kernel of a notebook that names none.
 DEFAULT_KERNEL = "python3"
 #: Variable of a step whose output file cannot be read, as in a pod: the step then prints the
-#: executed notebook at the end of its log, in lines with the second constant as their prefix.
+#: executed notebook at the end of its log. The second constant is the prefix of these lines.
 SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE_LENGTH = 8192
 #: Optional imports of papermill and jsonschema (cloud clients, a URI grammar), hidden from them:
@@ -61,7 +61,7 @@ def execute(notebook: Path, output: Path) -> None:
         Path of the executed notebook; after a failure it shows the cell that failed.
     """
     output = output.resolve()
-    # First, while this process has one thread and few open files: it forks.
+    # Opened first: it forks this process, which now has one thread and few open files.
     with open_kernel_folder(output) as folder:
         _execute(notebook, output, folder)
 
@@ -165,7 +165,7 @@ def _hide_modules(names: Iterable[str]) -> Iterator[None]:
 
 
 def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """Return a notebook's kernel, its language, and a specification if it is not installed."""
+    """Return kernel, language, and the specification that replaces a missing kernel, or None."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
     chosen = os.environ.get(KERNEL)

@@ -17,7 +17,7 @@ import tenacity
 from hyperplane.core.errors import Fault, HyperplaneError, check
 from hyperplane.core.public_calls import warn_caller
 
-#: Timeout of a request in seconds, and maximum requested delay before a retry.
+#: Seconds: the timeout of a request, and the maximum delay before a retry.
 TIMEOUT = 10.0
 MAX_WAIT = 30.0
 #: Maximum number of attempts to send a message.
@@ -85,9 +85,9 @@ def send_with_token(token: str, text: str, channel: str) -> None:
         faults.append(Fault("channel", "nothing", "'#channel' or a channel id", advice))
     check(faults)
     headers = {"Authorization": f"Bearer {token}"}
-    answer = _post(url, {"channel": target, "text": _truncate(text)}, headers)
+    response = _post(url, {"channel": target, "text": _truncate(text)}, headers)
     try:
-        reply = json.loads(answer)
+        reply = json.loads(response)
         ok, why = reply.get("ok") is True, str(reply.get("error", "no reason"))
     except (ValueError, AttributeError):
         ok, why = False, "the response is not from Slack"
@@ -268,8 +268,8 @@ def _post_once(request: urllib.request.Request) -> bytes:
     # Errors of urllib contain the URL, which may be a secret: none is chained.
     opener = urllib.request.build_opener(_NoRedirect)
     try:
-        with opener.open(request, timeout=TIMEOUT) as answer:
-            return bytes(answer.read(1 << 20))
+        with opener.open(request, timeout=TIMEOUT) as response:
+            return bytes(response.read(1 << 20))
     except urllib.error.HTTPError as error:
         code, after = error.code, error.headers.get("Retry-After", "")
         error.close()

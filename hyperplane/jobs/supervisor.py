@@ -54,9 +54,9 @@ class _InstalledVersion:
         self._checked = time.monotonic()
 
     def has_changed(self) -> bool:
-        """Whether another version was installed at the last two checks.
+        """Whether the last two checks found the same version, which is not the loaded one.
 
-        One check may find an installation that is not complete.
+        A single check may find an incomplete installation.
         """
         if time.monotonic() - self._checked < _VERSION_CHECK_SECONDS:
             return False
@@ -88,7 +88,7 @@ class Supervisor:
     claim : optional
         Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
     submissions : mapping of str to SubmissionEnvironment, optional
-        Environments of jobs that are known already.
+        Environments that an earlier object has received, by the id of the job.
     """
 
     def __init__(
@@ -183,14 +183,14 @@ class Supervisor:
             for job_id, submission in self.submissions.items():
                 supervisor_client.notify_supervisor(job_id, submission)
         finally:
-            for claim in self._released:  # not before: it takes jobs as soon as they are not locked
+            for claim in self._released:  # last: the successor takes each job once it is not locked
                 claim.close()
 
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
         if not is_retryable(error):
-            # A job in the foreground ends with its steps; a supervisor leaves them running for
-            # the next one.
+            # A process that runs one job in the foreground ends the steps; a supervisor leaves
+            # them running for the next supervisor.
             if self.only is not None:
                 for scheduler in self._schedulers.values():
                     await scheduler.end_processes()
@@ -221,7 +221,7 @@ class Supervisor:
                 continue
             try:
                 claim, self._claim = self._claim or claim_job(job.folder_path), None
-                if claim is None:  # it runs in the foreground of another process
+                if claim is None:  # another process runs it in the foreground
                     continue
                 submission_snapshot.adopt_job(job)
                 scheduler = JobScheduler(self.store, job, self._capacity, self._submission_for(job))

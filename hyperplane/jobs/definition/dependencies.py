@@ -68,25 +68,25 @@ def dependency_faults(
     These are duplicate names, unknown names, steps that wait for themselves, and cycles. ``where``
     has the index of the step and the field, such as ``"2.depends_on.0"``.
     """
-    faults, first = [], dict[str, int]()
+    faults, first_index = [], dict[str, int]()
     for index, name in enumerate(names):
-        if first.setdefault(name, index) != index:
+        if first_index.setdefault(name, index) != index:
             allowed = "a unique name"
             faults.append(Fault(f"{index}.name", repr(name), allowed))
     for index, dependencies in enumerate(depends_on):
-        for place, other in enumerate(dependencies or ()):
-            where = f"{index}.depends_on.{place}"
-            if other not in first:
-                near = suggest_names(other, first) if len(faults) < _MAX_FAULTS else ""
+        for position, other in enumerate(dependencies or ()):
+            where = f"{index}.depends_on.{position}"
+            if other not in first_index:
+                near = suggest_names(other, first_index) if len(faults) < _MAX_FAULTS else ""
                 advice = near or f"the steps are {_shorten_names(names)}"
                 faults.append(Fault(where, repr(other), "the name of a step", advice))
             elif other == names[index]:
                 faults.append(Fault(where, repr(other), "the name of another step"))
-    return faults + _cycle_faults(names, resolve_dependencies(names, depends_on), first)
+    return faults + _cycle_faults(names, resolve_dependencies(names, depends_on), first_index)
 
 
 def _cycle_faults(
-    names: Sequence[str], depends_on: Sequence[Sequence[str]], first: dict[str, int]
+    names: Sequence[str], depends_on: Sequence[Sequence[str]], first_index: dict[str, int]
 ) -> list[Fault]:
     """Return a fault for each cycle found, without steps that wait for themselves.
 
@@ -94,7 +94,7 @@ def _cycle_faults(
     """
     faults: list[Fault] = []
     done, path = set[str](), dict[str, None]()
-    for start in first:
+    for start in first_index:
         stack = [(start, False)]
         while stack:
             name, leaving = stack.pop()
@@ -106,12 +106,12 @@ def _cycle_faults(
                 continue
             path[name] = None
             stack.append((name, True))
-            for other in depends_on[first[name]]:
+            for other in depends_on[first_index[name]]:
                 if other in path and other != name and len(faults) < _MAX_FAULTS:
                     members = list(path)
                     cycle = [*members[members.index(other) :], other]
-                    faults.append(_cycle_fault(cycle, first[name]))
-                elif other in first:
+                    faults.append(_cycle_fault(cycle, first_index[name]))
+                elif other in first_index:
                     stack.append((other, False))
     return faults
 
@@ -151,7 +151,7 @@ def waves(pipeline: SupportsSteps) -> tuple[tuple[str, ...], ...]:
 def order_in_waves(steps: Sequence[SupportsDependencies]) -> tuple[tuple[str, ...], ...]:
     """Group the names of steps into waves, as :func:`waves` does."""
     missing = {step.name: len(step.depends_on) for step in steps}
-    place = {step.name: index for index, step in enumerate(steps)}
+    position = {step.name: index for index, step in enumerate(steps)}
     followers = _followers(steps)
     wave = [name for name, count in missing.items() if not count]
     result = []
@@ -163,7 +163,7 @@ def order_in_waves(steps: Sequence[SupportsDependencies]) -> tuple[tuple[str, ..
                 missing[follower] -= 1
                 if not missing[follower]:
                     next_wave.append(follower)
-        wave = sorted(next_wave, key=place.__getitem__)
+        wave = sorted(next_wave, key=position.__getitem__)
     return tuple(result)
 
 

@@ -32,7 +32,7 @@ class Pipeline(ValidatedRecord):
     working_dir : str, optional
         Working folder of the steps, relative to the root; by default the root.
     job_type : str, optional
-        Type of machine, as in older files.
+        Label of the job; older files name the type of machine here.
     root : str
         Absolute folder that all paths are relative to.
     warnings : tuple of str
@@ -128,12 +128,12 @@ class Pipeline(ValidatedRecord):
         dependencies = [
             s.depends_on if "depends_on" in s.model_fields_set else None for s in step_list
         ]
-        order = resolve_dependencies([step.name for step in step_list], dependencies)
+        resolved = resolve_dependencies([step.name for step in step_list], dependencies)
         values: dict[str, Any] = {
             "name": name,
             "steps": [
                 step.model_copy(update={"depends_on": names})
-                for step, names in zip(step_list, order, strict=True)
+                for step, names in zip(step_list, resolved, strict=True)
             ],
             "requirements": requirements,
             "working_dir": working_dir,

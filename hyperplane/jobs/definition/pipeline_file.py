@@ -167,14 +167,14 @@ def _build_pipeline(
 def _assemble(
     shared: dict[str, Any],
     steps: Sequence[Step | None],
-    order: Sequence[tuple[str, ...]],
+    dependencies: Sequence[tuple[str, ...]],
     files: PipelineFiles,
     warnings: tuple[str, ...],
 ) -> Pipeline:
     """Assemble the pipeline after all faults have been raised."""
     resolved = tuple(
         step.model_copy(update={"depends_on": names})
-        for step, names in zip(steps, order, strict=True)
+        for step, names in zip(steps, dependencies, strict=True)
         if step is not None
     )
     pipeline = Pipeline(**shared, steps=resolved, root=str(files.root), warnings=warnings)
@@ -224,8 +224,8 @@ def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[Task
         allowed = "a list with at least one task, each beginning with '- name:'"
         collector.add_fault(entries.line_of("tasks"), "tasks", asked, allowed)
         return []
-    read = [read_task(index, node, collector) for index, node in enumerate(tasks.items)]
-    return [draft for draft in read if draft is not None]
+    drafts = [read_task(index, node, collector) for index, node in enumerate(tasks.items)]
+    return [draft for draft in drafts if draft is not None]
 
 
 def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:

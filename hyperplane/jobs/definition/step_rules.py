@@ -83,8 +83,8 @@ def _memory_faults(
     resources = values.get("resources")
     sized = "resources" in faulty or getattr(resources, "ram_gb", None) is not None
     if not sized and "cluster" not in given_fields:
-        wrong = "needs resources.ram_gb or cluster in the step, whose memory then grows"
-        yield Fault("more_memory", "", wrong)
+        allowed = "needs resources.ram_gb or cluster in the step, whose memory then grows"
+        yield Fault("more_memory", "", allowed)
     if values.get("retries") == 0:
         yield Fault("more_memory", "", "needs retries; the step has retries: 0")
 

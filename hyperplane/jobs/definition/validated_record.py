@@ -70,7 +70,7 @@ class ValidatedRecord(BaseModel):
             }
             faults += self._check_fields(valid, faulty)
             if known.keys() != values.keys():
-                # A TypeError, too, for calls in Python; files are checked by validate_record().
+                # Also a TypeError, as Python raises it; for files validate_record() catches it.
                 raise UnknownArgument(faults)
             check(faults)
 

@@ -73,7 +73,7 @@ class JobScheduler:
         self.dashboard = job.dashboard
 
     def cancel(self, why: str = "") -> None:
-        """Cancel the job and end its steps; ``why`` is its reason unless the store has one."""
+        """Cancel the job and end its steps; ``why`` is its reason, by default that in the store."""
         if not self._cancelled:  # once: a second call would not wait for the processes to end
             self._cancelled, self._cancel_reason = True, why
             self._abort(CANCELLED)
@@ -104,9 +104,9 @@ class JobScheduler:
         remove_cancel_marker(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._executor is None else self._executor.read_failed_log()
-            now, environment = self.store.get(self.job.id), self._submission.environment
+            ended_job, environment = self.store.get(self.job.id), self._submission.environment
             targets = self._settings.notify
-            await asyncio.to_thread(notifications.notify, now, log, environment, targets)
+            await asyncio.to_thread(notifications.notify, ended_job, log, environment, targets)
 
     async def _run_to_outcome(self) -> tuple[str, str]:
         started = self.job.started or time.time()
@@ -203,8 +203,8 @@ class JobScheduler:
                 await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_unit(self, executor: StepExecutor, step: Step, unit: WorkUnit) -> Attempt | None:
-        """Run a step or chunk with retries; return the last attempt unless one succeeded."""
-        # Steps with ``retries`` use their own limit, others the retries of the job.
+        """Run a step or chunk with retries; return its last failure, None if it succeeded."""
+        # Steps without ``retries`` have one attempt for each try of the job.
         max_attempts = 1 + count_retries(step, self._try_count)
         while True:
             failed, lost = executor.recent_failures(unit)

@@ -36,7 +36,7 @@ class Demand(NamedTuple):
 
 
 class _WaitingRequest(NamedTuple):
-    """A step that waits for its resources."""
+    """Request of a step that waits for its resources."""
 
     ticket: int
     demand: Demand
@@ -53,7 +53,7 @@ class ResourceAllocator:
     memory : float
         Bytes of memory.
     slots : int
-        Concurrent steps that set no resources.
+        Maximum number of concurrent steps that set no resources.
     gpus : int
         GPUs. 1 if none can be counted: steps that need GPUs then run one at a time.
 
@@ -102,8 +102,8 @@ class ResourceAllocator:
     def chunks_at_once(self, step: Step, usual: int | None = None) -> int:
         """Return how many chunks of a step may run concurrently; at least 1.
 
-        ``usual`` is the maximum for steps without ``max_parallel``; by default that of the
-        configuration.
+        ``usual`` is the maximum for steps without ``max_parallel``, cores and memory; by default
+        that of the configuration.
         """
         demand = self.demand(step)
         fit = min(

@@ -67,7 +67,7 @@ class KubernetesExporter:
     Parameters
     ----------
     image : str, optional
-        Image with the programs and packages of the steps; required.
+        Image with the programs and packages of the steps. Without it, no job can be rendered.
     root : str, optional
         Folder of the image with the pipeline's files; by default the same path as on this machine.
     """

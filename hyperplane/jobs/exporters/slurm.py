@@ -1,4 +1,4 @@
-"""Exporter to Slurm: an sbatch script for each step, an array if it has chunks; submit.sh."""
+"""Exporter to Slurm: an sbatch script per step, an array if it has chunks, and submit.sh."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _time_options(job: Job, step: Step) -> dict[str, str | int | bool | None]:
     retries = count_retries(step, job.max_retries)
     grace = math.ceil(grace_seconds())
     attempts = (retries + 1) * (step.timeout + grace) + sum(_retry_delays(retries))
-    # The limit of each attempt comes first; this one is for programs that it does not end.
+    # For programs that outlive the timeout of their attempt.
     minutes = math.ceil((attempts + grace + _SIGNAL_EARLY_SECONDS) / 60)
     return {"time": minutes, "signal": f"B:TERM@{grace}"}
 

@@ -105,7 +105,7 @@ def _draft_path(output: Path, folder: Path) -> Path:
 def _clean_up_after_parent(reader: int, folder: Path, draft: Path) -> None:
     """In a forked process, wait for the end of the parent and remove what it leaves.
 
-    A killed process cannot clean up, and neither can another one of the same process group.
+    The parent may be killed together with its process group, which this process leaves.
     """
     try:
         os.setsid()  # not reached by signals to the step's process group

@@ -85,5 +85,5 @@ class Backoff:
 def _describe(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return str(error)
-    of = f"{error.filename}: " if error.filename else ""
-    return f"{of}{error.strerror}: free space on that disk; the job then continues"
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}: free space on that disk; the job then continues"

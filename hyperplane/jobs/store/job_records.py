@@ -43,7 +43,7 @@ class Job:
     max_retries : int
         Maximum number of retries of the whole job.
     tries : int
-        Number of tries so far.
+        Number of failed tries since the submission or the last resume.
     definition : str
         The pipeline as JSON.
     parameters : mapping

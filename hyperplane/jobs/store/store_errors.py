@@ -69,7 +69,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _has_result_code(error: Exception, wanted: tuple[int, str]) -> bool:
-    """Whether an error has an SQLite result code."""
+    """Whether an error has a result code of SQLite, or its message if the driver has no codes."""
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorcode", None)
     # The lowest byte is the primary code, the others extend it.

@@ -59,7 +59,7 @@ def label_faults(label: Any) -> list[Fault]:
 
 
 def label_warnings(label: str) -> list[str]:
-    """Warn if a label is neither a documented one nor a pool.
+    """Return a warning if a label is neither a documented one nor a pool.
 
     Examples
     --------

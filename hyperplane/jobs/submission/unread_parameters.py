@@ -84,7 +84,10 @@ def find_unread_parameters(
 
 
 def _suggest_name(name: str, reads: ParameterReads, given_variables: set[str]) -> str:
-    """Suggest the most similar parameter that is read and not given."""
+    """Suggest the most similar parameter that a step reads.
+
+    If the steps may read others, too, only a very similar one that the job does not have.
+    """
     known = {variable_name(parameter): parameter for parameter in sorted(reads.names)}
     variable = variable_name(name)
     if not reads.complete:
@@ -127,8 +130,8 @@ def _command_reads(
         return _follow_files(ParameterReads(modules=frozenset({argv[2]})), folders, set())
     reads = analyze_bash(" ".join(argv))
     if (is_python or program in {*_SHELLS, "node"}) and len(argv) > 1:
-        script = argv[1].endswith(tuple(_READERS)) and (folders[0] / argv[1]).is_file()
-        reads = replace(reads, complete=script)
+        is_script = argv[1].endswith(tuple(_READERS)) and (folders[0] / argv[1]).is_file()
+        reads = replace(reads, complete=is_script)
     return _follow_files(reads, folders, set())
 
 
@@ -171,9 +174,9 @@ def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]
                 continue
             visited.add(file)
             text = _read_text(file) if len(visited) <= _MAX_FILES else None
-            more = UNKNOWN if text is None else _READERS[file.suffix](text)
-            reads |= more
-            pending.append(more)
+            file_reads = UNKNOWN if text is None else _READERS[file.suffix](text)
+            reads |= file_reads
+            pending.append(file_reads)
     return reads
 
 

@@ -111,7 +111,7 @@ class PodProcess:
         return await self._watcher.get_snapshot(labels, self._created or float("-inf"))
 
     async def _is_finished(self) -> bool:
-        """Poll; return whether the attempt is finished, with its exit code recorded."""
+        """Poll; return whether the attempt is finished. Its exit code, if any, is then recorded."""
         self._finished = self._finished or await self._check_finished()
         return self._finished
 
@@ -134,7 +134,7 @@ class PodProcess:
         return False
 
     def _find_own_pod(self, pods: Sequence[Object]) -> Object | None:
-        """Return the pod that runs the attempt, or before that the one that will."""
+        """Return the pod that runs the attempt; before the start, the one that will run it."""
         if name := self._files.pod_name():
             # A replacement created by Kubernetes would be another attempt.
             return next((pod for pod in pods if pod["metadata"]["name"] == name), None)

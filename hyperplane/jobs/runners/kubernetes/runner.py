@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hyperplane.platforms.kubernetes.api import KubernetesApi
 
 _PYTHON = "python"
-#: Time limit for the login: no user sees a supervisor wait for a browser.
+#: Seconds for the login, short because no user of a supervisor can log in with a browser.
 LOGIN_SECONDS = 30.0
 #: Seconds within which the API server has to respond to a request.
 REQUEST_SECONDS = 30.0
@@ -79,7 +79,7 @@ class KubernetesRunner(RemoteQueueMixin):
         return settings_in_use.model_dump(mode="json", by_alias=True, warnings="none")
 
     def unavailable_reason(self) -> str:
-        """Check for kr8s, an image, and an API server that responds."""
+        """Return why kr8s, an image or the API server is missing; empty if none is."""
         if importlib.util.find_spec("kr8s") is None:
             return "install kr8s with: pip install 'hyperplane[kubernetes]'"
         if self._settings.image is None:

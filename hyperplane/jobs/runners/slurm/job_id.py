@@ -61,7 +61,7 @@ class SlurmJobId:
 def prepare_id_file(
     command: AttemptCommand, array: AttemptCommand | None = None, task: int = 0
 ) -> None:
-    """Write the file that names the array with the id; empty for a single batch job."""
+    """Write the id file of an attempt: the array and the task; empty for a single batch job."""
     text = "" if array is None else f"{array.attempt_prefix.name}/{task}"
     command.file(".slurm").write_text(text)
 

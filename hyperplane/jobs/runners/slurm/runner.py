@@ -204,7 +204,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         self._submissions = RequestBatcher(self._submit, uncancellable=True)
 
     def unavailable_reason(self) -> str:
-        """Check for Slurm's commands."""
+        """Return which of Slurm's commands are missing; empty if none is."""
         missing = find_missing_commands(self._slurm_environment)
         if not missing:
             return ""
@@ -218,8 +218,8 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)
         # Attempts without an array key have a unique key.
-        kind = array_key(command, step, memory_factor) or command.attempt_prefix
-        error_of_attempt = await self._submissions.request((command, step, memory_factor), kind)
+        key = array_key(command, step, memory_factor) or command.attempt_prefix
+        error_of_attempt = await self._submissions.request((command, step, memory_factor), key)
         if error_of_attempt is not None:
             raise error_of_attempt
         return SlurmProcess(command, self._queue)
@@ -262,14 +262,17 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         """Submit one batch job or array, and store its id."""
         job_id = SlurmJobId(command)
         try:
-            number = await asyncio.get_running_loop().run_in_executor(_SUBMIT_THREADS, submission)
+            submitted_id = await asyncio.get_running_loop().run_in_executor(
+                _SUBMIT_THREADS, submission
+            )
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            number = await self._queue.find_submitted(job_id.name())  # Slurm may have accepted it
-            if not number:
+            # Slurm may have accepted it.
+            submitted_id = await self._queue.find_submitted(job_id.name())
+            if not submitted_id:
                 raise
-        job_id.write(number)
+        job_id.write(submitted_id)
 
     def reattach(self, command: AttemptCommand) -> SlurmProcess:
         """Return the process of a batch job that an earlier supervisor submitted."""
