@@ -134,8 +134,8 @@ class JobHandle:
             return calls.load_result(job) if calls.is_function_job(job) else job.output
         errors: dict[str, type[JobError]] = {CANCELLED: JobCancelled, TIMED_OUT: JobTimeout}
         error = errors.get(job.status, JobFailed)
-        last = self.logs(lines=20)
-        raise error(self.id, f"{job.status}: {job.reason}" + (f"\n{last}" if last else ""))
+        log_tail = self.logs(lines=20)
+        raise error(self.id, f"{job.status}: {job.reason}" + (f"\n{log_tail}" if log_tail else ""))
 
     @check_call
     def cancel(self) -> None:
@@ -256,12 +256,14 @@ def _timeout_seconds(timeout: Any) -> float | None:
 
 def _most_relevant(attempts: Iterable[Attempt]) -> Attempt:
     """Return the last attempt at a step or chunk, a failed one if there is any."""
-    last = {
+    last_attempts = {
         (attempt.step, attempt.chunk): attempt
         for attempt in sorted(attempts, key=lambda attempt: attempt.number)
     }.values()
-    failed = [attempt for attempt in last if attempt.status not in (DONE, IN_PROGRESS)]
-    return max(failed or last, key=lambda attempt: (attempt.ended or math.inf, attempt.started))
+    failed = [attempt for attempt in last_attempts if attempt.status not in (DONE, IN_PROGRESS)]
+    return max(
+        failed or last_attempts, key=lambda attempt: (attempt.ended or math.inf, attempt.started)
+    )
 
 
 @check_call(outcome="nothing was submitted")

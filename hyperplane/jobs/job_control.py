@@ -132,8 +132,8 @@ def new_job(
         faults += requirements.name_faults(parsed)
         faults += pool_faults(parsed)
         # Rendered jobs find their secrets where they are submitted or run.
-        wanted = {secret for step in parsed.steps for secret in step.secrets if check_machine}
-        _, missing = find_secrets(sorted(wanted), os.environ, settings.secrets)
+        secret_names = {secret for step in parsed.steps for secret in step.secrets if check_machine}
+        _, missing = find_secrets(sorted(secret_names), os.environ, settings.secrets)
         advice = f"set the environment variable, or write the file {settings.secrets}/<name>"
         faults += [Fault("secrets", secret, "an existing secret", advice) for secret in missing]
     check(faults)

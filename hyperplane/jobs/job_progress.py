@@ -93,11 +93,13 @@ def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[Ste
 def _progress_of_step(
     job: Job, name: str, step: Step | None, attempts: list[Attempt], now: float
 ) -> StepProgress:
-    last = list({attempt.chunk: attempt for attempt in attempts}.values())
+    last_attempts = list({attempt.chunk: attempt for attempt in attempts}.values())
     chunks = 0 if step is None else step.chunk_count
-    counts = Counter(attempt.status for attempt in last)
-    failed = tuple(attempt for attempt in last if attempt.status not in (DONE, IN_PROGRESS))
-    if not last:
+    counts = Counter(attempt.status for attempt in last_attempts)
+    failed = tuple(
+        attempt for attempt in last_attempts if attempt.status not in (DONE, IN_PROGRESS)
+    )
+    if not last_attempts:
         status = NOT_RUN if job.processed else WAITING
     elif counts[IN_PROGRESS]:
         status = IN_PROGRESS
@@ -109,10 +111,13 @@ def _progress_of_step(
         status = NOT_RUN if job.processed else IN_PROGRESS
     cells = ""
     if step is not None and step.kind == "notebook" and status == IN_PROGRESS:
-        cells = ", ".join(filter(None, (_current_cell(job, attempt, chunks) for attempt in last)))
+        cells = ", ".join(
+            filter(None, (_current_cell(job, attempt, chunks) for attempt in last_attempts))
+        )
     return StepProgress(
         name, status, _total_seconds(attempts, now),
-        max((attempt.number for attempt in last), default=0), chunks, dict(counts), cells, failed,
+        max((attempt.number for attempt in last_attempts), default=0),
+        chunks, dict(counts), cells, failed,
     )  # fmt: skip
 
 
@@ -221,9 +226,9 @@ class ProgressLines:
             yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{duration_text}{why}"
 
     def _is_new(self, key: tuple[str, str, int], value: tuple[object, ...]) -> bool:
-        before = self._reported.get(key)
+        previous = self._reported.get(key)
         self._reported[key] = value
-        return before != value
+        return previous != value
 
 
 def _step_line(state: StepProgress) -> str:
@@ -256,5 +261,7 @@ def to_plain_line(text: str) -> str:
     >>> to_plain_line("two\nlines\x1b[2J")
     'two lines[2J'
     """
-    shown = "".join(mark for mark in text if mark.isprintable() or mark.isspace())
-    return " ".join(shown.split())
+    printable = "".join(
+        character for character in text if character.isprintable() or character.isspace()
+    )
+    return " ".join(printable.split())

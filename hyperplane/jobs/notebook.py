@@ -168,9 +168,9 @@ def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, An
     """Return kernel, language, and the specification that replaces a missing kernel, or None."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
-    chosen = os.environ.get(KERNEL)
-    language = "" if chosen else notebook_language(metadata)
-    kernel = chosen or (metadata.get("kernelspec") or {}).get("name") or DEFAULT_KERNEL
+    selected = os.environ.get(KERNEL)
+    language = "" if selected else notebook_language(metadata)
+    kernel = selected or (metadata.get("kernelspec") or {}).get("name") or DEFAULT_KERNEL
     try:
         language = language or get_kernel_spec(kernel).language
         get_kernel_spec(kernel)
@@ -216,9 +216,9 @@ def notebook_language(metadata: Mapping[str, Any]) -> str:
     'python'
     """
     spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
-    stated = [str(name) for name in (info.get("name"), spec.get("language")) if name]
-    if stated:
-        return next((name for name in stated if name.lower() != "python"), "python")
+    languages = [str(name) for name in (info.get("name"), spec.get("language")) if name]
+    if languages:
+        return next((name for name in languages if name.lower() != "python"), "python")
     hints = (str(info.get("file_extension")), str(spec.get("display_name")).lower())
     return "python" if hints[0] == ".py" or hints[1].startswith("python") else ""
 

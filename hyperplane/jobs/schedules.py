@@ -96,10 +96,10 @@ def install(schedule: Schedule) -> bool:
     """Add a schedule to this user's crontab; return whether it replaced one of the same name."""
     line = crontab_line(schedule)
     with _hold_lock():
-        before = _read_crontab()
-        others = [entry for entry in before if _schedule_name(entry) != schedule.name]
+        lines = _read_crontab()
+        others = [entry for entry in lines if _schedule_name(entry) != schedule.name]
         _write_crontab([*others, line])
-    return len(others) < len(before)
+    return len(others) < len(lines)
 
 
 def remove(name: str) -> None:
@@ -111,10 +111,10 @@ def remove(name: str) -> None:
         If the crontab has no schedule of this name.
     """
     with _hold_lock():
-        before = _read_crontab()
-        others = [entry for entry in before if _schedule_name(entry) != name]
-        if len(others) == len(before):
-            names = ", ".join(filter(None, map(_schedule_name, before))) or "none"
+        lines = _read_crontab()
+        others = [entry for entry in lines if _schedule_name(entry) != name]
+        if len(others) == len(lines):
+            names = ", ".join(filter(None, map(_schedule_name, lines))) or "none"
             allowed = f"a schedule in the crontab: {names}"
             raise RequestError([Fault("--name", repr(name), allowed)])
         _write_crontab(others)

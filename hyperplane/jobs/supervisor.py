@@ -61,8 +61,8 @@ class _InstalledVersion:
         if time.monotonic() - self._checked < _VERSION_CHECK_SECONDS:
             return False
         self._checked = time.monotonic()
-        before, self._installed = self._installed, self._read()
-        return self._installed == before and self._installed not in ("", self._loaded)
+        previous, self._installed = self._installed, self._read()
+        return self._installed == previous and self._installed not in ("", self._loaded)
 
     @staticmethod
     def _read() -> str:

@@ -77,8 +77,8 @@ def dependency_faults(
         for position, other in enumerate(dependencies or ()):
             where = f"{index}.depends_on.{position}"
             if other not in first_index:
-                near = suggest_names(other, first_index) if len(faults) < _MAX_FAULTS else ""
-                advice = near or f"the steps are {_shorten_names(names)}"
+                suggestion = suggest_names(other, first_index) if len(faults) < _MAX_FAULTS else ""
+                advice = suggestion or f"the steps are {_shorten_names(names)}"
                 faults.append(Fault(where, repr(other), "the name of a step", advice))
             elif other == names[index]:
                 faults.append(Fault(where, repr(other), "the name of another step"))

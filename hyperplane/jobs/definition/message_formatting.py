@@ -25,8 +25,8 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     candidates = [
         candidate for candidate in islice(known, _MAX_CANDIDATES) if len(candidate) <= _MAX_LENGTH
     ]
-    near = difflib.get_close_matches(name, candidates, n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else ""
+    matches = difflib.get_close_matches(name, candidates, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(matches)}?" if matches else ""
 
 
 def format_value(value: object) -> str:

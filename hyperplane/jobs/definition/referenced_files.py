@@ -103,12 +103,12 @@ def find_files(
         fault = _path_fault(selected, path_field, relative)
         if fault is not None:
             # A malicious file must not cause thousands of folder listings.
-            near = (
+            suggestion = (
                 _suggest_file(selected / path_field.text)
                 if relative and len(faults) < _MAX_SUGGESTIONS
                 else ""
             )
-            faults.append(replace(fault, advice=fault.advice or near))
+            faults.append(replace(fault, advice=fault.advice or suggestion))
         elif relative is not None:
             paths = shared_paths if path_field.step is None else step_paths[path_field.step]
             paths[path_field.field] = relative

@@ -40,11 +40,11 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
 def resources_faults(values: Mapping[str, Any]) -> list[Fault]:
     """Return the fault of a pool beside cores or memory, which the pool already has."""
     given_fields = {name for name, value in values.items() if value is not None}
-    both = [name for name in ("cores", "ram_gb") if name in given_fields]
-    if "pool" not in given_fields or not both:
+    sizes = [name for name in ("cores", "ram_gb") if name in given_fields]
+    if "pool" not in given_fields or not sizes:
         return []
     allowed = "either a pool, or cores and ram_gb"
-    return [Fault("pool", f"{values['pool']!r} beside {' and '.join(both)}", allowed)]
+    return [Fault("pool", f"{values['pool']!r} beside {' and '.join(sizes)}", allowed)]
 
 
 def _content_faults(values: Mapping[str, Any], given_fields: Set[str]) -> Iterator[Fault]:

@@ -132,5 +132,5 @@ def validate_record(
     try:
         return record(**{str(name): value for name, value in values.items()}), []
     except RequestError as error:
-        before = f"{prefix}." if prefix else ""
-        return None, [replace(fault, where=before + fault.where) for fault in error.faults]
+        start = f"{prefix}." if prefix else ""
+        return None, [replace(fault, where=start + fault.where) for fault in error.faults]

@@ -150,22 +150,22 @@ class _TreeBuilder:
         if not self.open:
             self.root = node
             return
-        holder, key = self.open[-1], self.keys[-1]
-        if isinstance(holder, YamlList):
-            holder.items.append(node)
+        parent, key = self.open[-1], self.keys[-1]
+        if isinstance(parent, YamlList):
+            parent.items.append(node)
         elif key is None:
             if not isinstance(node, YamlScalar):
                 raise YamlError(node.line, "a list or mapping as a key", "text as keys")
             self.keys[-1] = node.text
             # The value of a duplicate key is parsed and dropped.
-            if node.text in holder.key_lines:
-                line = holder.key_lines[node.text]
+            if node.text in parent.key_lines:
+                line = parent.key_lines[node.text]
                 asked = f"{format_value(node.text)} repeated, first in line {line}"
                 self.faults.append(Fault(str(node.line), asked, "each key once"))
             else:
-                holder.key_lines[node.text] = node.line
+                parent.key_lines[node.text] = node.line
         else:
-            holder.values.setdefault(key, node)
+            parent.values.setdefault(key, node)
             self.keys[-1] = None
 
 

@@ -146,8 +146,8 @@ class JobScheduler:
         if self.job.timeout >= 0:
             limits.append((self.job.submitted + self.job.timeout, timeout_reason(self.job.timeout)))
         if self.job.active_timeout >= 0:
-            why = f"exceeded its active_timeout of {self.job.active_timeout:g} s from its start"
-            limits.append((started + self.job.active_timeout, why))
+            reason = f"exceeded its active_timeout of {self.job.active_timeout:g} s from its start"
+            limits.append((started + self.job.active_timeout, reason))
         return min(limits)
 
     async def _run_with_retries(self, executor: StepExecutor) -> tuple[str, str]:
@@ -190,10 +190,10 @@ class JobScheduler:
                     return failed
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
-                    last = task.result()
+                    failure = task.result()
                     queue = queues[running.pop(task).step]
-                    queue.record_end(succeeded=last is None)
-                    failed += [] if last is None else [last]
+                    queue.record_end(succeeded=failure is None)
+                    failed += [] if failure is None else [failure]
                     if queue.step.name in executor.skipped_steps:
                         queue.units.clear()
         finally:

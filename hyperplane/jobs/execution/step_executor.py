@@ -143,10 +143,12 @@ class StepExecutor:
 
     async def _end_attempt(self, unit: WorkUnit) -> None:
         chunks = {step.name: len(_work_units(step)) for step in self.steps}
-        whole = WorkUnit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
+        unit_with_count = WorkUnit(
+            unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step]
+        )
         last = self._attempts[unit][-1]
         process = self.runner.reattach(
-            AttemptCommand((), {}, "", attempt_prefix(self.job, whole, last.number))
+            AttemptCommand((), {}, "", attempt_prefix(self.job, unit_with_count, last.number))
         )
         attempt = _with_end_time(last, process)
         code = await self._end(process)

@@ -229,8 +229,8 @@ def _format_items(step: Step) -> str:
 
 def _split_secret(secret: str) -> tuple[str, str]:
     """Return the Secret object and its key for a secret ``key`` or ``object/key``."""
-    holder, _, key = secret.rpartition("/")
-    return holder or SECRET_NAME, key
+    object_name, _, key = secret.rpartition("/")
+    return object_name or SECRET_NAME, key
 
 
 def _format_quantities(step: Step) -> dict[str, str]:

@@ -143,8 +143,8 @@ def _end_group(pid: int, began: str) -> None:
 def create_folder() -> tuple[Path, int]:
     """Create a folder that only this user can open; return it and its lock file."""
     errors: list[str] = []
-    usual = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
-    candidates = [tempfile.gettempdir(), *usual, os.environ.get("XDG_RUNTIME_DIR"), "~"]
+    standard_folders = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
+    candidates = [tempfile.gettempdir(), *standard_folders, os.environ.get("XDG_RUNTIME_DIR"), "~"]
     for parent in dict.fromkeys(Path(path).expanduser() for path in candidates if path):
         try:
             _remove_abandoned(parent)

@@ -85,16 +85,16 @@ def _read_with_local_kernels(pipeline: Pipeline) -> list[tuple[Step, _NotebookIn
 def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fault | None:
     where = f"step {step.name!r}: {step.path}"
     allowed = f"an installed kernel: {', '.join(kernels) or 'there is none'}"
-    choose = "select another with kernel: in the step"
+    select = "select another with kernel: in the step"
     if not step.kernel and not notebook.kernel and notebook.language not in ("", "python"):
         given_kernel = f"no kernel, and the language {format_value(notebook.language)}"
-        return Fault(where, given_kernel, allowed, choose)
+        return Fault(where, given_kernel, allowed, select)
     name = step.kernel or notebook.kernel or DEFAULT_KERNEL
     if name in kernels:
         return None
-    near = suggest_names(name, kernels)
+    suggestion = suggest_names(name, kernels)
     if step.kernel:
-        advice = f"{near} 'jupyter kernelspec list' shows them".strip()
+        advice = f"{suggestion} 'jupyter kernelspec list' shows them".strip()
         return Fault(f"step {step.name!r}: kernel", format_value(name), allowed, advice)
     if notebook.language == "python" and _is_installed("ipykernel"):
         return None  # the kernel of this environment is used
@@ -103,7 +103,7 @@ def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fa
     )
     if notebook.language:
         given_kernel += f" of the language {notebook.language}"
-    return Fault(where, given_kernel, allowed, f"{near} {choose}, or install it".strip())
+    return Fault(where, given_kernel, allowed, f"{suggestion} {select}, or install it".strip())
 
 
 def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:

@@ -127,9 +127,9 @@ class Job:
             "timeout", "active_timeout", "max_retries", "tries", "machine", "runner", "folder",
             "dashboard", "output", "schedule",
         )  # fmt: skip
-        shown = {name: getattr(self, name) for name in names}
+        fields = {name: getattr(self, name) for name in names}
         return {
-            **shown,
+            **fields,
             "pipeline": self.pipeline_name,
             "parameters": dict(self.parameters),
         }

@@ -88,8 +88,8 @@ class JobStore:
             if is_file_error(error):
                 raise store_error(make_url(url), error) from error
             allowed = f"the SQLAlchemy URL of a database that can be opened ({first_line(error)})"
-            shown = repr(_hide_password(url))
-            raise RequestError([Fault("hyperplane.jobs.store", shown, allowed)]) from error
+            visible_url = repr(_hide_password(url))
+            raise RequestError([Fault("hyperplane.jobs.store", visible_url, allowed)]) from error
 
     def add(self, job: Job) -> None:
         """Add a new job."""

@@ -16,7 +16,7 @@ _CANNOT_OPEN = (14, "unable to open database file")
 
 def store_error(url: URL, error: Exception) -> JobStoreError:
     """Convert an error of SQLAlchemy, or of reading a row, to a JobStoreError."""
-    shown = display_name(url)
+    store_name = display_name(url)
     if not isinstance(error, SQLAlchemyError) or any(
         _has_result_code(error, code) for code in _DAMAGED
     ):
@@ -26,11 +26,11 @@ def store_error(url: URL, error: Exception) -> JobStoreError:
             f"cannot write ({first_line(error)}): free space on its disk; waiting jobs then "
             "continue"
         )
-        return JobStoreError(shown, message, passing=True)
+        return JobStoreError(store_name, message, passing=True)
     message = f"currently unavailable ({first_line(error)})"
     if _has_result_code(error, _CANNOT_OPEN):
         message += ": check that its folder exists, is writable and has free space"
-    return JobStoreError(shown, message, passing=True)
+    return JobStoreError(store_name, message, passing=True)
 
 
 def is_file_error(error: Exception) -> bool:
@@ -44,15 +44,15 @@ def is_file_error(error: Exception) -> bool:
 
 def damaged_store_error(url: URL, reason: str) -> JobStoreError:
     """Return the error of a store whose content cannot be read."""
-    shown = display_name(url)
+    store_name = display_name(url)
     if url.get_backend_name() != "sqlite":
-        return JobStoreError(shown, f"cannot read its content ({reason})", passing=False)
+        return JobStoreError(store_name, f"cannot read its content ({reason})", passing=False)
     advice = (
-        f"move it away together with {shown}-wal and {shown}-shm, or recover it with: "
-        f"sqlite3 {shown} .recover | sqlite3 recovered.db. Logs and results of jobs remain in "
+        f"move it away together with {store_name}-wal and {store_name}-shm, or recover it with: "
+        f"sqlite3 {store_name} .recover | sqlite3 recovered.db. Logs and results of jobs remain in "
         "their folders, and running steps continue"
     )
-    return JobStoreError(shown, f"the file is damaged ({reason}); {advice}", passing=False)
+    return JobStoreError(store_name, f"the file is damaged ({reason}); {advice}", passing=False)
 
 
 def display_name(url: URL) -> str:

@@ -73,12 +73,12 @@ def find_unread_parameters(
     for name in parameter_names:
         if reads.mentions(name):
             continue
-        near = _suggest_name(
+        suggestion = _suggest_name(
             name, reads, {variable_name(other) for other in parameter_names if other != name}
         )
-        if near or reads.complete:
+        if suggestion or reads.complete:
             known = ", ".join(sorted(reads.names))
-            advice = near or (f"they read {known}" if known else "they read none")
+            advice = suggestion or (f"they read {known}" if known else "they read none")
             messages.append(f"no step reads the parameter {format_value(name)}: {advice}")
     return messages
 
@@ -98,8 +98,8 @@ def _suggest_name(name: str, reads: ParameterReads, given_variables: set[str]) -
             and difflib.SequenceMatcher(None, variable, other).ratio() >= _TYPO_RATIO
         }
     lowered = {other.lower(): known[other] for other in known}
-    near = suggest_names(variable.lower(), lowered)
-    return re.sub(r"\w+(?= or |\?$)", lambda match: lowered.get(match[0], match[0]), near)
+    suggestion = suggest_names(variable.lower(), lowered)
+    return re.sub(r"\w+(?= or |\?$)", lambda match: lowered.get(match[0], match[0]), suggestion)
 
 
 def _step_reads(pipeline: Pipeline, step: Step, source: str | None) -> ParameterReads:

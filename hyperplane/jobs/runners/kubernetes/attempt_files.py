@@ -101,9 +101,9 @@ class AttemptFiles:
         for _ in range(LOG_ATTEMPTS):
             text = await self._watcher.read_log(pod)
             if text is not None:
-                log, whole = self._command.file(".log"), self._preface() + text
-                if not text.startswith(_LOG_REMOVED) and len(whole) >= log.stat().st_size:
-                    self._write(".log", whole)
+                log, whole_log = self._command.file(".log"), self._preface() + text
+                if not text.startswith(_LOG_REMOVED) and len(whole_log) >= log.stat().st_size:
+                    self._write(".log", whole_log)
                 break
             await asyncio.sleep(LOG_RETRY_SECONDS)
         self._extract_notebook()

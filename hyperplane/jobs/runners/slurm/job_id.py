@@ -28,8 +28,8 @@ class SlurmJobId:
     def read(self) -> str:
         """Return the id as ``42`` or ``42_7``; empty while it is unknown."""
         if not self._cached:
-            holder, task = self._locate()
-            job_id = _read_text(holder.file(".slurm"))
+            command, task = self._locate()
+            job_id = _read_text(command.file(".slurm"))
             self._cached = task_id(job_id, task) if job_id and task else job_id
         return self._cached
 
