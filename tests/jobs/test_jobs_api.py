@@ -110,11 +110,11 @@ def test_a_job_that_runs_is_not_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("label", [7, "", "x" * 65, "two\nlines", "half \ud800"])
-def test_a_label_is_a_line_of_text(label):
+def test_a_label_that_is_not_one_line_of_text_is_refused(label):
     assert list(refused(job_type=label)) == ["job_type"]
 
 
-def test_an_undocumented_label_is_reported_and_kept():
+def test_an_undocumented_label_is_stored_with_a_warning():
     steps = [bash("a", "true")]
     known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
     made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
@@ -138,7 +138,7 @@ def test_a_label_comes_from_the_call_or_the_file_and_is_basic_otherwise():
         new_job(long)
 
 
-def test_parameters_that_no_process_could_get_are_refused():
+def test_parameters_that_no_environment_can_hold_are_refused():
     deep: list = []
     for _ in range(100_000):
         deep = [deep]
@@ -175,7 +175,7 @@ def test_the_longest_parameter_arrives():
     "name",
     PLAIN.split(),
 )
-def test_plain_names_keep_the_bare_form(name):
+def test_plain_parameter_names_are_not_protected(name):
     assert not is_protected(name)
 
 
@@ -250,7 +250,7 @@ def test_generated_names_differ():
     assert all(re.fullmatch("[a-z]+_[a-z]+_[0-9a-f]{4}", name) for name in names)
 
 
-def test_a_step_named_as_the_one_that_installs(tmp_path):
+def test_the_name_of_the_installation_step_is_reserved(tmp_path):
     (tmp_path / "requirements.txt").write_text("")
     step = bash(requirements.INSTALL_STEP, "true")
     with pytest.raises(RequestError, match="reserved for the installation"):
@@ -298,7 +298,7 @@ def test_logs_are_those_of_the_step_that_failed_or_ended_last():
 
 
 @pytest.mark.parametrize("lines", [-1, 1.5, "3", True])
-def test_lines_are_a_number(lines):
+def test_an_invalid_number_of_log_lines_is_refused(lines):
     made = kept()
     with pytest.raises(RequestError, match="a whole number, at least 0"):
         JobHandle(made.id).logs(lines=lines)

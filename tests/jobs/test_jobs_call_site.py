@@ -70,7 +70,7 @@ def test_a_warning_of_a_plain_call_is_at_its_line():
     assert {one.filename for one in caught} == {__file__}
 
 
-def test_a_warning_shows_once_for_a_line_as_warnings_do():
+def test_a_repeated_warning_at_one_line_is_shown_once():
     run = cell(f"[await {SUBMIT} for _ in range(2)]")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -111,7 +111,7 @@ def test_the_traceback_of_an_error_has_the_cell_and_no_thread(call):
 
 
 @pytest.mark.parametrize("name", AWAITED)
-def test_every_awaited_call_does_so_and_keeps_its_signature(name):
+def test_every_coroutine_function_is_wrapped_and_keeps_its_signature(name):
     function = getattr(nc, name)
     assert inspect.unwrap(function) is not function
     assert inspect.iscoroutinefunction(inspect.unwrap(function))
@@ -119,7 +119,7 @@ def test_every_awaited_call_does_so_and_keeps_its_signature(name):
     assert function.__doc__
 
 
-def test_no_awaited_call_is_left_out():
+def test_the_list_of_coroutine_functions_is_complete():
     public = {name: getattr(nc, name) for name in nc.__all__}
     unwrapped = {inspect.unwrap(value) for value in public.values() if inspect.isfunction(value)}
     coroutines = {value.__name__ for value in unwrapped if inspect.iscoroutinefunction(value)}
@@ -131,7 +131,7 @@ def test_a_call_that_is_never_awaited_is_named():
         _ = [nc.checkjobs([])].clear()
 
 
-def test_the_line_holds_for_its_own_call_only():
+def test_a_warning_after_an_awaited_call_is_at_its_own_line():
     @attribute_to_caller
     async def outer():
         call_site.warn("inside")

@@ -117,7 +117,7 @@ def test_a_machine_cancels_a_job_of_another_but_ends_no_local_process(container,
     assert two.ask(f"JobHandle('{second}').wait(150)") == "cancelled"
 
 
-def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
+def test_a_job_is_not_adopted_while_it_is_being_submitted_or_runs_a_step(tmp_path, monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
     submission_snapshot.save_snapshot(made, {}, {})
@@ -132,7 +132,7 @@ def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
     assert can_adopt(made)
 
 
-def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
+def test_a_job_is_adopted_if_a_step_folder_is_removed_during_the_check(monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
     submission_snapshot.save_snapshot(made, {}, {})

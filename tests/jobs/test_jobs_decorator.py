@@ -53,7 +53,7 @@ def test_a_job_type_is_an_option(value, monkeypatch):
         assert list(refused(lambda: hyperplane.job(job_type=value))) == ["job_type"]
 
 
-def test_functions_of_which_no_job_can_come_are_reported_when_decorated():
+def test_functions_that_cannot_be_jobs_are_refused_when_decorated():
     async def later():
         return 1
 
@@ -69,7 +69,7 @@ def test_functions_of_which_no_job_can_come_are_reported_when_decorated():
         assert "a function" in refused(lambda one=wrong: hyperplane.job(one))["function"].allowed
 
 
-def test_all_kinds_of_parameters_work():
+def test_positional_keyword_and_variadic_arguments_arrive():
     @hyperplane.job(max_retries=0)
     def every(first, /, second, *others, last=0, **more):
         return (first, second, others, last, more)
@@ -77,7 +77,7 @@ def test_all_kinds_of_parameters_work():
     assert every.submit(1, 2, 3, 4, last=5, six=6).result(LIMIT) == (1, 2, (3, 4), 5, {"six": 6})
 
 
-def test_a_call_that_the_function_does_not_take_is_no_job():
+def test_arguments_that_do_not_match_the_signature_submit_nothing():
     @hyperplane.job
     def add(first, *, second=0):
         return first + second

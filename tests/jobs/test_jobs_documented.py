@@ -114,7 +114,7 @@ def test_faults_have_the_names_of_the_documented_arguments():
     assert str(caught.value).splitlines()[1].startswith("  1. pipelineYamlPath = 'none.yaml'")
 
 
-def test_a_session_has_no_job():
+def test_a_process_that_is_not_a_step_has_no_current_job():
     from hyperplane.errors import JobError
 
     with pytest.raises(JobError, match="not a step of a job"):

@@ -257,7 +257,7 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
     assert (tmp_path / "one").read_text() == "x\n"
 
 
-def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
+def test_a_job_is_marked_as_cancelled_until_the_marker_is_removed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = the_job(tmp_path)
     job.folder_path.mkdir(parents=True)
@@ -337,7 +337,7 @@ def test_a_program_that_outlives_the_step_still_writes_to_its_log(tmp_path):
         time.sleep(0.02)
 
 
-def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
+def test_an_exit_code_is_recorded_on_a_full_disk(small_disk):
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),
          "bash", "-c", f"until [ -e {small_disk}/filled ]; do sleep 0.02; done; exit 3"],

@@ -222,7 +222,7 @@ def test_a_daemon_of_a_step_does_not_hold_up_the_job(tmp_path):
         kill(int((tmp_path / "pid").read_text()))
 
 
-def test_programs_below_the_step_have_time_to_end(tmp_path):
+def test_child_processes_of_a_step_get_the_grace_period(tmp_path):
     polite = (
         f"trap 'sleep 0.5; echo saved > {tmp_path}/saved; exit' TERM; "
         f"touch {tmp_path}/on; while :; do sleep 0.05; done"
@@ -235,7 +235,7 @@ def test_programs_below_the_step_have_time_to_end(tmp_path):
     assert (tmp_path / "saved").read_text() == "saved\n"
 
 
-def test_retries_are_counted_over_kills(tmp_path):
+def test_the_number_of_retries_includes_those_before_a_kill_of_the_supervisor(tmp_path):
     def tries():
         return len(ran_.read_text().split()) if ran_.exists() else 0
 

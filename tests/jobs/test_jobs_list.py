@@ -45,7 +45,7 @@ def test_jobs_are_found_by_status_name_and_schedule_the_last_first():
     assert found(limit=1) == [3]
 
 
-def test_they_are_jobs_and_say_so_in_a_line():
+def test_listed_jobs_convert_to_json_and_have_a_short_repr():
     (job,) = hyperplane.jobs.list_jobs(limit=1)
     assert isinstance(job, Job)
     assert json.loads(json.dumps(job.as_dict()))["name"] == "of.this.list"

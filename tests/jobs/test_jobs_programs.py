@@ -35,7 +35,7 @@ def notebook(path, *cells, tagged=None):
     nbformat.write(made, path)
 
 
-def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
+def test_a_notebook_gets_its_parameters_and_is_saved_with_its_outputs(tmp_path):
     notebook(tmp_path / "year.ipynb", "print('year', year)", tagged='year = "199*"')
     step = Step(name="nb", kind="notebook", path="year.ipynb", output_path="out/year.ipynb")
     job = run_job(step, parameters={"year": 'it\'s "1990"'})
@@ -67,7 +67,7 @@ def test_a_notebook_that_fails_shows_the_cell(tmp_path):
     assert "invalid literal" in job.job.reason
 
 
-def test_javascript_runs_with_node_where_it_is(tmp_path):
+def test_javascript_runs_with_the_node_on_the_path(tmp_path):
     (tmp_path / "a.js").write_text("console.log(process.env.YEAR)")
     fake = tmp_path / "bin" / "node"
     fake.parent.mkdir()
@@ -104,7 +104,7 @@ def test_steps_run_in_the_environment_of_the_submission(monkeypatch):
         )
 
 
-def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_apart):
+def test_a_secret_is_only_in_the_environment_of_its_step(tmp_path, monkeypatch, jobs_apart):
     monkeypatch.setenv("DB_PASSWORD", "s3cr3t-of-this-test")
     text = (
         'echo "$DB_PASSWORD" | sha256sum; echo "it is $DB_PASSWORD."; '
@@ -142,7 +142,7 @@ def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
     assert secret_variables(found)["HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD"] == "from a file"
 
 
-def test_state_and_logs_are_closed_to_others(jobs_apart):
+def test_state_and_logs_are_readable_only_by_their_owner(jobs_apart):
     job = run_job(bash("show", "echo hello"))
     logs = Path(job.job.folder_path, job.attempts[0].log).parent
     for path in (jobs_apart / "jobs.db", job.job.folder_path, logs):

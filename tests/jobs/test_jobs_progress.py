@@ -90,7 +90,7 @@ def test_a_step_has_the_status_of_its_last_attempt(status, job):
     assert len(state.failed) == (status != DONE)
 
 
-def test_the_time_of_a_step_is_that_in_which_attempts_at_it_ran(job):
+def test_the_duration_of_a_step_excludes_times_without_a_running_attempt(job):
     def seconds(tried, now=110.0, **more):
         return step_progress(job(**more), tried, now)[1].seconds
 
@@ -141,7 +141,7 @@ def test_the_cell_of_a_notebook_is_shown_while_it_runs(job):
     )
 
 
-def test_requirements_that_are_installed_are_a_step(pipeline, job, tmp_path):
+def test_the_installation_of_requirements_is_shown_as_a_step(pipeline, job, tmp_path):
     (tmp_path / "requirements.txt").write_text("")
     more = Pipeline.from_steps("p", STEPS, root=tmp_path, requirements="requirements.txt")
     values = {**vars(job()), "definition": more.to_json()}
@@ -170,7 +170,7 @@ def test_a_job_without_a_failed_step_shows_its_reason(job):
     assert "5.0 s" in shown
 
 
-def test_text_of_others_does_not_command_the_terminal(job):
+def test_control_characters_in_a_reason_are_not_printed(job):
     evil = "\x1b[2Jgone [red]mark[/red]\nsecond \x07"
     shown = text(job(), [attempt("one", FAILED, reason=evil)])
     assert "\x1b[2J" not in shown
@@ -231,5 +231,5 @@ def test_lines_name_their_job_if_there_are_several(job):
     [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min 0 s"),
      (3599.6, "1 h 0 min"), (86400, "24 h 0 min")],
 )  # fmt: skip
-def test_times_are_for_people(seconds, said):
+def test_durations_are_rounded_for_display(seconds, said):
     assert format_duration(seconds) == said

@@ -92,7 +92,7 @@ def test_parameters_arrive_unchanged(value, tmp_path):
     assert job.job.parameters == {"model-name": value, "n": "3", "on": "true"}
 
 
-def test_no_parameter_sets_a_variable_of_the_system():
+def test_parameters_do_not_replace_protected_variables():
     job = run_job(
         bash(
             "show",
@@ -106,7 +106,7 @@ def test_no_parameter_sets_a_variable_of_the_system():
     assert path != "/evil"
 
 
-def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_path):
+def test_transient_failures_are_retried_and_input_errors_are_not(tmp_path):
     count = (
         f"n=$(cat {tmp_path}/n 2>/dev/null || echo 0); echo $((n+1)) > {tmp_path}/n; echo try $n;"
     )
@@ -125,7 +125,7 @@ def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_pa
     assert [(one.status, one.fault) for one in bad.attempts] == [(FAILED, "input")]
 
 
-def test_a_job_is_retried_after_its_finished_steps(tmp_path):
+def test_a_retry_of_a_job_does_not_repeat_finished_steps(tmp_path):
     once = f"echo x >> {tmp_path}/first"
     flaky = f"echo x >> {tmp_path}/second; [ $(wc -l < {tmp_path}/second) -ge 3 ]"
     job = run_job(bash("first", once), bash("second", flaky), max_retries=2)
@@ -190,7 +190,7 @@ def test_a_step_that_ignores_sigterm_is_killed_before_the_job_has_ended(tmp_path
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
 
 
-def test_a_failed_job_resumes_after_its_finished_steps(tmp_path):
+def test_a_resumed_job_does_not_repeat_finished_steps(tmp_path):
     job = run_job(
         bash("first", f"echo x >> {tmp_path}/first"),
         bash("second", f"test -e {tmp_path}/there"),
@@ -217,7 +217,7 @@ def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path
     assert lines == [["0 a 0/3"], ["1 b 1/3"] * 2, ["2 c 2/3"]]
 
 
-def test_no_more_chunks_run_at_once_than_may(tmp_path):
+def test_max_parallel_limits_the_concurrent_chunks(tmp_path):
     text = (
         # Once three were seen at once, the others need not wait.
         "touch on.$CHUNK_ID; until [ -e three ]; do n=$(ls | grep -c on); echo $n >> seen; "
@@ -230,7 +230,7 @@ def test_no_more_chunks_run_at_once_than_may(tmp_path):
     assert max(seen) == 3
 
 
-def test_steps_share_the_cores_that_they_ask_for(tmp_path):
+def test_steps_that_need_most_of_the_cores_run_one_at_a_time(tmp_path):
     half = Resources(cores=max(0.5, (psutil.cpu_count() or 1) * 0.6))
     text = f"mkdir {tmp_path}/alone && sleep 0.2 && rmdir {tmp_path}/alone"
     steps = [bash(f"s{i}", text, depends_on=(), resources=half) for i in range(3)]

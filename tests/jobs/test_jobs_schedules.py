@@ -111,7 +111,7 @@ def test_expressions_that_cron_refuses_are_refused_with_advice(text, told):
     assert told in str(caught.value)
 
 
-def test_all_faults_at_once():
+def test_all_faults_of_an_expression_are_reported_together():
     with pytest.raises(RequestError) as caught:
         parse_cron("60 24 32 13 8")
     assert len(caught.value.faults) == 5

@@ -82,7 +82,7 @@ def test_a_table_is_aligned_in_a_block_of_code(server):
 
 
 @pytest.mark.parametrize("values", [{}, {"a": []}, {"a": [1, 2], "b": ["x"]}, {"a": "```"}])
-def test_odd_tables_stay_tables(values):
+def test_empty_and_uneven_tables_are_one_code_block(values):
     lines = slack.format_table(values).splitlines()
     assert (lines[0], lines[-1]) == ("```", "```")
     assert "```" not in "".join(lines[1:-1])
@@ -114,7 +114,7 @@ def test_an_invalid_webhook_is_refused_and_not_shown(url, monkeypatch):
 
 
 @pytest.mark.parametrize("token", ["s3cret\n", "s3cret ü", "s3cret x"])
-def test_a_token_that_is_none_is_refused_and_not_shown(token, server, monkeypatch):
+def test_an_invalid_token_is_refused_and_not_shown(token, server, monkeypatch):
     monkeypatch.setenv("SLACK_TOKEN", token)
     assert "a one-line token" in refused(utils.SlackHelper().post_message, "x", "#data")
     assert server.got == []
@@ -141,7 +141,7 @@ def test_transient_errors_are_retried_and_then_raised(code, server, no_pauses):
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 410])
-def test_faults_that_stay_are_reported_at_once(code, server, no_pauses):
+def test_permanent_errors_are_raised_without_retries(code, server, no_pauses):
     server.answers = [Answer(code, "invalid_payload s3cret")]
     assert f"HTTP {code}" in refused(utils.post_message, "x")
     assert (len(server.got), no_pauses) == (1, [])
@@ -156,7 +156,7 @@ def test_redirects_are_not_followed(code, server):
 
 
 @pytest.mark.parametrize("body", ["ok", "[]", "", '{"ok": "true"}', "null"])
-def test_an_answer_that_is_not_slacks_is_reported(body, server):
+def test_a_response_that_is_not_from_slack_is_an_error(body, server):
     server.answers = [Answer(body=body)]
     refused(utils.SlackHelper().post_message, "x", "#data")
 

@@ -68,7 +68,7 @@ def test_the_same_summary_is_shown_once(three, monkeypatch, capsys):
     assert "2 done | 0 timed out | 0 cancelled | 1 failed\n\nProgress: 100.0%" in text
 
 
-def test_a_job_that_is_named_twice_is_one(three):
+def test_a_job_that_is_named_twice_is_counted_once(three):
     a, b, _ = three
     text = asyncio.run(nc.checkjobs([a, b, a[:13], a]))
     assert "0 / 2 in progress\n\n2 / 2 pending\n\n0 / 2 processed" in text

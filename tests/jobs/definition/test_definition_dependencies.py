@@ -73,12 +73,12 @@ def test_steps_run_once_after_all_that_they_wait_for(graph):
     assert done == set(edges)
 
 
-def test_the_cycle_is_named():
+def test_the_fault_of_a_cycle_names_its_steps():
     faults = dependency_faults(["a", "b", "c"], [["c"], ["a"], ["b"]])
     assert [fault.asked for fault in faults] == ["a -> c -> b -> a"]
 
 
-def test_a_step_that_does_not_say_can_close_a_cycle():
+def test_a_step_without_depends_on_can_close_a_cycle():
     (fault,) = dependency_faults(["a", "b"], [["b"], None])
     assert fault.asked == "a -> b -> a"
     assert "waits for the previous step" in fault.advice
@@ -96,11 +96,11 @@ def test_a_long_chain_of_steps_is_valid():
     assert dependency_faults(names, [None] * len(names)) == []
 
 
-def test_names_given_twice_count_once():
+def test_duplicate_dependencies_are_dropped():
     assert resolve_dependencies(["a", "b"], [None, ["a", "a"]]) == ((), ("a",))
 
 
-def test_unknown_names_are_reported_with_those_that_are_near():
+def test_unknown_names_are_reported_with_similar_ones():
     (fault,) = dependency_faults(["clean", "load"], [None, ["clan"]])
     assert fault.where == "1.depends_on.0"
     assert fault.advice == "did you mean clean?"

@@ -127,7 +127,7 @@ def test_a_fault_in_a_task_has_its_line(folder, line, told, _):
 
 
 @pytest.mark.parametrize("line", [line for line, _, by_schema in IN_A_TASK if by_schema])
-def test_the_schema_refuses_it_as_well(line):
+def test_the_schema_refuses_the_faults_that_it_can_detect(line):
     try:
         content = yaml.safe_load(TASK.format(line))
     except yaml.YAMLError:
@@ -175,7 +175,7 @@ def test_the_schema_refuses_it_as_well(line):
         ("pipeline: \x07", "expected YAML"),
     ],
 )
-def test_a_fault_of_the_whole_file(folder, text, told):
+def test_a_fault_outside_of_a_task_is_reported(folder, text, told):
     assert told in refused(folder, text)
 
 

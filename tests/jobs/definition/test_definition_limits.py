@@ -98,7 +98,7 @@ def test_a_tag_that_names_code_runs_nothing(tmp_path):
     assert not canary.exists()
 
 
-def test_thousands_of_steps_and_unknown_names_end(tmp_path):
+def test_thousands_of_steps_and_unknown_names_are_refused_soon(tmp_path):
     file = tmp_path / "p.yaml"
     lines = [
         f"  - {{name: s{n}, type: command, command: [a], depends_on: [gone{n}]}}"

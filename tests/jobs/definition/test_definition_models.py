@@ -50,7 +50,7 @@ def test_a_step_survives_json_and_pickle():
     assert EVERYTHING.resources.ram_gb == 4
 
 
-def test_a_step_does_not_change():
+def test_a_step_is_immutable():
     with pytest.raises(ValueError, match="frozen"):
         EVERYTHING.retries = 1
 
@@ -115,7 +115,7 @@ def test_all_faults_of_a_step_come_at_once():
         ),
     ],
 )
-def test_a_fault_of_a_step(fields, told):
+def test_invalid_fields_of_a_step_are_refused(fields, told):
     found = faults_of(lambda: Step(**{"name": "a", **fields}))
     assert found[0].startswith(told)
     assert "hunter2" not in str(found)
@@ -174,5 +174,5 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
         ),
     ],
 )
-def test_invalid_pipelines(call, told):
+def test_invalid_pipelines_are_refused(call, told):
     assert faults_of(call)[0].startswith(told)

@@ -88,7 +88,7 @@ def test_no_secret_is_left(value, before, after):
     assert len(found.encode()) == len(f"{before}{value}{after}".encode())
 
 
-def test_a_log_keeps_its_length_and_secrets_between_blocks_go(tmp_path, monkeypatch):
+def test_secrets_across_blocks_are_masked_and_a_log_keeps_its_length(tmp_path, monkeypatch):
     monkeypatch.setattr(redaction, "_BLOCK_BYTES", 64)
     log = tmp_path / "a.log"
     secret = "hidden-word-of-this-test"
@@ -123,7 +123,7 @@ def notebook(path, secret):
 
 
 @pytest.mark.parametrize("secret", [HARD, KEY, "nit is", "cell_t", 'tags": [', "u00fc and more"])
-def test_a_notebook_stays_one(tmp_path, secret):
+def test_a_redacted_notebook_is_a_valid_notebook(tmp_path, secret):
     path = tmp_path / "a.ipynb"
     notebook(path, secret)
     path.chmod(0o640)
@@ -144,7 +144,7 @@ def test_a_notebook_without_secrets_is_not_written(tmp_path):
     assert (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino) == before
 
 
-def test_half_a_notebook_is_cleared_as_a_log(tmp_path):
+def test_an_incomplete_notebook_is_redacted_as_a_log(tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text('{"cells": [{"source": "secret-word"')
     redact_file(path, ["secret-word"])

@@ -69,7 +69,7 @@ def _retrier(step, **settings):
     return retrier
 
 
-def test_retries_and_delays_are_those_of_a_job(tmp_path, monkeypatch):
+def test_the_retrier_has_the_retries_and_delays_of_the_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     retrier = _retrier(bash("one", "true"))
     assert retrier == {
@@ -107,7 +107,7 @@ def test_delays_are_positive_and_within_the_limits_of_step_functions(
     assert retrier.get("MaxDelaySeconds") == longest
 
 
-def test_retry_delays_equal_those_of_a_job(tmp_path, monkeypatch):
+def test_a_machine_that_runs_has_the_retry_delays_of_a_job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = {**RETRY_SETTINGS, "hyperplane.jobs.retry_wait": "3s"}
     with dask.config.set(settings):

@@ -79,7 +79,7 @@ def test_chunks_have_the_same_variables_as_on_this_machine():
 
 
 @pytest.mark.process
-def test_a_pod_gives_its_program_the_item(tmp_path):
+def test_the_program_of_a_pod_gets_its_item(tmp_path):
     items = tuple(text for text in HOSTILE if text)
     see = "import json, os, sys; json.dump([dict(os.environ), sys.argv[1:]], open('seen', 'w'))"
     step = command("x", "python", "-c", see, "$(ITEM)", "it's", foreach=items)
@@ -110,7 +110,7 @@ def test_a_program_that_cannot_be_started_ends_as_in_a_shell(program, code):
     assert classify_failure(code, "") == "input"
 
 
-def test_manifests_have_the_form_that_kubernetes_asks_for():
+def test_manifests_have_the_form_that_kubernetes_requires():
     names = ("$(x)", "größer 🚀", "-", "a" * 128, "A.b_c", "'; x", "0" * 70)
     hostile = [command(name, "true", depends_on=(), chunks=2) for name in names]
     job = make_job(*hostile, name="-Hostile NAME\n" + "x" * 90)
@@ -139,7 +139,7 @@ def test_manifests_have_the_form_that_kubernetes_asks_for():
     assert len({manifest["metadata"]["name"] for manifest in found}) == len(found)
 
 
-def test_retries_and_exit_codes_without_retries():
+def test_retries_are_limited_and_input_errors_are_not_retried():
     whole, own, chunks = (
         manifest["spec"]
         for manifest in manifests(
@@ -168,7 +168,7 @@ def test_retries_and_exit_codes_without_retries():
         assert not {0, 1, 75, 124, 130, 137, 143} & set(codes["values"])
 
 
-def test_times_are_of_an_attempt_and_of_the_job():
+def test_the_timeout_limits_the_pod_and_the_active_timeout_the_job():
     limited, free = manifests(
         make_job(command("a", "true", timeout=0.5), command("b", "true"), active_timeout=-1.0)
     )
@@ -209,7 +209,7 @@ def test_secrets_are_references_and_win_over_parameters(monkeypatch):
     }
 
 
-def test_steps_that_wait_are_suspended_and_say_for_whom():
+def test_steps_with_dependencies_are_suspended_and_annotated():
     last, first = manifests(
         make_job(command("b", "x", depends_on=("a",)), command("a", "x", depends_on=()))
     )

@@ -107,7 +107,7 @@ def test_hostile_words_and_values_arrive_unchanged(root, tmp_path):
     assert list(tmp_path.rglob("canary*")) == []
 
 
-def test_a_hostile_name_of_a_step_stays_a_name(root, tmp_path):
+def test_a_hostile_name_of_a_step_runs_nothing(root, tmp_path):
     names = [
         "$(touch canary)",
         "#SBATCH --mem=1",
@@ -174,7 +174,7 @@ def test_chunks_have_the_same_variables_as_on_this_machine(root, tmp_path):
 HOSTILE_ITEMS = tuple(text for text in HOSTILE if text)
 
 
-def test_chunks_without_parameters_or_items(root, tmp_path):
+def test_chunks_without_parameters_or_items_have_only_their_index(root, tmp_path):
     step = seeing(root, "x", chunks=2, env={"CHUNK_ID": "mine"})
     run_rendered(make_job(step, root=root), tmp_path)
     environment = saw(root, "x1")[0]
@@ -190,7 +190,7 @@ def test_each_chunk_of_a_notebook_has_an_output(root):
     assert '\'/data/flights/o u/t-\'"$(printf %05d "$SLURM_ARRAY_TASK_ID")".ipynb' in text
 
 
-def test_options_of_the_slurm_script():
+def test_the_sbatch_options_are_those_of_the_step():
     step = command(
         "x", "true", chunks=10, max_parallel=4, retries=1, timeout="10m",
         resources=Resources(cores=2.5, ram_gb=4, gpus=2),

@@ -42,13 +42,13 @@ def attempts(folder):
         ("true", 2, 0, 1),
     ],
 )
-def test_a_step_is_tried_again_where_that_may_help(tmp_path, text, retries, code, made_of_it):
+def test_failures_are_retried_except_input_errors(tmp_path, text, retries, code, made_of_it):
     codes, _ = run_rendered(make_job(counting(text, retries=retries), root=tmp_path), tmp_path)
     assert list(codes.values()) == [[code]]
     assert attempts(tmp_path) == made_of_it
 
 
-def test_a_step_has_the_retries_of_its_job_unless_it_has_its_own(tmp_path):
+def test_a_step_without_retries_has_those_of_its_job(tmp_path):
     run_rendered(make_job(counting("exit 1"), root=tmp_path, max_retries=1), tmp_path)
     assert attempts(tmp_path) == 2
 
@@ -110,7 +110,7 @@ def _secret_step(tmp_path, *names):
     return command("x", "bash", "-c", text, secrets=secrets)
 
 
-def test_secrets_arrive_and_stand_nowhere_else(tmp_path, monkeypatch):
+def test_secrets_are_only_in_the_environment_of_their_step(tmp_path, monkeypatch):
     monkeypatch.setenv("API_TOKEN", SECRET)
     monkeypatch.setenv("DATABASE_PASS_WORD", "from the environment")
     names = (

@@ -94,7 +94,7 @@ def test_the_last_line_of_a_long_message_stays_last():
     assert shown.count("line 20") == 1
 
 
-def test_a_line_of_any_length_leaves_the_class_of_the_error_in_the_end():
+def test_a_long_line_does_not_hide_the_class_of_the_error():
     message = "x" * 100_000
     shown = lines(CELL, error="ValueError", message=message, last=f"ValueError: {message}")
     assert f"ValueError: {message}" in shown  # in the whole traceback
@@ -120,7 +120,7 @@ def test_the_error_is_the_last_line_once(traceback, last):
     assert sum(line.startswith("ValueError") for line in shown) == 1
 
 
-def test_an_error_without_a_message():
+def test_an_error_without_a_message_is_shown_by_its_class():
     assert describe_error("a.ipynb", "cell 1", "KeyboardInterrupt", "", []).splitlines() == [
         "a.ipynb: cell 1 failed",
         "KeyboardInterrupt",

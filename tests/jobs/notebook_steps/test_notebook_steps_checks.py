@@ -89,7 +89,7 @@ def test_a_notebook_that_names_no_kernel_runs_with_python3():
     assert job.logs().splitlines()[0] == "7"
 
 
-def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
+def test_a_notebook_that_names_no_kernel_needs_python3(monkeypatch):
     monkeypatch.setattr(notebook_checks, "_installed_kernels", list)
     (fault,) = faults(step("plain", "1"))
     assert fault.asked == "no kernel, so python3"
@@ -185,7 +185,7 @@ def own_kernel(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
 
 
-def test_a_step_chooses_the_kernel(own_kernel):
+def test_a_step_selects_the_kernel(own_kernel):
     made = step("chooses", "import os; print(year, os.environ['CHOSEN'])", tagged="year = '1'")
     assert len(told(made)) == 1
     made = made.model_copy(update={"kernel": "of-this-test"})
@@ -195,7 +195,7 @@ def test_a_step_chooses_the_kernel(own_kernel):
     assert job.logs().splitlines()[0] == "3 yes"
 
 
-def test_a_step_that_selects_a_missing_kernel(own_kernel):
+def test_a_step_that_selects_a_missing_kernel_is_refused(own_kernel):
     made = step("chooses", "1", kernelspec=PYTHON).model_copy(update={"kernel": "of-this-tset"})
     (fault,) = faults(made)
     assert (fault.where, fault.asked) == ("step 'chooses': kernel", "'of-this-tset'")
@@ -213,7 +213,7 @@ def test_a_step_that_selects_a_missing_kernel(own_kernel):
         ({}, {"name": "julia"}, "julia"),
     ],
 )
-def test_languages_of_notebooks(spec, info, language):
+def test_the_language_of_a_notebook_is_that_of_its_metadata(spec, info, language):
     assert notebook_language({"kernelspec": spec, "language_info": info}) == language
 
 
@@ -244,7 +244,7 @@ def test_a_text_for_a_default_of_another_type_is_reported(tagged, kind, conversi
     )
 
 
-def test_all_parameters_of_a_notebook_are_in_one_line():
+def test_one_warning_lists_all_parameters_of_a_notebook():
     line = texts("a = 1\nb = 2.5\nc = 'x'", "1", names=("a", "b", "c", "d"))
     assert ": a (int), b (float); convert" in line
 
@@ -257,7 +257,7 @@ def test_all_parameters_of_a_notebook_are_in_one_line():
     ],
     ids=lambda text: text[:20],
 )
-def test_a_text_for_a_text_is_no_news(tagged):
+def test_a_default_that_is_text_or_no_literal_gives_no_warning(tagged):
     assert texts(tagged, "print(n + n)") == ""
 
 
@@ -294,7 +294,7 @@ def test_the_numbers_of_chunks_arrive_as_text_too():
 @pytest.mark.parametrize(
     "cells", [[{}], [{"source": 3}], [{"source": "a", "metadata": {"tags": 3}}], [3], 3]
 )
-def test_cells_that_are_none_are_a_fault_of_the_notebook(cells):
+def test_a_notebook_with_malformed_cells_cannot_be_read(cells):
     Path("odd.ipynb").write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": PYTHON}}))
     with pytest.raises(ValueError, match="cannot be read"):
         notebook_checks.read_declared_parameters(Path("odd.ipynb"))

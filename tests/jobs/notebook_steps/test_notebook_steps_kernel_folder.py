@@ -57,7 +57,7 @@ def step(name, *cells, **options):
 
 
 @pytest.mark.timeout(scaled(300, 1800))
-def test_kernels_that_start_together_hear_no_message_of_another(temporary):
+def test_kernels_that_start_together_get_no_messages_of_each_other(temporary):
     names = [f"n{number}" for number in range(AT_ONCE)]
     # Only some of the steps without stated resources run at once.
     small = Resources(cores=0.02)

@@ -143,7 +143,7 @@ class RunnerContract:
         assert not list(tmp_path.rglob("canary"))
 
     @pytest.mark.parametrize("polite", [True, False])
-    def test_it_is_ended_and_killed_after_the_grace(
+    def test_an_attempt_is_terminated_and_killed_after_the_grace_period(
         self, runner: Any, tmp_path: Path, polite: bool
     ) -> None:
         then = "echo ended > ended; exit 7" if polite else ""
@@ -165,7 +165,7 @@ class RunnerContract:
         until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
         assert (tmp_path / "ended").exists() == polite
 
-    def test_the_next_supervisor_finds_it(
+    def test_the_next_supervisor_reattaches_to_an_attempt(
         self, options: dict[str, Any], runner: Any, tmp_path: Path
     ) -> None:
         script = (

@@ -82,11 +82,13 @@ class TestAnotherPackage(SharedFilesContract):
         options["shell"] = "no-such-shell"
         return "no no-such-shell on the PATH"
 
-    def test_it_cannot_take_the_place_of_a_built_in_runner(self) -> None:
+    def test_a_package_cannot_replace_a_built_in_runner(self) -> None:
         assert RUNNERS.names() == [*RUNNERS.built_in, "shell"]
         assert RUNNERS.load("local") is LocalRunner
 
-    def test_its_exporter_renders_and_replaces_none(self, tmp_path: Path) -> None:
+    def test_the_exporter_of_a_package_renders_and_replaces_no_built_in_one(
+        self, tmp_path: Path
+    ) -> None:
         job = make_job(STEP, root=tmp_path)
         [document] = render("words", job, prefix="- ")
         assert document == ("words.txt", "- true", "step")

@@ -72,7 +72,7 @@ def waited(tmp_path, *pods, **more):
     return code, process.command.file(".log").read_text(), process
 
 
-def test_an_exit_code_and_the_times_are_written_down(tmp_path):
+def test_the_exit_code_and_the_times_are_recorded(tmp_path):
     code, log, process = waited(tmp_path, pod(ended(3), "Failed"))
     assert (code, log) == (3, "its log\n")
     assert process.end_time() - process.command.file(".pid").stat().st_mtime == 10
@@ -110,7 +110,7 @@ def test_a_job_that_is_gone_is_lost(tmp_path):
     assert waited(tmp_path, jobs={})[0] is None
 
 
-def test_a_done_step_stays_done_whatever_becomes_of_its_pod(tmp_path):
+def test_the_outcome_of_a_job_counts_without_its_pod(tmp_path):
     name = "hyperplane-6f1d2c3b-0000-000-a-1"
     done = {name: {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}}
     assert waited(tmp_path, jobs=done)[0] == 0
@@ -132,7 +132,7 @@ def test_a_deleted_job_is_waited_for_while_its_pod_runs(tmp_path):
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def test_a_node_that_does_not_answer_has_lost_it(tmp_path):
+def test_a_pod_on_a_node_that_does_not_respond_is_lost(tmp_path):
     lost = pod({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, metadata=DELETED)
     code, log, _ = waited(tmp_path, lost)
     assert code is None
@@ -168,7 +168,7 @@ def test_a_pod_that_never_starts_is_an_input_error(tmp_path):
     assert 'StartError: exec: "nothing": not found' in log
 
 
-def test_an_executed_notebook_comes_with_the_log(tmp_path):
+def test_an_executed_notebook_is_extracted_from_the_log(tmp_path):
     packed = base64.b64encode(zlib.compress(b"{1}")).decode()
     mark = "hyperplane-notebook:"
     sent = f"{mark}{packed[:4]}\nValueError: x\n{mark}{packed[4:]}\n"  # with a line between

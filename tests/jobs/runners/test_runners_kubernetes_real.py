@@ -89,7 +89,7 @@ def test_variables_and_secrets_arrive_unchanged(monkeypatch):
     assert job.job.runner == "kubernetes"
 
 
-def test_a_secret_has_its_value_on_this_machine(monkeypatch):
+def test_a_secret_has_the_value_of_the_submission(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME) ü")
     count = "import os; print(len(os.environ['THE_TOKEN'].encode()))"
     job = run_job(python("a", count, secrets=("THE_TOKEN",)), runner="kubernetes", wait=120)
@@ -133,7 +133,7 @@ def test_an_executed_notebook_comes_back_also_when_a_cell_fails(tmp_path):
     assert "hyperplane-notebook:" not in job.logs()
 
 
-def test_steps_follow_each_other_and_chunks_run_beside_each_other():
+def test_steps_run_in_order_and_chunks_concurrently():
     job = run_job(
         bash("a", "echo first; sleep 1"),
         bash("chunks", "echo $CHUNK_ID $ITEM; sleep 1", foreach=("x y", "ü", "'"), resources=SMALL),
@@ -218,7 +218,7 @@ def test_the_timeout_of_a_step_ends_its_pod():
     assert "exceeded the step's timeout of 4 s" in job.job.reason
 
 
-def test_exit_codes_decide_on_another_attempt():
+def test_the_exit_code_decides_on_a_retry():
     job = run_job(bash("a", "echo no >&2; exit 65"), runner="kubernetes", max_retries=3, wait=120)
     assert (job.status, len(job.attempts)) == (FAILED, 1)
     assert job.job.reason.endswith("exit code 65: no")
@@ -252,7 +252,7 @@ def test_an_attempt_that_can_never_run_fails_without_retries(program, options, s
     assert len(job.attempts) == 1
 
 
-def test_why_it_waits_is_in_the_log():
+def test_the_log_has_the_reason_why_a_step_is_pending():
     job = submit_job(bash("a", "true", resources={"cores": 64}), runner="kubernetes")
     until(lambda: "Insufficient cpu" in job.logs(), 90)
     job.cancel()
@@ -271,7 +271,7 @@ def test_unsupported_pipelines_are_refused_at_submission(tmp_path):
         submit_job(*steps, runner="kubernetes", runner_options={"imag": "x"})
 
 
-def test_not_without_an_api_server(tmp_path, monkeypatch):
+def test_a_submission_without_an_api_server_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("KUBECONFIG", str(tmp_path / "none"))
         with pytest.raises(RequestError, match="no usable configuration of kubectl"):

@@ -73,7 +73,7 @@ def test_the_job_of_an_attempt_is_as_the_file_shows():
     assert "/home/me" not in text
 
 
-def test_labels_with_a_pool_are_for_steps_that_name_one():
+def test_node_selectors_with_a_pool_are_for_steps_that_name_one():
     plain = dataclasses.replace(COMMAND, pool="")
     more = settings(node_selector=("example.com/pool={pool}", "disk=ssd"))
     pod = build_job(plain, STEP, 1, more, [])["spec"]["template"]["spec"]
@@ -143,7 +143,7 @@ def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
     assert told == ["requirements", "step 'call': argv"]
 
 
-def test_where_steps_find_their_files():
+def test_paths_are_those_of_staged_files_or_of_the_image():
     step = Step(name="a", kind="python", path="steps/a.py", working_dir="data")
     sent, held = (
         runner().with_runtime_paths(make_job(step)),

@@ -113,7 +113,7 @@ def test_an_attempt_of_another_supervisor_is_found_by_its_name(tmp_path, server)
     assert server.objects == {}
 
 
-def test_a_refusal_of_the_api_server_is_the_reason(tmp_path, server):
+def test_a_refusal_of_the_api_server_is_reported(tmp_path, server):
     server.refusals["POST", "jobs"] = [422]
     runner = create_runner()
     work = runner.start(attempt(tmp_path), command("a", "true"), 1.0)

@@ -60,7 +60,7 @@ def test_each_task_reads_its_own_variables_and_command(drawn):
 
 
 @pytest.mark.process
-def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
+def test_a_task_becomes_the_wrapper_with_its_command_and_variables(tmp_path):
     around = tmp_path / "around.py"
     around.write_text("import os, sys; print(sys.argv[1:], sys.flags.isolated, dict(os.environ))")
     commands = [command(n, argv=("run", "", f"{n} ü\n"), ITEM=f"i={n}", SAME="1") for n in (4, 7)]
@@ -108,7 +108,7 @@ def test_the_task_file_has_only_differences(tmp_path):
     assert b"SLURM_X" not in written
 
 
-def test_the_number_of_a_task_is_that_of_its_array(tmp_path):
+def test_the_id_of_a_task_is_made_from_that_of_its_array(tmp_path):
     single, first, second = (command(n, place=tmp_path) for n in range(3))
     for one in (single, first, second):
         one.attempt_prefix.parent.mkdir(parents=True)

@@ -102,7 +102,7 @@ def test_only_the_failed_chunk_is_retried(calls):
     assert ["--array" in " ".join(words) for words in calls("sbatch")] == [True, False]
 
 
-def test_one_that_runs_out_of_memory_gets_more_and_the_others_do_not(calls):
+def test_only_the_chunk_that_ran_out_of_memory_gets_more(calls):
     size = "$((CHUNK_ID == 1 ? 400000000 : 1))"
     hungry = f"python3 -c 'import sys, time; x = bytearray(int(sys.argv[1])); time.sleep(4)' {size}"
     job = run_job(
@@ -189,7 +189,7 @@ def test_without_arrays_each_chunk_is_a_single_batch_job(tmp_path, calls):
     ]
 
 
-def test_arrays_of_more_than_a_thousand_chunks(tmp_path, calls):
+def test_chunks_of_different_thousands_form_separate_arrays(tmp_path, calls):
     step = bash("a", "true", chunks=9, resources=SMALL)
     chunks = (3, 999, 1000, 1003, 1999, 123456)
 

@@ -79,7 +79,7 @@ def test_variables_and_secrets_arrive_unchanged(tmp_path, monkeypatch):
     assert job.job.runner == "slurm"
 
 
-def test_steps_follow_each_other_and_chunks_run_beside_each_other():
+def test_steps_run_in_order_and_chunks_concurrently():
     count = "echo $CHUNK_ID >> done; sleep 0.5"
     job = run_job(
         bash("a", "sleep 0.2; touch a"),
@@ -103,7 +103,7 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path):
     assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
 
 
-def test_a_batch_job_whose_number_was_not_written_down_is_found(tmp_path):
+def test_a_batch_job_whose_id_was_not_stored_is_found_by_its_name(tmp_path):
     job = submit_job(bash("a", "echo a >> told; sleep 5"), runner="slurm")
     until((tmp_path / "told").exists)
     assert kill_supervisor()
@@ -155,7 +155,7 @@ def test_the_timeout_of_a_step_counts_from_when_it_runs():
     assert "exceeded the step's timeout of 1 s" in job.job.reason
 
 
-def test_why_it_waits_is_in_the_log():
+def test_the_log_has_the_reason_why_a_step_is_pending():
     everything = {"cores": 8, "ram_gb": 0.1}
     steps = [bash(name, "sleep 6", resources=everything, depends_on=()) for name in "ab"]
     job = submit_job(*steps, runner="slurm")
@@ -202,7 +202,7 @@ def test_cancelling_while_much_is_being_submitted_leaves_nothing():
     assert queue() == []
 
 
-def test_not_without_the_commands_of_slurm(monkeypatch):
+def test_a_submission_without_the_commands_of_slurm_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nonexistent")
         with pytest.raises(RequestError, match="no sbatch, squeue, scancel on the PATH"):

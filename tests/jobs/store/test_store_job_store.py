@@ -67,7 +67,7 @@ def job(tmp_path, monkeypatch):
     return new_job(Pipeline.from_steps("p", [step]), parameters={"ü": "a\n'b\""}, name="the-job")
 
 
-def test_a_job_comes_back_as_it_was(store, job):
+def test_a_stored_job_is_read_unchanged(store, job):
     store.add(job)
     assert store.get(job.id) == job
     assert store.get(job.id[:20]) == job
@@ -78,7 +78,7 @@ def test_a_job_comes_back_as_it_was(store, job):
         store.get("unknown%")
 
 
-def test_only_one_of_many_changes_a_status(store, job):
+def test_only_one_of_concurrent_updates_changes_a_status(store, job):
     store.add(job)
 
     def take(_):
@@ -91,7 +91,7 @@ def test_only_one_of_many_changes_a_status(store, job):
     assert store.cancel_requests(OPEN) == [job.id]
 
 
-def test_attempts_are_kept_and_changed(store, job):
+def test_attempts_are_stored_and_updated(store, job):
     store.add(job)
     first = Attempt(job.id, "one", -1, 1, started=1.0)
     second = Attempt(job.id, "one", -1, 2, started=2.0, log="a.log")
@@ -164,7 +164,7 @@ def test_a_damaged_store_is_reported_with_advice(tmp_path, monkeypatch, job, how
     assert not caught.value.passing
 
 
-def test_no_damage_ends_in_another_error(tmp_path, job):
+def test_any_damage_raises_only_errors_of_hyperplane(tmp_path, job):
     file = tmp_path / "jobs.db"
     made = JobStore(f"sqlite:///{file}")
     for number in range(20):
@@ -199,7 +199,7 @@ def use(store, machine):
     store.close()
 
 
-def test_sqlite_has_no_log_in_memory_where_several_machines_write(tmp_path, monkeypatch):
+def test_sqlite_uses_no_wal_on_a_network_file_system(tmp_path, monkeypatch):
     def mode(name):
         JobStore(f"sqlite:///{tmp_path / name}").close()
         with contextlib.closing(sqlite3.connect(tmp_path / name)) as opened:

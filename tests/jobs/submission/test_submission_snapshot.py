@@ -48,7 +48,7 @@ def test_each_job_has_the_settings_of_its_submission():
     assert time.monotonic() - began < 90
 
 
-def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
+def test_secrets_are_read_from_the_folder_configured_at_submission(tmp_path):
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("s3cret-in-a-file\n")
     with dask.config.set({"hyperplane.jobs.secrets": str(tmp_path / "secrets")}):
@@ -57,7 +57,7 @@ def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
     assert job.logs() == "17\n"
 
 
-def test_a_pool_that_only_the_submission_knows():
+def test_a_step_has_the_sizes_of_a_pool_configured_only_at_submission():
     with dask.config.set({"hyperplane.pools.mine": POOL}):
         job = submit_job(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
         submission_snapshot.save_snapshot(job.job, {}, {})

@@ -100,7 +100,7 @@ def test_a_script_that_may_read_anything_is_not_reported(text):
     assert unread(python(text), "zebra") == []
 
 
-def test_a_script_whose_every_read_is_seen_is_reported():
+def test_a_script_whose_reads_are_all_known_is_reported():
     told = "no step reads the parameter 'zebra': they read"
     assert unread(python(GET), "zebra") == [f"{told} source, year"]
     assert unread(python("import numpy as np, json\nfrom dask import delayed"), "zebra") == [
@@ -186,7 +186,7 @@ def test_parameters_that_a_notebook_may_pass_on_are_not_reported(cells, seen):
     assert unread(notebook(*cells, "%run x.py zebra"), "zebra") == []
 
 
-def test_one_step_that_reads_it_is_enough():
+def test_a_parameter_that_one_step_reads_is_not_reported():
     both = [python(GET, "a.py"), bash("sh", "echo $ZEBRA")]
     assert unread(both, "zebra") == []
     assert unread([both[0], bash("sh", "make")], "zebra") == []
