@@ -61,13 +61,13 @@ SUBMIT = "nc.submit_pipeline_job(pipelineYamlPath='step.sh', jobType='bsaic')"
 def test_a_warning_is_at_the_line_of_the_cell(call):
     with pytest.warns(UserWarning, match="bsaic") as caught:
         cell(call)()
-    assert {(one.filename, one.lineno) for one in caught} == {("<cell 7>", 6)}
+    assert {(warning.filename, warning.lineno) for warning in caught} == {("<cell 7>", 6)}
 
 
 def test_a_warning_of_a_plain_call_is_at_its_line():
     with pytest.warns(UserWarning, match="bsaic") as caught:
         jobs.submit("step.sh", job_type="bsaic")
-    assert {one.filename for one in caught} == {__file__}
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_a_repeated_warning_at_one_line_is_shown_once():
@@ -142,7 +142,7 @@ def test_a_warning_after_an_awaited_call_is_at_its_own_line():
 
     with pytest.warns(UserWarning, match="side") as caught:
         asyncio.run(main())
-    lines = {str(one.message): one.lineno for one in caught}
+    lines = {str(warning.message): warning.lineno for warning in caught}
     first = inspect.getsourcelines(main)[1]
     assert lines == {"inside": first + 1, "outside": first + 2}
 

@@ -23,7 +23,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def spans(job):
-    return {one.step: (one.started, one.ended) for one in job.attempts}
+    return {attempt.step: (attempt.started, attempt.ended) for attempt in job.attempts}
 
 
 def test_steps_without_dependencies_run_in_order():
@@ -46,11 +46,11 @@ def test_steps_wait_for_those_they_name_and_for_no_others():
     first = bash("first", "sleep 0.2")
     middle = [bash(name, together.replace("$0", name), depends_on=("first",)) for name in names]
     last = bash("last", "true", depends_on=names)
-    found = spans(run_job(first, *middle, last))
-    starts, ends = zip(*(found[name] for name in names), strict=True)
-    assert found["first"][1] <= min(starts)
+    intervals = spans(run_job(first, *middle, last))
+    starts, ends = zip(*(intervals[name] for name in names), strict=True)
+    assert intervals["first"][1] <= min(starts)
     assert max(starts) < min(ends)
-    assert found["last"][0] >= max(ends)
+    assert intervals["last"][0] >= max(ends)
 
 
 def test_only_steps_that_depend_on_a_failed_step_are_skipped():
@@ -60,7 +60,10 @@ def test_only_steps_that_depend_on_a_failed_step_are_skipped():
         bash("other", "true", depends_on=()),
     )
     assert job.status == FAILED
-    assert {one.step: one.status for one in job.attempts} == {"bad": FAILED, "other": DONE}
+    assert {attempt.step: attempt.status for attempt in job.attempts} == {
+        "bad": FAILED,
+        "other": DONE,
+    }
     assert "exit code 64: nothing there" in job.job.reason
     with pytest.raises(JobFailed, match="nothing there"):
         job.result()
@@ -111,18 +114,18 @@ def test_transient_failures_are_retried_and_input_errors_are_not(tmp_path):
         f"n=$(cat {tmp_path}/n 2>/dev/null || echo 0); echo $((n+1)) > {tmp_path}/n; echo try $n;"
     )
     job = run_job(bash("flaky", f"{count} [ $n -ge 2 ]", retries=3))
-    assert [(one.number, one.status) for one in job.attempts] == [
+    assert [(attempt.number, attempt.status) for attempt in job.attempts] == [
         (1, FAILED),
         (2, FAILED),
         (3, DONE),
     ]
-    assert [job.job.folder_path.joinpath(one.log).read_text() for one in job.attempts] == [
+    assert [job.job.folder_path.joinpath(attempt.log).read_text() for attempt in job.attempts] == [
         "try 0\n",
         "try 1\n",
         "try 2\n",
     ]
     bad = run_job(Step(name="bad", kind="command", argv=("python3", "-c", "int('x')"), retries=3))
-    assert [(one.status, one.fault) for one in bad.attempts] == [(FAILED, "input")]
+    assert [(attempt.status, attempt.fault) for attempt in bad.attempts] == [(FAILED, "input")]
 
 
 def test_a_retry_of_a_job_does_not_repeat_finished_steps(tmp_path):
@@ -172,7 +175,7 @@ def test_a_cancelled_job_ends_its_steps_with_sigterm(tmp_path):
     assert job.wait(LIMIT) == "cancelled"
     assert "bye" in job.logs()
     assert job.attempts[0].exit_code == 3
-    assert [one.step for one in job.attempts] == ["polite"]
+    assert [attempt.step for attempt in job.attempts] == ["polite"]
     with pytest.raises(JobCancelled, match=f"cancelled by {this_machine()} at .* UTC, from Python"):
         job.result()
     job.cancel()
@@ -185,7 +188,7 @@ def test_a_step_that_ignores_sigterm_is_killed_before_the_job_has_ended(tmp_path
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
-    assert [one.status for one in job.attempts] == ["cancelled"]
+    assert [attempt.status for attempt in job.attempts] == ["cancelled"]
     # It was killed, and ends when it is scheduled on a busy machine.
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
 
@@ -250,7 +253,7 @@ def test_a_step_that_ran_out_of_memory_gets_more_or_smaller_pieces(tmp_path):
     assert job.status == DONE
     seen = [line.split(" ", 1) for line in (tmp_path / "seen").read_text().splitlines()]
     assert [int(pieces) for pieces, _ in seen] == [1, 2, 4]
-    assert [json.loads(told)["ram_gb_per_proc"] for _, told in seen] == [2, 3.0, 4.5]
+    assert [json.loads(cluster)["ram_gb_per_proc"] for _, cluster in seen] == [2, 3.0, 4.5]
 
 
 def test_all_faults_of_a_submission_are_reported_together():
@@ -270,4 +273,4 @@ def test_all_faults_of_a_submission_are_reported_together():
 
 def test_a_missing_program_is_an_input_failure():
     job = run_job(Step(name="none", kind="command", argv=("no-such-program",)))
-    assert [(one.status, one.fault) for one in job.attempts] == [(FAILED, "input")]
+    assert [(attempt.status, attempt.fault) for attempt in job.attempts] == [(FAILED, "input")]

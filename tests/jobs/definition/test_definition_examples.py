@@ -157,8 +157,10 @@ def test_keys_that_are_not_indented_are_accepted_with_a_warning(name, keys):
     pipeline = read(f"slips/{name}")
     assert pipeline.name == name.replace("_", " ")
     assert pipeline.steps[0].path == "steps/hello.py"
-    told = [text.partition(": ")[2] for text in pipeline.warnings]
-    assert told == [f"the key {key} is not indented; indent it under 'pipeline:'" for key in keys]
+    messages = [text.partition(": ")[2] for text in pipeline.warnings]
+    assert messages == [
+        f"the key {key} is not indented; indent it under 'pipeline:'" for key in keys
+    ]
 
 
 def test_tabs_are_accepted_with_a_warning():

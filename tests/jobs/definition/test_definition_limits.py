@@ -44,23 +44,23 @@ HOSTILE = {
 }
 
 
-def seconds_to_refuse(file: Path, told: str) -> float:
+def seconds_to_refuse(file: Path, expected: str) -> float:
     """Seconds of the processor, which other programs on the machine do not lengthen."""
     begin = time.process_time()
     with pytest.raises(RequestError) as caught:
         read_pipeline(file)
     taken = time.process_time() - begin
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     return taken
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_refused_soon(tmp_path, name):
-    content, told = HOSTILE[name]
+    content, expected = HOSTILE[name]
     file = tmp_path / "p.yaml"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     # Under half a second on an idle machine; exponential cases take minutes.
-    assert seconds_to_refuse(file, told) < 10
+    assert seconds_to_refuse(file, expected) < 10
 
 
 @pytest.mark.parametrize("size", [0, 200_000_000])

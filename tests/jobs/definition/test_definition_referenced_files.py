@@ -57,12 +57,12 @@ def test_paths_are_relative_to_the_repository(repository):
 
 @pytest.mark.parametrize("folder", ["repository/jobs", "elsewhere"])
 def test_paths_are_relative_to_another_folder_that_has_more_files(repository, folder):
-    there = repository.parent / folder
-    (there / "a.sh").touch()
+    other = repository.parent / folder
+    (other / "a.sh").touch()
     pipeline = read_pipeline(pipeline_file(repository / "jobs", "a.sh"))
-    assert pipeline.root == str(there)
+    assert pipeline.root == str(other)
     (warning,) = pipeline.warnings
-    assert warning.startswith(f"p.yaml: paths are relative to {there}, which has more of the files")
+    assert warning.startswith(f"p.yaml: paths are relative to {other}, which has more of the files")
 
 
 def test_without_a_repository_paths_are_relative_to_the_pipeline_file(tmp_path):
@@ -113,9 +113,9 @@ def test_paths_that_are_not_existing_files_are_refused(repository, path):
 
 def test_the_output_of_a_notebook_must_be_a_file_inside_the_root(repository):
     (repository / "n.ipynb").write_text('{"cells": []}')
-    for output, told in {"../o.ipynb": "a path inside", "jobs": "a file, not a folder"}.items():
+    for output, expected in {"../o.ipynb": "a path inside", "jobs": "a file, not a folder"}.items():
         step = Step(name="a", kind="notebook", path="n.ipynb", output_path=output)
-        with pytest.raises(RequestError, match=told):
+        with pytest.raises(RequestError, match=expected):
             Pipeline.from_steps("p", [step], root=repository)
 
 

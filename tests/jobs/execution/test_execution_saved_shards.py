@@ -60,7 +60,7 @@ def test_saved_shards_do_not_let_a_step_run_before_its_dependencies(tmp_path):
     assert run_job(step()).status == DONE
     first = bash("first", "exit 64")
     job = run_job(first, step(), bash("last", "true"), max_retries=0)
-    assert [(one.step, one.status) for one in job.attempts] == [("first", FAILED)]
+    assert [(attempt.step, attempt.status) for attempt in job.attempts] == [("first", FAILED)]
 
 
 def test_another_job_runs_only_the_missing_chunks(tmp_path):
@@ -90,7 +90,7 @@ def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(t
     assert "squares already exists, saved in 2 shards, but the step saves 3" in job.job.reason
     assert "write chunks: 2" in job.job.reason
     assert len(job.attempts) <= 2
-    assert {(one.status, one.fault) for one in job.attempts} == {(FAILED, "input")}
+    assert {(attempt.status, attempt.fault) for attempt in job.attempts} == {(FAILED, "input")}
     shutil.rmtree("squares")
     assert job.resume().wait(LIMIT) == DONE, job.logs()
     assert len(hyperplane.load("squares")) == 100

@@ -42,8 +42,8 @@ def test_features_that_kubernetes_lacks_are_reported_together():
         command("d", "python", "-m", calls.PROGRAM, resources=Resources(pool="16_61")),
     ]
     job = make_job(*steps, requirements="requirements.txt", parameters={"a": "\udcff"})
-    found = faults("kubernetes", job, root="relative")
-    assert list(found) == [
+    messages = faults("kubernetes", job, root="relative")
+    assert list(messages) == [
         "image",
         "root",
         "requirements",
@@ -55,10 +55,10 @@ def test_features_that_kubernetes_lacks_are_reported_together():
         "steps[3].argv",
         "parameters['a']",
     ]
-    assert found["image"].startswith("image is not set; expected the name of an image")
-    assert "--option image=" in found["image"]
-    assert "did you mean 16_16" in found["steps[3].resources.pool"]
-    assert "140004 bytes" in found["steps[2].foreach"]
+    assert messages["image"].startswith("image is not set; expected the name of an image")
+    assert "--option image=" in messages["image"]
+    assert "did you mean 16_16" in messages["steps[3].resources.pool"]
+    assert "140004 bytes" in messages["steps[2].foreach"]
 
 
 @pytest.mark.parametrize("image", ["", "a b", "x\ny", "-x", "$(x)", 3, "x" * 600])
@@ -78,9 +78,9 @@ def test_an_invalid_root_is_refused(root):
 
 def test_features_that_slurm_lacks_are_reported_together():
     step = command("b", "x", chunks=2, split=4)
-    found = faults("slurm", make_job(step, parameters={"a": "\udcff"}))
-    assert list(found) == ["steps[0].split", "parameters['a']"]
-    assert found["steps[0].split"] == (
+    messages = faults("slurm", make_job(step, parameters={"a": "\udcff"}))
+    assert list(messages) == ["steps[0].split", "parameters['a']"]
+    assert messages["steps[0].split"] == (
         "steps[0].split = 4: expected no value on slurm, which restarts steps unchanged; "
         "request the memory at once, or use the local runner"
     )

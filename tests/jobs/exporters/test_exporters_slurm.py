@@ -164,9 +164,9 @@ def test_chunks_have_the_same_variables_as_on_this_machine(root, tmp_path):
         environment, _, _ = saw(root, f"x{place}")
         expected = step_variables(job, step, WorkUnit("x", place, len(HOSTILE_ITEMS)), 1)
         assert environment[PARAMETERS].count('"chunk_id": ') == 1
-        told = json.loads(environment[PARAMETERS])
-        assert told == json.loads(expected.pop(PARAMETERS))
-        assert (told["item"], told["chunk_id"]) == (item, str(place))
+        parameters = json.loads(environment[PARAMETERS])
+        assert parameters == json.loads(expected.pop(PARAMETERS))
+        assert (parameters["item"], parameters["chunk_id"]) == (item, str(place))
         assert {name: environment.get(name) for name in expected} == expected
         assert environment["HYPERPLANE_CLUSTER"] == '{"nprocs": 1}'
 
@@ -224,16 +224,20 @@ def test_the_sbatch_options_are_those_of_the_step():
 def test_only_notebooks_and_retries_need_files_of_the_package(step, program):
     package = str(Path(hyperplane.__file__).parent)
     documents = render("slurm", make_job(step), python="/opt/bin/python")
-    named = [line for one in documents for line in one.text.splitlines() if package in line]
+    named = [
+        line for document in documents for line in document.text.splitlines() if package in line
+    ]
     assert len(named) == bool(program)
     assert f"{package}/{program}" in "".join(named) or not program
-    assert not [one for one in documents if "hyperplane." in one.text.replace(package, "")]
+    assert not [
+        document for document in documents if "hyperplane." in document.text.replace(package, "")
+    ]
 
 
-@pytest.mark.parametrize(("ram", "told"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
-def test_memory_is_rounded_up_to_a_mebibyte(ram, told):
+@pytest.mark.parametrize(("ram", "mebibytes"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
+def test_memory_is_rounded_up_to_a_mebibyte(ram, mebibytes):
     text = script(command("x", "true", resources=Resources(ram_gb=ram)))
-    assert f"#SBATCH --mem={told}M\n" in text
+    assert f"#SBATCH --mem={mebibytes}M\n" in text
 
 
 def test_a_step_without_resources_gets_the_defaults_of_the_site():

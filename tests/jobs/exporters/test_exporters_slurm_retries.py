@@ -31,7 +31,7 @@ def attempts(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "retries", "code", "made_of_it"),
+    ("text", "retries", "code", "attempt_count"),
     [
         ("[ $n = 3 ]", 2, 0, 3),
         ("exit 1", 2, 1, 3),
@@ -42,10 +42,10 @@ def attempts(folder):
         ("true", 2, 0, 1),
     ],
 )
-def test_failures_are_retried_except_input_errors(tmp_path, text, retries, code, made_of_it):
+def test_failures_are_retried_except_input_errors(tmp_path, text, retries, code, attempt_count):
     codes, _ = run_rendered(make_job(counting(text, retries=retries), root=tmp_path), tmp_path)
     assert list(codes.values()) == [[code]]
-    assert attempts(tmp_path) == made_of_it
+    assert attempts(tmp_path) == attempt_count
 
 
 def test_a_step_without_retries_has_those_of_its_job(tmp_path):
@@ -72,11 +72,11 @@ def _running(tmp_path, step):
     script = tmp_path / document.name
     script.write_text(document.text)
     script.chmod(0o700)
-    said = tmp_path / "said"
-    with said.open("wb") as opened:
+    stderr = tmp_path / "stderr"
+    with stderr.open("wb") as opened:
         process = subprocess.Popen([script], start_new_session=True, stderr=opened)
     deadline = time.monotonic() + 120
-    while not ((tmp_path / "ready").exists() or b"; next attempt in " in said.read_bytes()):
+    while not ((tmp_path / "ready").exists() or b"; next attempt in " in stderr.read_bytes()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
@@ -127,8 +127,10 @@ def test_secrets_are_only_in_the_environment_of_their_step(tmp_path, monkeypatch
     assert seen == [SECRET, SECRET, "from the environment", "from the environment"]
     assert not any("s3cret" in text or "from the env" in text for text in texts)
     assert "s3cret" not in (tmp_path / "others").read_text()
-    for kept in fake_slurm.jobs(tmp_path / "slurm"):
-        assert "s3cret" not in str([kept["arguments"], kept["script"], kept["options"]])
+    for batch_job in fake_slurm.jobs(tmp_path / "slurm"):
+        assert "s3cret" not in str(
+            [batch_job["arguments"], batch_job["script"], batch_job["options"]]
+        )
     assert list(tmp_path.rglob("canary")) == []
 
 

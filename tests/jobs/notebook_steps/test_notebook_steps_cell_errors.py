@@ -22,11 +22,11 @@ ERROR = "\x1b[31mKeyError\x1b[39m: 'b'"
 
 
 def lines(*frames, error="KeyError", message="'b'", last=ERROR):
-    told = describe_error(
+    report = describe_error(
         "a.ipynb", "cell 3 of 4 (In [2])", error, message, [DASHES, TITLE, *frames, last]
     )
-    assert "\x1b" not in told
-    return told.splitlines()
+    assert "\x1b" not in report
+    return report.splitlines()
 
 
 def test_a_short_traceback_of_the_users_own_code_is_shown_whole():
@@ -148,14 +148,14 @@ def test_cells_are_counted_as_in_the_notebook_that_was_submitted(tmp_path):
 def test_a_step_shows_the_error_of_its_cell_and_no_frames_of_papermill(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-    made.cells = [
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    notebook.cells = [
         nbformat.v4.new_markdown_cell("# Totals"),
         nbformat.v4.new_code_cell("year = '1990'", metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell("import json\ndef parsed():\n    return json.loads(year)"),
         nbformat.v4.new_code_cell("parsed()"),
     ]
-    nbformat.write(made, "totals.ipynb")
+    nbformat.write(notebook, "totals.ipynb")
     step = Step(name="totals", kind="notebook", path="totals.ipynb")
     job = run_job(step, parameters={"year": "{"}, max_retries=0)
     assert job.status == FAILED

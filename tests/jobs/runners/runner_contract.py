@@ -132,9 +132,9 @@ class RunnerContract:
         async def work(runner: Any) -> int | None:
             process = await runner.start(attempt, STEP, 1.0)
             await process.wait_until_running()
-            found: int | None = await process.wait()
-            assert process.exit_code() == found
-            return found
+            exit_code: int | None = await process.wait()
+            assert process.exit_code() == exit_code
+            return exit_code
 
         assert self.run(runner, work) == code
         log = attempt.file(".log").read_text()
@@ -157,8 +157,8 @@ class RunnerContract:
             process = await runner.start(attempt, STEP, 1.0)
             await process.wait_until_running()
             await asyncio.to_thread(until, (tmp_path / "pid").exists)
-            found: int | None = await process.end(60.0 if polite else 0.2)
-            return found
+            exit_code: int | None = await process.end(60.0 if polite else 0.2)
+            return exit_code
 
         assert self.run(runner, work) != 0
         pid = int((tmp_path / "pid").read_text())
@@ -186,9 +186,9 @@ class RunnerContract:
             assert process.exit_code() is None
             await process.wait_until_running()
             (tmp_path / "go").touch()
-            found: int | None = await process.wait()
+            exit_code: int | None = await process.wait()
             assert process.end_time() > 0
-            return found
+            return exit_code
 
         assert self.run(runner, work) == 5
         assert attempt.file(".log").read_text().count("once") == 1

@@ -33,7 +33,7 @@ class SharedFilesContract(RunnerContract):
     def test_a_missing_folder_is_an_error_of_the_start(self, runner: Any, tmp_path: Path) -> None:
         attempt = replace(self.attempt(tmp_path, "true"), folder=str(tmp_path / "gone"))
         with pytest.raises(FileNotFoundError, match="gone"):
-            self.run(runner, lambda one: one.start(attempt, STEP, 1.0))
+            self.run(runner, lambda runner: runner.start(attempt, STEP, 1.0))
 
 
 class TestLocal(SharedFilesContract):

@@ -55,14 +55,14 @@ class FakeWatcher:
 
 
 def attempt(tmp_path, *pods, jobs=None):
-    """An attempt whose pods are these, and what there is."""
-    place = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    there = AttemptCommand((), {}, "", place)
-    there.file(".log").touch()
-    name = attempt_job_name(there)
+    """An attempt whose pods are these, and the snapshot that its watcher returns."""
+    prefix = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    command = AttemptCommand((), {}, "", prefix)
+    command.file(".log").touch()
+    name = attempt_job_name(command)
     snapshot = JobSnapshot({name: {}} if jobs is None else jobs, {name: list(pods)})
-    return PodProcess(there, FakeWatcher(snapshot), time.monotonic()), snapshot
+    return PodProcess(command, FakeWatcher(snapshot), time.monotonic()), snapshot
 
 
 def waited(tmp_path, *pods, **more):
@@ -143,8 +143,10 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     tmp_path, monkeypatch
 ):
     name = "hyperplane-6f1d2c3b-0000-000-a-1"
-    said = f'secret "{name}" not found'
-    waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
+    message = f'secret "{name}" not found'
+    waits = pod(
+        {"waiting": {"reason": "CreateContainerConfigError", "message": message}}, "Pending"
+    )
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
     monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod_process.SECRET_SECONDS", -1.0)
     process, snapshot = attempt(tmp_path, waits)
@@ -171,8 +173,8 @@ def test_a_pod_that_never_starts_is_an_input_error(tmp_path):
 def test_an_executed_notebook_is_extracted_from_the_log(tmp_path):
     packed = base64.b64encode(zlib.compress(b"{1}")).decode()
     mark = "hyperplane-notebook:"
-    sent = f"{mark}{packed[:4]}\nValueError: x\n{mark}{packed[4:]}\n"  # with a line between
-    log = f"cell\n\n{sent}".encode()
+    printed = f"{mark}{packed[:4]}\nValueError: x\n{mark}{packed[4:]}\n"  # with a line between
+    log = f"cell\n\n{printed}".encode()
     process, snapshot = attempt(tmp_path, pod(ended(1), "Failed"))
     output = tmp_path / "out" / "a.ipynb"
     process.command.file(".notebook").write_text(str(output))
@@ -188,22 +190,22 @@ def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
             yield b"its "
             raise KubernetesError("the log broke off")
 
-    said = "warning: no step reads the parameter 'sorce'\n"
+    warning = "warning: no step reads the parameter 'sorce'\n"
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "wait"}}
     process, _ = attempt(tmp_path, pod(waiting, "Pending"))
-    process.command.file(".preface").write_text(said)
+    process.command.file(".preface").write_text(warning)
     files, log = process._files, process.command.file(".log")
     process._watcher = files._watcher = Follows(None)
     files.write_status("no node")
-    assert log.read_text() == f"{said}waiting for Kubernetes: no node\n"
+    assert log.read_text() == f"{warning}waiting for Kubernetes: no node\n"
     files.record_start("n-x", 1.0)
-    assert log.read_text() == said
+    assert log.read_text() == warning
 
     async def ends():
         files.follow("n-x")
         await asyncio.wait({files._following})
-        assert log.read_text() == f"{said}its "
+        assert log.read_text() == f"{warning}its "
         await files.save_log("n-x")
 
     asyncio.run(ends())
-    assert log.read_text() == f"{said}its log\n"
+    assert log.read_text() == f"{warning}its log\n"

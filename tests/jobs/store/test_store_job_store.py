@@ -52,12 +52,12 @@ def postgres():
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
 def store(request, tmp_path):
-    here = request.param == "sqlite"
-    made = JobStore(
-        f"sqlite:///{tmp_path}/jobs.db" if here else request.getfixturevalue("postgres")
+    is_sqlite = request.param == "sqlite"
+    job_store = JobStore(
+        f"sqlite:///{tmp_path}/jobs.db" if is_sqlite else request.getfixturevalue("postgres")
     )
-    yield made
-    made.close()
+    yield job_store
+    job_store.close()
 
 
 @pytest.fixture
@@ -142,10 +142,10 @@ def test_a_damaged_store_is_reported_with_advice(tmp_path, monkeypatch, job, how
     if how == "no database":
         file.write_bytes(b"no database " * 1000)
     else:
-        made = JobStore(url)
+        store = JobStore(url)
         for number in range(40):
-            made.add(replace(job, id=f"{number:036}", run_id="x"))
-        made.close()
+            store.add(replace(job, id=f"{number:036}", run_id="x"))
+        store.close()
         size = file.stat().st_size
         if how == "cut off":
             os.truncate(file, size // 2)
@@ -156,21 +156,21 @@ def test_a_damaged_store_is_reported_with_advice(tmp_path, monkeypatch, job, how
                 damaged_in(file, page * 4096, (b"\xff" if how == "pages" else b"\0") * 2000)
     with pytest.raises(JobStoreError) as caught:
         look_at_all(JobStore(url), job)
-    said = str(caught.value)
-    assert str(file) in said
-    assert "move it away" in said
-    assert "sqlalche" not in said.lower()
-    assert "sqlite3." not in said
+    message = str(caught.value)
+    assert str(file) in message
+    assert "move it away" in message
+    assert "sqlalche" not in message.lower()
+    assert "sqlite3." not in message
     assert not caught.value.passing
 
 
 def test_any_damage_raises_only_errors_of_hyperplane(tmp_path, job):
     file = tmp_path / "jobs.db"
-    made = JobStore(f"sqlite:///{file}")
+    store = JobStore(f"sqlite:///{file}")
     for number in range(20):
-        made.add(replace(job, id=f"{number:036}"))
-        made.save_attempt(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
-    made.close()
+        store.add(replace(job, id=f"{number:036}"))
+        store.save_attempt(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
+    store.close()
     whole = file.read_bytes()
     draw = random.Random(1)
     for _ in range(scaled(60, 200)):

@@ -128,21 +128,21 @@ def test_a_snapshot_has_no_secret_and_is_private(monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": {}}', '{"settings": 7}', "\0"])
 def test_an_unreadable_snapshot_counts_as_missing(text):
-    made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    submission_snapshot.save_snapshot(made, {"PATH": "/bin"}, {})
-    (made.folder_path / "submission.json").write_text(text)
-    assert submission_snapshot.load_snapshot(made).apply_to({"PATH": "/usr/bin"}) == {
+    job = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
+    submission_snapshot.save_snapshot(job, {"PATH": "/bin"}, {})
+    (job.folder_path / "submission.json").write_text(text)
+    assert submission_snapshot.load_snapshot(job).apply_to({"PATH": "/usr/bin"}) == {
         "PATH": "/usr/bin"
     }
-    assert submission_snapshot.load_snapshot(made).settings.retry_wait == "0.1s"
+    assert submission_snapshot.load_snapshot(job).settings.retry_wait == "0.1s"
 
 
 def test_a_folder_that_cannot_be_used_is_reported(monkeypatch):
-    made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    made.folder_path.parent.mkdir(parents=True, exist_ok=True)
-    made.folder_path.write_text("a file")
+    job = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
+    job.folder_path.parent.mkdir(parents=True, exist_ok=True)
+    job.folder_path.write_text("a file")
     with pytest.raises(JobError, match="cannot be used"):
-        submission_snapshot.save_snapshot(made, {}, {})
+        submission_snapshot.save_snapshot(job, {}, {})
 
 
 def test_unknown_pools_are_reported_at_submission():
