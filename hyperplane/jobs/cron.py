@@ -74,7 +74,8 @@ def parse_cron(text: str) -> CronExpression:
     if len(fields) == 1 and re.fullmatch(r"(\*(/\d+)?){4,5}", fields[0]):
         fields = re.findall(r"\*(?:/\d+)?", fields[0])
         fields += ["*"] * (5 - len(fields))
-        warning = f"--cron {text.strip()!r} is read as {' '.join(fields)!r}; put blanks between"
+        read_as = " ".join(fields)
+        warning = f"--cron {text.strip()!r} is read as {read_as!r}; put blanks between the fields"
     if len(fields) != 5:
         replacement = _NICKNAMES.get(text.strip().lower())
         allowed = "five fields: minute, hour, day of the month, month, day of the week"

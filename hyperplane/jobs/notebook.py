@@ -44,7 +44,7 @@ DEFAULT_KERNEL = "python3"
 SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE_LENGTH = 8192
 #: Optional imports of papermill and jsonschema (cloud clients, a URI grammar), hidden from them:
-#: they take two seconds, and notebooks here are local files.
+#: their import takes two seconds, and notebooks here are local files.
 _UNUSED = ("boto3", "gcsfs", "pyarrow", "rfc3987_syntax")
 #: Seconds that a kernel may take to start: many starting at once share few cores.
 _START_SECONDS = 600

@@ -242,7 +242,7 @@ class Supervisor:
             self._running[task] = job.id
 
     def _submission_for(self, job: Job) -> SubmissionEnvironment:
-        # Not removed yet: a job that a full disk has stopped is started again.
+        # Removed only after the job: one that a full disk has stopped is started again.
         if job.id in self.submissions:
             return self.submissions[job.id]
         return SubmissionEnvironment(

@@ -42,8 +42,9 @@ def resolve_dependencies(
 ) -> tuple[tuple[str, ...], ...]:
     """Return the steps that each step waits for.
 
-    A step without dependencies given (None) waits for the previous step, so that a file without
-    dependencies runs from top to bottom; ``[]`` waits for none. Duplicate names are dropped.
+    ``depends_on`` has an item for each step. A step with None waits for the previous step, so that
+    a file without dependencies runs from top to bottom; a step with ``[]`` waits for none.
+    Duplicate names are dropped.
 
     Examples
     --------

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
-#: The comparison takes quadratic time, and no valid name is this long.
+#: Maximum length of a compared name, and maximum known names: a comparison takes quadratic time.
 _MAX_LENGTH, _MAX_CANDIDATES = 200, 500
 #: Maximum characters of a value in a message.
 _MAX_SHOWN = 80

@@ -229,7 +229,7 @@ def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[Task
 
 
 def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:
-    """Return the dependencies of a task, None if it has no such key; faulty values are empty."""
+    """Return the dependencies of a task: None without the key, empty if its value is faulty."""
     if "depends_on" not in draft.entries.nodes:
         return None
     return tuple(name.strip() for name in draft.values.get("depends_on", ()))

@@ -70,7 +70,7 @@ class ValidatedRecord(BaseModel):
             }
             faults += self._check_fields(valid, faulty)
             if known.keys() != values.keys():
-                # Also a TypeError, as Python raises it; for files validate_record() catches it.
+                # A TypeError, too, as for any call in Python; validate_record() catches it.
                 raise UnknownArgument(faults)
             check(faults)
 

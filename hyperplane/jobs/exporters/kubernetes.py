@@ -78,7 +78,7 @@ class KubernetesExporter:
     name: ClassVar[str] = "kubernetes"
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline, the image or the root that is not supported."""
+        """Return a fault for each part of a pipeline, and each option, that is not supported."""
         faults = [*self._find_option_faults(), *find_requirements_faults(pipeline)]
         faults += find_common_faults(pipeline, self.name)
         for index, step in enumerate(pipeline.steps):

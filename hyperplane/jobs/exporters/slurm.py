@@ -66,8 +66,8 @@ secret() {
 class SlurmExporter:
     """Exports jobs as sbatch scripts.
 
-    ``python`` is the interpreter on the nodes; the default is the path of the present one, which
-    the nodes must share.
+    ``python`` is the path of the interpreter on the nodes; the default is that of this process,
+    which the nodes must share.
     """
 
     python: str = field(default_factory=lambda: sys.executable)
@@ -75,7 +75,7 @@ class SlurmExporter:
     name: ClassVar[str] = "slurm"
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline that is not supported."""
+        """Return a fault for each part of a pipeline that is not supported."""
         return list(find_common_faults(pipeline, self.name))
 
     def render(self, job: Job) -> list[Document]:

@@ -72,7 +72,7 @@ def kernel_warnings(pipeline: Pipeline) -> list[str]:
 
 
 def _read_with_local_kernels(pipeline: Pipeline) -> list[tuple[Step, _NotebookInfo]]:
-    """Return notebook steps that use the kernels of this process."""
+    """Return the notebook steps that use the kernels of this process, with their notebooks."""
     steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
     notebooks = (
         (step, _read_step_notebook(pipeline, step))

@@ -109,7 +109,9 @@ class JobStore:
         matches = self._jobs(sql.select(_JOBS).where(like).limit(2)) if job_id else []
         exact = [job for job in matches if job.id == job_id]
         if len(exact or matches) != 1:
-            message = "several ids begin with this; give more of it" if matches else "no such job"
+            message = (
+                "several ids begin with this; use a longer prefix" if matches else "no such job"
+            )
             raise JobError(job_id, f"{message}. 'hyperplane job list' shows the ids")
         return (exact or matches)[0]
 
@@ -133,7 +135,7 @@ class JobStore:
         return self._jobs(query if limit is None else query.limit(limit))
 
     def get_many(self, ids: Sequence[str]) -> dict[str, Job]:
-        """Return existing jobs by their ids."""
+        """Return those of the jobs that exist, by id."""
         return {job.id: job for job in self._jobs(sql.select(_JOBS).where(_JOBS.c.id.in_(ids)))}
 
     def update(

@@ -115,7 +115,7 @@ class KubernetesRunner(RemoteQueueMixin):
         )
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline that pods cannot run."""
+        """Return a fault for each part of a pipeline that pods cannot run."""
         faults = find_requirements_faults(pipeline)
         for step in pipeline.steps:
             where = f"step {step.name!r}: "

@@ -83,7 +83,7 @@ class SlurmProcess:
         return self.command.file(".exit").stat().st_mtime
 
     async def wait_until_running(self) -> None:
-        """Wait until a node runs it, or Slurm no longer has it."""
+        """Wait until a node runs the batch job, or Slurm no longer has it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
             if not await self._in_queue() and not self._job_id.may_appear():
                 return
@@ -91,7 +91,7 @@ class SlurmProcess:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _report_pending(self) -> None:
-        """Log why it is pending; cancel it if it can never start."""
+        """Log why the batch job is pending; cancel it if it can never start."""
         job_id = self._job_id.read()
         pending = self._queue.pending_status(job_id)
         if pending is None or self.command.file(".pid").exists():
@@ -114,7 +114,7 @@ class SlurmProcess:
             log.write(f"{message}\n")
 
     async def wait(self) -> int | None:
-        """Wait until Slurm no longer has the job, and return its exit code."""
+        """Wait until Slurm no longer has the batch job, and return its exit code."""
         state = ""
         while self.exit_code() is None:
             if not await self._in_queue():
