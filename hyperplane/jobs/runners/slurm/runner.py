@@ -141,7 +141,7 @@ class SlurmProcess:
         if not job_id or self._end_requested or code not in (None, *_SIGNAL_CODES):
             return code
         state = await self._state()
-        for _ in range(STATE_CHECKS):  # a step ended by a signal ends before its batch job
+        for _ in range(STATE_CHECKS):  # the batch job ends some time after its program
             if not is_active(state):
                 break
             await asyncio.sleep(POLL_SECONDS)
@@ -154,7 +154,7 @@ class SlurmProcess:
         log = self.command.file(".log")
         out_of_memory = is_out_of_memory(state, read_tail(log))
         self._append_log(f"\nSlurm ended job {job_id}{' for its memory' * out_of_memory}: {state}")
-        # Not a signal, which would hide the line above from the reason of the attempt.
+        # Not the code of a signal: the reason of the attempt would then lack the line above.
         return -signal.SIGKILL if out_of_memory else 1
 
     async def end(self, grace: float) -> int | None:
