@@ -162,5 +162,5 @@ def test_an_unknown_argument_suggests_the_similar_one():
         nc.submit_pipeline_job(jobNam="x")
     assert isinstance(caught.value, RequestError)
     assert type(pickle.loads(pickle.dumps(caught.value))) is type(caught.value)
-    with pytest.raises(TypeError, match="jobID"):  # what is missing is said by Python
+    with pytest.raises(TypeError, match="jobID"):  # Python reports a missing argument
         asyncio.run(nc.cancel_pipeline_job())

@@ -23,7 +23,7 @@ from hyperplane.jobs.submission import submission_snapshot
 
 pytestmark = pytest.mark.process
 
-#: Execute lines of standard input: the process with number 1 of a container.
+#: Program of process 1 of a container: it evaluates the lines of standard input.
 _FIRST = """
 import os, signal, sys
 from hyperplane.jobs import JobHandle, Pipeline, Step, submit, supervisor_client
@@ -88,7 +88,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     text = f"{SAY.format(name='begun')}; [ -e there ] || sleep 1000"
     id_ = one.ask(f"start('long', '{text}').id")
     wait_for(lambda: lines(tmp_path, "begun"))
-    # A supervisor of that name polls while none runs the job, but its step is running.
+    # The other container with this host name has a supervisor, but the step of the job runs.
     assert one.ask("os.kill(supervisor_client.supervisor_pid(), signal.SIGKILL)") == "None"
     assert "already in progress" in two.ask(f"JobHandle('{id_}').resume()")
     two.send("start('short', 'sleep 1.5').wait(150)")

@@ -130,7 +130,7 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
         "while not pathlib.Path('stop').exists(): time.sleep(0.05)\nE"
     )
     options = {"num_workers": 1, "nprocs": 1, "nthreads": 2, "ram_gb_per_proc": 0.5}
-    # In /tmp, because the path of a socket is limited. The supervisor's path is another one.
+    # In /tmp, because the path of a socket is limited. The supervisor has another TMPDIR.
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as elsewhere:
         step = bash("dask", text, cluster=options, env={"TMPDIR": elsewhere})
         job = submit_job(step, max_retries=0)

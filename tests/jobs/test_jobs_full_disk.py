@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
         try:
             ended = asyncio.run(run_in_foreground(open_store(), job, {}, quiet=True))
         except (JobError, JobStoreError) as error:
-            # Before anything is stored it is an error at once.
+            # Before the job is stored, a full disk is an error at once.
             assert not (folder / "one").exists(), error  # noqa: PT017
             assert open_store().get_many([job.id]) == {}
             return disk.writes
@@ -148,7 +148,7 @@ def test_backoff_announces_once_and_doubles_its_delay():
     delays = []
     for _ in range(20):
         delays.append(disk_backoff.record_failure(full))
-        assert disk_backoff.record_failure(full) == delays[-1]  # of another job at the same time
+        assert disk_backoff.record_failure(full) == delays[-1]  # in another job at the same time
         now[0] += delays[-1]
     assert delays[:3] == [
         backoff.FIRST_DELAY,
@@ -200,7 +200,7 @@ def wait_for(path: Path) -> None:
 
 
 def start_job(disk: Path, folder: Path, monkeypatch) -> subprocess.Popen[str]:
-    """A job in the foreground whose disk is full before its first step ends."""
+    """Start a job in the foreground, and fill its disk before the first step ends."""
     monkeypatch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(disk / "home"))
     (folder / "one.sh").write_text(
         f"echo x >> {folder}/one; touch {folder}/on\n"
@@ -247,9 +247,8 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
         assert JobHandle(job.id).job.reason == "cancelled while the disk of its folder was full"
         (attempt,) = JobHandle(job.id).attempts
         assert attempt.status == DONE  # it had ended by then
-        if (
-            pid := supervisor_client.supervisor_pid()
-        ):  # and not by itself since, with nothing more to do
+        # It may have ended by itself, with nothing more to do.
+        if pid := supervisor_client.supervisor_pid():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         while supervisor_client.supervisor_pid() is not None:

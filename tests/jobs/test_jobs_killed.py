@@ -42,7 +42,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def processes_of(job):
-    """The processes of a job's steps, of all supervisors."""
+    """Return the processes of a job's steps, whichever supervisor started them."""
     processes = []
     for process in psutil.process_iter():
         try:

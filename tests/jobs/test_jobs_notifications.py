@@ -45,7 +45,7 @@ def failed(**more):
 
 
 def own_records(caplog):
-    """What was logged here, and not by a thread of Dask."""
+    """Return the log records of this package, without those of Dask's threads."""
     return [record for record in caplog.records if record.name.startswith("hyperplane.")]
 
 

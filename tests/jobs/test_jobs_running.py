@@ -142,7 +142,7 @@ def test_a_retry_of_a_job_does_not_repeat_finished_steps(tmp_path):
 def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
     child = tmp_path / "child"
     lines = f"sleep 600 & echo $! > {tmp_path}/draft; mv {tmp_path}/draft {child}; wait"
-    for timeout in (0.5, 5, 50):  # until it is enough to begin on this machine
+    for timeout in (0.5, 5, 50):  # until the step has enough time to start
         job = run_job(bash("slow", lines, timeout=timeout), max_retries=0)
         (attempt,) = job.attempts
         assert (job.status, attempt.status) == (FAILED, TIMED_OUT)
@@ -153,11 +153,11 @@ def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
 
 
 def test_a_job_that_takes_too_long_is_timed_out():
-    job = run_job(bash("slow", "sleep 600"), active_timeout=0.5)  # which waits for less than that
+    job = run_job(bash("slow", "sleep 600"), active_timeout=0.5)  # shorter than the step
     assert job.status == TIMED_OUT
     with pytest.raises(JobTimeout, match=r"exceeded its active_timeout of 0\.5 s"):
         job.result()
-    for timeout in (0.5, 5, 50):  # until it is enough for its turn to come
+    for timeout in (0.5, 5, 50):  # until the job has enough time to start
         early = run_job(bash("slow", "sleep 600"), timeout=timeout, active_timeout=100)
         reason = f"exceeded its timeout of {timeout} s from its submission"
         if early.job.started:

@@ -33,7 +33,7 @@ def three(monkeypatch):
 
 
 def watch(ids, changes, monkeypatch):
-    """The output and the result, while statuses change at some of the polls."""
+    """Return the last summary and the number of polls; ``changes`` are new statuses by poll."""
     count = 0
 
     async def pause(seconds):

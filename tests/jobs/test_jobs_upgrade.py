@@ -33,7 +33,7 @@ def install(folder, version):
 
 @pytest.fixture
 def _no_supervisor():
-    """End the supervisors of other tests, which find another installation, and that of this one."""
+    """End the supervisor of other tests, which has another installation, and that of this test."""
     kill_supervisor()
     yield
     kill_supervisor()

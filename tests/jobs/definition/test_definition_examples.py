@@ -69,7 +69,7 @@ def test_the_schema_has_every_key_with_a_description():
     assert resources.keys() == Resources.model_fields.keys()
     for form in (*pipeline.values(), *task.values(), *resources.values()):
         assert form["description"]
-        # Names of pydantic, which no editor knows.
+        # Keywords of pydantic that no editor knows.
         assert form.keys().isdisjoint({"ge", "gt", "le", "lt", "default", "$ref"})
 
 

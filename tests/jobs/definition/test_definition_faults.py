@@ -121,7 +121,7 @@ def refused(folder: Path, text: str) -> str:
 def test_a_fault_in_a_task_has_its_line(folder, line, expected, _):
     message = refused(folder, TASK.format(line))
     assert expected in message
-    at = 6 + len(line.split("\n")) + (line == "port: [")  # missed at the end of the file
+    at = 6 + len(line.split("\n")) + (line == "port: [")  # detected at the end of the file
     assert re.search(rf"p.yaml line [7{at}]\b", message)
     assert "hunter2" not in message
 

@@ -45,7 +45,7 @@ HOSTILE = {
 
 
 def seconds_to_refuse(file: Path, expected: str) -> float:
-    """Seconds of the processor, which other programs on the machine do not lengthen."""
+    """Return the processor time, in seconds, that it takes to refuse a file."""
     begin = time.process_time()
     with pytest.raises(RequestError) as caught:
         read_pipeline(file)
@@ -109,14 +109,14 @@ def test_thousands_of_steps_and_unknown_names_are_refused_soon(tmp_path):
 
 
 def outcome(file: Path) -> Pipeline | None:
-    """What reading gives; anything but a pipeline and a RequestError fails the test."""
+    """Return the pipeline of a file, None after a RequestError; other errors fail the test."""
     for again in (False, True):
         begin, pipeline = time.process_time(), None
         with suppress(RequestError):
             pipeline = read_pipeline(file, root=file.parent)
         if time.process_time() - begin < 1:
             return pipeline
-        # Garbage collection of the test may take time once; a slow file takes it twice.
+        # The first reading may include a garbage collection; a slow file is slow twice.
         assert not again, file.read_bytes()
     return None
 

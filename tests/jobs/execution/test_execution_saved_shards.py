@@ -30,7 +30,8 @@ if os.environ["CHUNK_ID"] == "1" and not pathlib.Path("there").exists():
     raise ValueError("not yet")
 hyperplane.save(share**2, "squares", shard=tuple(hyperplane.shard()))
 """
-#: How most chunks read, and the documented way, whose import takes a second more.
+#: Two ways to read a share: that of most tests, and the documented one, whose import takes a
+#: second more.
 PLAIN = "pandas.read_parquet('numbers.parquet')[int(index * size) : int((index + 1) * size)]"
 DOCUMENTED = "hyperplane.shard_rows('numbers.parquet')"
 
@@ -105,7 +106,7 @@ def test_an_output_that_was_saved_whole_is_reported_too():
 def test_shards_of_another_count_do_not_count_as_saved(tmp_path):
     (tmp_path / "square.py").write_text("import os; os.makedirs('ran', exist_ok=True)")
     assert run_job(step()).status == DONE
-    for index in range(3):  # of eight, which are under way
+    for index in range(3):  # of eight shards, whose save is in progress
         hyperplane.save(pd.DataFrame({"n": [index]}), "squares", shard=(index, 8))
     (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", PLAIN))
     (tmp_path / "there").touch()

@@ -43,7 +43,7 @@ def container(manifest):
 
 
 def started(manifest, index=None):
-    """Arguments and variables of a pod of a Job; secrets are not given."""
+    """Return the arguments and variables of a pod of a Job, without secrets."""
     known = {}
     for entry in container(manifest)["env"]:
         source = entry.get("valueFrom", {})

@@ -48,7 +48,7 @@ def script(step, **options):
 
 
 def logged(root, text):
-    """A step that writes a line; the last one has all."""
+    """Return a command that appends a line to the log in the root."""
     return ("bash", "-c", f"sleep 0.02; echo {text} >> log", "x")
 
 
@@ -195,7 +195,7 @@ def test_the_sbatch_options_are_those_of_the_step():
         "x", "true", chunks=10, max_parallel=4, retries=1, timeout="10m",
         resources=Resources(cores=2.5, ram_gb=4, gpus=2),
     )  # fmt: skip
-    # 4 * 10**9 bytes are 3814.7 MiB; twice 610 s, a wait, and 70 s for what did not end.
+    # 4 * 10**9 bytes are 3814.7 MiB. Two attempts of 610 s, the delay between them, and 70 s.
     assert [line for line in script(step).splitlines() if line.startswith("#SBATCH")] == [
         "#SBATCH --job-name=brisk-otter.000-x",
         "#SBATCH --no-requeue",

@@ -54,7 +54,7 @@ def test_a_step_without_retries_has_those_of_its_job(tmp_path):
 
 
 def test_an_attempt_that_times_out_is_ended_and_retried(tmp_path):
-    for timeout in (0.5, 5, 50):  # until it is enough for the second attempt on this machine
+    for timeout in (0.5, 5, 50):  # until the second attempt has enough time
         folder = tmp_path / f"{timeout}"
         folder.mkdir()
         # Longer than this test may take.
@@ -67,7 +67,7 @@ def test_an_attempt_that_times_out_is_ended_and_retried(tmp_path):
 
 
 def _running(tmp_path, step):
-    """The process of a script of a step, once that is ready for a signal or waits for a retry."""
+    """Start the script of a step; return once it is ready for a signal or waits for a retry."""
     document = render("slurm", make_job(step, root=tmp_path))[0]
     script = tmp_path / document.name
     script.write_text(document.text)
@@ -89,7 +89,7 @@ def test_sigterm_reaches_the_step_and_ends_the_retries(tmp_path, retries, send):
     text = f"sleep 600 & {trap}; touch ready; wait"
     with dask.config.set(LONG_WAITS):
         process = _running(tmp_path, counting(text, retries=retries))
-    # Slurm sends it to the script before the limit, and to all processes when cancelled.
+    # Slurm sends SIGTERM to the script before the limit, to all processes in a cancellation.
     send(process.pid, signal.SIGTERM)
     assert process.wait(120) == 3
     assert (tmp_path / "ended").exists()

@@ -30,7 +30,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def step(name, *cells, tagged=None, **metadata):
-    """A notebook of these cells, the first one tagged if it is given, as a step."""
+    """Return a step with a notebook; ``tagged`` is its cell tagged ``parameters``, if any."""
     notebook = nbformat.v4.new_notebook(metadata=metadata)
     if tagged is not None:
         notebook.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
@@ -182,7 +182,7 @@ def test_a_missing_kernel_of_another_language_is_refused():
 
 @pytest.fixture
 def own_kernel(tmp_path, monkeypatch):
-    """A kernel called ``of-this-test`` that says so in its environment."""
+    """Install a kernel ``of-this-test`` that sets the variable CHOSEN."""
     folder = tmp_path / "jupyter" / "kernels" / "of-this-test"
     folder.mkdir(parents=True)
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]

@@ -184,4 +184,4 @@ def _read_until(ended, output, torn):
             return
         if len(set(content)) > 1:
             torn.append(content)
-        time.sleep(0.001)  # the writers have the interpreter meanwhile
+        time.sleep(0.001)  # lets the writers run

@@ -24,7 +24,7 @@ from hyperplane.jobs.runners import registry
 
 Result = TypeVar("Result")
 
-#: Seconds for what takes a few on an idle machine.
+#: Time limit in seconds, for work that takes a few on an idle machine.
 SOON = 120.0
 #: A supervisor that starts an attempt and is gone at once.
 SUPERVISOR = """
@@ -40,7 +40,7 @@ STEP = command("one", "true")
 
 @pytest.mark.process
 class RunnerContract:
-    """Start, follow, end and find again the attempts of steps."""
+    """Start, wait for, end and reattach to attempts at steps."""
 
     name: str
 

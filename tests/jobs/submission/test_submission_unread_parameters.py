@@ -190,7 +190,7 @@ def test_a_parameter_that_one_step_reads_is_not_reported():
     both = [python(GET, "a.py"), bash("sh", "echo $ZEBRA")]
     assert unread(both, "zebra") == []
     assert unread([both[0], bash("sh", "make")], "zebra") == []
-    # A parameter of a similar name is given, so this one is no typing error of it.
+    # The job has the similar parameter, too, so this one is no misspelling of it.
     assert unread(bash("sh", "make $MODEL"), "models", "model") == []
 
 
