@@ -43,7 +43,7 @@ class CronExpression:
     text : str
         The five fields separated by single blanks.
     warning : str
-        The correct spelling of an expression without blanks; empty if there is nothing to correct.
+        How an expression written without blanks is read; empty for other expressions.
     """
 
     text: str
@@ -74,7 +74,8 @@ def parse_cron(text: str) -> CronExpression:
     if len(fields) == 1 and re.fullmatch(r"(\*(/\d+)?){4,5}", fields[0]):
         fields = re.findall(r"\*(?:/\d+)?", fields[0])
         fields += ["*"] * (5 - len(fields))
-        warning = f"--cron {text.strip()!r} is read as {' '.join(fields)!r}; put blanks between"
+        read_as = " ".join(fields)
+        warning = f"--cron {text.strip()!r} is read as {read_as!r}; put blanks between the fields"
     if len(fields) != 5:
         replacement = _NICKNAMES.get(text.strip().lower())
         allowed = "five fields: minute, hour, day of the month, month, day of the week"
@@ -99,8 +100,8 @@ def _parse_field(
     numbers = f"numbers from {low} to {high}" + (f" or {', '.join(names)}" if names else "")
     matching: set[int] = set()
 
-    def add_fault(given: str, allowed: str, advice: str = "") -> None:
-        faults.append(Fault(f"--cron, {name}", repr(given), allowed, advice))
+    def add_fault(asked: str, allowed: str, advice: str = "") -> None:
+        faults.append(Fault(f"--cron, {name}", repr(asked), allowed, advice))
 
     for item in field.split(","):
         match = _ITEM.fullmatch(item)

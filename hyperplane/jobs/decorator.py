@@ -101,9 +101,9 @@ def job(function: Any = None, **options: Any) -> Any:
 def _read_source(function: Any) -> str | None:
     """Return the source of a function's module, or of the function; None if there is none."""
     sources: tuple[Any, Any] = (inspect.getmodule(function), function)
-    for one in sources:
+    for source in sources:
         with contextlib.suppress(OSError, TypeError):
-            return textwrap.dedent(inspect.getsource(one))
+            return textwrap.dedent(inspect.getsource(source))
     return None
 
 
@@ -113,16 +113,16 @@ def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
     for name in options:
         if name not in known:
             faults.append(unknown_name(name, options[name], ["function", *known], "job"))
-    of_job = {
+    job_options = {
         name: options.get(name) for name in _JOB_OPTIONS if name not in ("job_type", "parameters")
     }
-    faults += option_faults(**of_job)
+    faults += option_faults(**job_options)
     faults += label_faults(options["job_type"]) if "job_type" in options else []
-    of_step = {name: value for name, value in options.items() if name in _STEP_OPTIONS}
+    step_options = {name: value for name, value in options.items() if name in _STEP_OPTIONS}
     return (
         faults
         + validate_record(
-            Step, {"name": _DEFAULT_NAME, "kind": "command", "argv": ("a",), **of_step}
+            Step, {"name": _DEFAULT_NAME, "kind": "command", "argv": ("a",), **step_options}
         )[1]
     )
 
@@ -153,10 +153,10 @@ def _check_arguments(
         signature.bind(*arguments, **named)
     except TypeError as error:
         parameters = signature.parameters
-        is_open = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
         unknown = [] if is_open else [name for name in named if name not in parameters]
-        near = [suggest_names(name, parameters) for name in unknown]
+        suggestions = [suggest_names(name, parameters) for name in unknown]
         allowed = f"arguments of {title}{signature}"
-        fault = Fault("submit", str(error), allowed, " ".join(filter(None, near)))
+        fault = Fault("submit", str(error), allowed, " ".join(filter(None, suggestions)))
         with stating_outcome("nothing was submitted"):
             raise (UnknownArgument if unknown else RequestError)([fault]) from error

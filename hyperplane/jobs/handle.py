@@ -121,6 +121,10 @@ class JobHandle:
         ------
         JobFailed, JobCancelled, JobTimeout
             If the job did not succeed; the message has the end of the log.
+        JobError
+            If the return value of the function cannot be read.
+        RequestError
+            If ``timeout`` is not a duration.
         TimeoutError
             If the job has not ended in time.
         """
@@ -130,8 +134,8 @@ class JobHandle:
             return calls.load_result(job) if calls.is_function_job(job) else job.output
         errors: dict[str, type[JobError]] = {CANCELLED: JobCancelled, TIMED_OUT: JobTimeout}
         error = errors.get(job.status, JobFailed)
-        last = self.logs(lines=20)
-        raise error(self.id, f"{job.status}: {job.reason}" + (f"\n{last}" if last else ""))
+        log_tail = self.logs(lines=20)
+        raise error(self.id, f"{job.status}: {job.reason}" + (f"\n{log_tail}" if log_tail else ""))
 
     @check_call
     def cancel(self) -> None:
@@ -187,9 +191,11 @@ class JobHandle:
         if not isinstance(given_step, str | None):
             faults.append(Fault("step", repr(given_step)[:80], "the name of a step"))
         check(faults)
-        attempts = [one for one in self.attempts if one.log and step in (None, one.step)]
+        attempts = [
+            attempt for attempt in self.attempts if attempt.log and step in (None, attempt.step)
+        ]
         if step is not None and not attempts:
-            names = ", ".join(repr(one.name) for one in self.job.pipeline.steps)
+            names = ", ".join(repr(other.name) for other in self.job.pipeline.steps)
             raise JobError(self.id, f"step {step!r} has no log; the steps are {names}")
         if not attempts:
             return ""
@@ -213,15 +219,19 @@ class JobHandle:
         rows = [("job", f"{job.name} ({job.id})"), ("status", job.status)]
         rows += [("reason", job.reason)] if job.reason else []
         rows += [("dashboard", job.dashboard)] if job.dashboard else []
-        latest = {(one.step, one.chunk): one for one in self.attempts}
+        latest = {(attempt.step, attempt.chunk): attempt for attempt in self.attempts}
         for step in job.pipeline.steps:
-            of_step = [one for (name, _), one in latest.items() if name == step.name]
-            counts = {one.status: 0 for one in of_step}
-            for one in of_step:
-                counts[one.status] += 1
-            many = step.chunk_count
-            text = ", ".join(f"{n} {status}" if many else status for status, n in counts.items())
-            rows.append((step.name, (text or "waits") + (f" of {many}" if many else "")))
+            of_step = [attempt for (name, _), attempt in latest.items() if name == step.name]
+            counts = {attempt.status: 0 for attempt in of_step}
+            for attempt in of_step:
+                counts[attempt.status] += 1
+            chunk_count = step.chunk_count
+            text = ", ".join(
+                f"{n} {status}" if chunk_count else status for status, n in counts.items()
+            )
+            rows.append(
+                (step.name, (text or "waits") + (f" of {chunk_count}" if chunk_count else ""))
+            )
         return rows
 
     def __str__(self) -> str:
@@ -246,11 +256,14 @@ def _timeout_seconds(timeout: Any) -> float | None:
 
 def _most_relevant(attempts: Iterable[Attempt]) -> Attempt:
     """Return the last attempt at a step or chunk, a failed one if there is any."""
-    last = {
-        (one.step, one.chunk): one for one in sorted(attempts, key=lambda one: one.number)
+    last_attempts = {
+        (attempt.step, attempt.chunk): attempt
+        for attempt in sorted(attempts, key=lambda attempt: attempt.number)
     }.values()
-    failed = [one for one in last if one.status not in (DONE, IN_PROGRESS)]
-    return max(failed or last, key=lambda one: (one.ended or math.inf, one.started))
+    failed = [attempt for attempt in last_attempts if attempt.status not in (DONE, IN_PROGRESS)]
+    return max(
+        failed or last_attempts, key=lambda attempt: (attempt.ended or math.inf, attempt.started)
+    )
 
 
 @check_call(outcome="nothing was submitted")
@@ -308,7 +321,8 @@ def submit(
     Warns
     -----
     UserWarning
-        For each possible mistake in the file, in the label, or in parameters that no step uses.
+        For each possible mistake in the file, its notebooks or the label, and for each parameter
+        that no step reads.
 
     Examples
     --------

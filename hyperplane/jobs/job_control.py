@@ -91,7 +91,7 @@ def new_job(
     pipeline, name, job_type, timeout, active_timeout, max_retries, parameters
         As for :func:`hyperplane.jobs.submit`.
     schedule : str
-        Schedule that the job is a run of.
+        Name of the schedule that submits the job, if any.
     runner, runner_options
         As for :func:`hyperplane.jobs.submit`.
     check_machine : bool
@@ -109,11 +109,13 @@ def new_job(
     except RequestError as error:
         faults += error.faults
     settings = config.jobs()
-    given: Any = {} if parameters is None else parameters
-    if isinstance(given, Mapping):
-        faults += parameter_faults(given)
+    parameter_values: Any = {} if parameters is None else parameters
+    if isinstance(parameter_values, Mapping):
+        faults += parameter_faults(parameter_values)
     else:
-        faults.append(Fault("parameters", type(given).__name__, "a mapping of names to values"))
+        faults.append(
+            Fault("parameters", type(parameter_values).__name__, "a mapping of names to values")
+        )
     timeout = settings.timeout if timeout is None else timeout
     active_timeout = settings.active_timeout if active_timeout is None else active_timeout
     max_retries = settings.max_retries if max_retries is None else max_retries
@@ -130,10 +132,10 @@ def new_job(
         faults += requirements.name_faults(parsed)
         faults += pool_faults(parsed)
         # Rendered jobs find their secrets where they are submitted or run.
-        wanted = {secret for step in parsed.steps for secret in step.secrets if check_machine}
-        _, missing = find_secrets(sorted(wanted), os.environ, settings.secrets)
+        secret_names = {secret for step in parsed.steps for secret in step.secrets if check_machine}
+        _, missing = find_secrets(sorted(secret_names), os.environ, settings.secrets)
         advice = f"set the environment variable, or write the file {settings.secrets}/<name>"
-        faults += [Fault("secrets", one, "an existing secret", advice) for one in missing]
+        faults += [Fault("secrets", secret, "an existing secret", advice) for secret in missing]
     check(faults)
     assert parsed is not None  # noqa: S101 - else there are faults
     job_id = str(uuid.uuid4())
@@ -148,7 +150,7 @@ def new_job(
         active_timeout=float(in_seconds(active_timeout)),
         max_retries=max_retries,
         definition=parsed.to_json(),
-        parameters=parameters_as_text(given),
+        parameters=parameters_as_text(parameter_values),
         machine=this_machine(),
         runner=runner,
         python=sys.executable,
@@ -347,7 +349,7 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
 
 
 def ensure_supervisor(store: JobStore) -> None:
-    """Start a supervisor if jobs are open and none is running."""
+    """Start a supervisor if none is running and this machine has open jobs."""
     if supervisor_client.supervisor_pid() is not None:
         return
     if any(can_adopt(job) for job in store.find(statuses=OPEN, machine=this_machine())):

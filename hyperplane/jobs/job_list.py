@@ -68,16 +68,18 @@ def list_jobs(
     [('first.of.list', 'done')]
     """
     try:
-        given: list[Any] = (
+        requested: list[Any] = (
             [status] if isinstance(status, str) else list(() if status is None else status)
         )
     except TypeError:
-        given = [status]  # reported below as an unknown status
-    statuses = [str(one).replace("-", " ").replace("_", " ") for one in given]
+        requested = [status]  # reported below as an unknown status
+    statuses = [str(value).replace("-", " ").replace("_", " ") for value in requested]
     faults = [
-        Fault("status", repr(one), f"one of {', '.join(STATUSES)}", suggest_names(one, STATUSES))
-        for one in statuses
-        if one not in STATUSES
+        Fault(
+            "status", repr(value), f"one of {', '.join(STATUSES)}", suggest_names(value, STATUSES)
+        )
+        for value in statuses
+        if value not in STATUSES
     ]
     if limit is not None and (
         isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT

@@ -34,10 +34,10 @@ def set_output(value: str, job_id: str | Submitted | None = None) -> None:
     JobError
         If there is no such job.
     """
-    given: Any = value
-    if not isinstance(given, str):
+    argument: Any = value
+    if not isinstance(argument, str):
         advice = "convert the value with json.dumps(value)"
-        check([Fault("output of a job", ascii(given)[:80], "text", advice)])
+        check([Fault("output of a job", ascii(argument)[:80], "text", advice)])
     store = open_store()
     store.update(store.get(_resolve_id(job_id)).id, output=value)
 
@@ -48,14 +48,18 @@ def get_output(job_id: str | Submitted | None = None) -> str | None:
 
 
 def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> list[dict[str, Any]]:
-    """Return earlier runs of a job's schedule, or else of its name, most recent first."""
+    """Return earlier jobs of the same schedule, else of the same name, most recent first."""
     store = open_store()
-    now = store.get(_resolve_id(job_id))
-    criteria: dict[str, str] = {"schedule": now.schedule} if now.schedule else {"name": now.name}
+    current = store.get(_resolve_id(job_id))
+    criteria: dict[str, str] = (
+        {"schedule": current.schedule} if current.schedule else {"name": current.name}
+    )
     fetch_limit = limit + 1
-    while True:  # later runs count towards the limit
+    while True:  # the limit of the query also counts later jobs
         runs = store.find(**criteria, limit=fetch_limit)
-        earlier = [job for job in runs if job.id != now.id and job.submitted <= now.submitted]
+        earlier = [
+            job for job in runs if job.id != current.id and job.submitted <= current.submitted
+        ]
         if len(earlier) >= limit or len(runs) < fetch_limit:
             return [job.as_dict() for job in earlier[:limit]]
         fetch_limit *= 2

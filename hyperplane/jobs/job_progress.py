@@ -32,19 +32,21 @@ class StepProgress:
     name : str
         The step.
     status : str
-        Status of its last attempt; ``waits`` or ``not run`` if there is none.
+        ``in progress`` if an attempt is running; else that of a failed attempt; else ``done`` if
+        the step or all its chunks are done. Otherwise ``waits`` or ``in progress`` while the job
+        is open, and ``not run`` after its end.
     seconds : float
         Time during which at least one attempt ran.
     attempts : int
-        Number of attempts, of the chunk that has the most.
+        Number of attempts; for a step with chunks, the highest number for one chunk.
     chunks : int
         Number of chunks; 0 for a step without chunks.
     counts : mapping of str to int
         Number of chunks by the status of their last attempt.
     cells : str
-        Current cell of a notebook, such as ``"3/10"``.
+        Current cell of a notebook, such as ``"3/10"``, or of each running chunk.
     failed : tuple of Attempt
-        Last attempts that did not succeed, by chunk.
+        Last attempt at the step or at each chunk, if it did not succeed.
     """
 
     name: str
@@ -77,25 +79,27 @@ def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[Ste
     The installation of requirements, if any, comes first. ``now`` is in seconds since 1970.
     """
     of_step: dict[str, list[Attempt]] = {}
-    for one in attempts:
-        of_step.setdefault(one.step, []).append(one)
+    for attempt in attempts:
+        of_step.setdefault(attempt.step, []).append(attempt)
     named: list[tuple[str, Step | None]] = [(step.name, step) for step in job.pipeline.steps]
     if job.pipeline.requirements is not None:
         named.insert(0, (requirements.INSTALL_STEP, None))
     return [
-        _one_step_progress(job, name, step, of_step.get(name, []), job.ended or now)
+        _progress_of_step(job, name, step, of_step.get(name, []), job.ended or now)
         for name, step in named
     ]
 
 
-def _one_step_progress(
+def _progress_of_step(
     job: Job, name: str, step: Step | None, attempts: list[Attempt], now: float
 ) -> StepProgress:
-    last = list({one.chunk: one for one in attempts}.values())
+    last_attempts = list({attempt.chunk: attempt for attempt in attempts}.values())
     chunks = 0 if step is None else step.chunk_count
-    counts = Counter(one.status for one in last)
-    failed = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
-    if not last:
+    counts = Counter(attempt.status for attempt in last_attempts)
+    failed = tuple(
+        attempt for attempt in last_attempts if attempt.status not in (DONE, IN_PROGRESS)
+    )
+    if not last_attempts:
         status = NOT_RUN if job.processed else WAITING
     elif counts[IN_PROGRESS]:
         status = IN_PROGRESS
@@ -107,9 +111,12 @@ def _one_step_progress(
         status = NOT_RUN if job.processed else IN_PROGRESS
     cells = ""
     if step is not None and step.kind == "notebook" and status == IN_PROGRESS:
-        cells = ", ".join(filter(None, (_current_cell(job, one, chunks) for one in last)))
+        cells = ", ".join(
+            filter(None, (_current_cell(job, attempt, chunks) for attempt in last_attempts))
+        )
     return StepProgress(
-        name, status, _total_seconds(attempts, now), max((one.number for one in last), default=0),
+        name, status, _total_seconds(attempts, now),
+        max((attempt.number for attempt in last_attempts), default=0),
         chunks, dict(counts), cells, failed,
     )  # fmt: skip
 
@@ -117,7 +124,7 @@ def _one_step_progress(
 def _total_seconds(attempts: Iterable[Attempt], now: float) -> float:
     """Return the seconds during which at least one attempt ran."""
     total, until = 0.0, 0.0
-    for begun, ended in sorted((one.started, one.ended or now) for one in attempts):
+    for begun, ended in sorted((attempt.started, attempt.ended or now) for attempt in attempts):
         total += max(0.0, ended - max(begun, until))
         until = max(until, ended)
     return total
@@ -149,20 +156,20 @@ def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> Rendera
     if job.dashboard:
         head.append(f"\ndashboard {to_plain_line(job.dashboard)}")
     tree = Tree(head)
-    name_width = max((len(one.name) for one in states), default=0)
-    status_width = max(len(one.status) for one in states) if job.processed else len(IN_PROGRESS)
-    for one in states:
-        label = Text.assemble(f"{one.name:<{name_width}}  ", _styled(one.status, status_width))
-        if one.counts:
-            label.append(f"  {format_duration(one.seconds):>8}  {one.detail}")
+    name_width = max((len(state.name) for state in states), default=0)
+    status_width = max(len(state.status) for state in states) if job.processed else len(IN_PROGRESS)
+    for state in states:
+        label = Text.assemble(f"{state.name:<{name_width}}  ", _styled(state.status, status_width))
+        if state.counts:
+            label.append(f"  {format_duration(state.seconds):>8}  {state.detail}")
         label.rstrip()
         branch = tree.add(label)
-        for attempt in one.failed[:_MAX_SHOWN]:
+        for attempt in state.failed[:_MAX_SHOWN]:
             if why := _attempt_reason(attempt):
                 branch.add(Text(why, style="red", overflow="fold"))
-        if len(one.failed) > _MAX_SHOWN:
-            branch.add(Text(f"and {len(one.failed) - _MAX_SHOWN} more", style="red"))
-    if job.processed and job.reason and not any(one.failed for one in states):
+        if len(state.failed) > _MAX_SHOWN:
+            branch.add(Text(f"and {len(state.failed) - _MAX_SHOWN} more", style="red"))
+    if job.processed and job.reason and not any(state.failed for state in states):
         tree.add(Text(to_plain_line(job.reason), style="red"))
     return tree
 
@@ -200,12 +207,12 @@ class ProgressLines:
         """
         job_label = f"{job.name} ({job.id[:8]}) " if self._several else ""
         at = time.strftime("%H:%M:%S", time.localtime(now))
-        for one in attempts:
-            if one.chunk >= 0 and one.status not in (DONE, IN_PROGRESS) and self._is_new(
-                (job.id, f"[{one.step}", one.chunk), (one.number, one.status)
+        for attempt in attempts:
+            if attempt.chunk >= 0 and attempt.status not in (DONE, IN_PROGRESS) and self._is_new(
+                (job.id, attempt.step, attempt.chunk), (attempt.number, attempt.status)
             ):  # fmt: skip
-                why = to_plain_line(one.reason)
-                yield f"{at} {job_label}{one.step} [{one.chunk}]: {one.status}: {why}"
+                why = to_plain_line(attempt.reason)
+                yield f"{at} {job_label}{attempt.step} [{attempt.chunk}]: {attempt.status}: {why}"
         for state in states:
             tenths = 10 * state.counts.get(DONE, 0) // state.chunks if state.chunks else 0
             key = (job.id, state.name, -1)
@@ -219,9 +226,9 @@ class ProgressLines:
             yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{duration_text}{why}"
 
     def _is_new(self, key: tuple[str, str, int], value: tuple[object, ...]) -> bool:
-        before = self._reported.get(key)
+        previous = self._reported.get(key)
         self._reported[key] = value
-        return before != value
+        return previous != value
 
 
 def _step_line(state: StepProgress) -> str:
@@ -254,5 +261,7 @@ def to_plain_line(text: str) -> str:
     >>> to_plain_line("two\nlines\x1b[2J")
     'two lines[2J'
     """
-    shown = "".join(mark for mark in text if mark.isprintable() or mark.isspace())
-    return " ".join(shown.split())
+    printable = "".join(
+        character for character in text if character.isprintable() or character.isspace()
+    )
+    return " ".join(printable.split())

@@ -66,16 +66,18 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     job_ids = _to_ids(ids)
     jobs_by_id = store.get_many(job_ids)
     faults: list[Fault] = []
-    for one in job_ids:
-        if one not in jobs_by_id:
+    for job_id in job_ids:
+        if job_id not in jobs_by_id:
             try:
-                jobs_by_id[one] = store.get(one)  # by a prefix of its id
+                jobs_by_id[job_id] = store.get(job_id)  # by a prefix of its id
             except JobError:
                 allowed = "the id of a job; 'hyperplane job list' shows them"
-                faults.append(Fault("ids", repr(one), allowed))
+                faults.append(Fault("ids", repr(job_id), allowed))
     check(faults)
     ensure_supervisor(store)
-    jobs = list({jobs_by_id[one].id: jobs_by_id[one] for one in job_ids}.values())  # each job once
+    jobs = list(
+        {jobs_by_id[job_id].id: jobs_by_id[job_id] for job_id in job_ids}.values()
+    )  # each job once
     return format_summary(jobs), all(job.processed for job in jobs)
 
 
@@ -97,11 +99,11 @@ async def watch_jobs(ids: Any, interval: float) -> str:
 
 def _to_ids(ids: Any) -> list[str]:
     """Return the ids of jobs; text, or the result of one submission, is one job."""
-    one = isinstance(ids, str) or hasattr(ids, "id")
-    if not one and not is_iterable(ids):
+    is_single = isinstance(ids, str) or hasattr(ids, "id")
+    if not is_single and not is_iterable(ids):
         allowed = "one job id or a list of job ids"
         raise RequestError([Fault("ids", type(ids).__name__, allowed)])
-    return [to_job_id(each) for each in ([ids] if one else ids)]
+    return [to_job_id(job) for job in ([ids] if is_single else ids)]
 
 
 def _clear_output(*, wait: bool) -> None:

@@ -40,11 +40,11 @@ KERNEL = "HYPERPLANE_JOB_KERNEL"
 #: Kernel of a notebook that names none.
 DEFAULT_KERNEL = "python3"
 #: Variable of a step whose output file cannot be read, as in a pod: the step then prints the
-#: executed notebook at the end of its log, in lines with the second constant as their prefix.
+#: executed notebook at the end of its log. The second constant is the prefix of these lines.
 SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE_LENGTH = 8192
 #: Optional imports of papermill and jsonschema (cloud clients, a URI grammar), hidden from them:
-#: they take two seconds, and notebooks here are local files.
+#: their import takes two seconds, and notebooks here are local files.
 _UNUSED = ("boto3", "gcsfs", "pyarrow", "rfc3987_syntax")
 #: Seconds that a kernel may take to start: many starting at once share few cores.
 _START_SECONDS = 600
@@ -61,7 +61,7 @@ def execute(notebook: Path, output: Path) -> None:
         Path of the executed notebook; after a failure it shows the cell that failed.
     """
     output = output.resolve()
-    # First, while this process has one thread and few open files: it forks.
+    # Opened first: it forks this process, which now has one thread and few open files.
     with open_kernel_folder(output) as folder:
         _execute(notebook, output, folder)
 
@@ -165,12 +165,12 @@ def _hide_modules(names: Iterable[str]) -> Iterator[None]:
 
 
 def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """Return a notebook's kernel, its language, and a specification if it is not installed."""
+    """Return kernel, language, and the specification that replaces a missing kernel, or None."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
-    chosen = os.environ.get(KERNEL)
-    language = "" if chosen else notebook_language(metadata)
-    kernel = chosen or (metadata.get("kernelspec") or {}).get("name") or DEFAULT_KERNEL
+    selected = os.environ.get(KERNEL)
+    language = "" if selected else notebook_language(metadata)
+    kernel = selected or (metadata.get("kernelspec") or {}).get("name") or DEFAULT_KERNEL
     try:
         language = language or get_kernel_spec(kernel).language
         get_kernel_spec(kernel)
@@ -216,9 +216,9 @@ def notebook_language(metadata: Mapping[str, Any]) -> str:
     'python'
     """
     spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
-    stated = [str(one) for one in (info.get("name"), spec.get("language")) if one]
-    if stated:
-        return next((one for one in stated if one.lower() != "python"), "python")
+    languages = [str(name) for name in (info.get("name"), spec.get("language")) if name]
+    if languages:
+        return next((name for name in languages if name.lower() != "python"), "python")
     hints = (str(info.get("file_extension")), str(spec.get("display_name")).lower())
     return "python" if hints[0] == ".py" or hints[1].startswith("python") else ""
 

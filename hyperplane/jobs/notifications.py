@@ -41,7 +41,7 @@ def notify(job: Job, log_tail: str, environment: Mapping[str, str], targets: Ite
         except HyperplaneError as error:
             _log.warning("no notification of job %s sent to %s: %s", job.id, target, error)
         except Exception as error:  # noqa: BLE001 - must not affect the job
-            kind = type(error).__name__  # its text may hold a secret
+            kind = type(error).__name__  # the error's text may contain a secret
             _log.warning("no notification of job %s sent to %s: %s", job.id, target, kind)
 
 

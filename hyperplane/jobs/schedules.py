@@ -96,10 +96,10 @@ def install(schedule: Schedule) -> bool:
     """Add a schedule to this user's crontab; return whether it replaced one of the same name."""
     line = crontab_line(schedule)
     with _hold_lock():
-        before = _read_crontab()
-        others = [one for one in before if _schedule_name(one) != schedule.name]
+        lines = _read_crontab()
+        others = [entry for entry in lines if _schedule_name(entry) != schedule.name]
         _write_crontab([*others, line])
-    return len(others) < len(before)
+    return len(others) < len(lines)
 
 
 def remove(name: str) -> None:
@@ -111,10 +111,10 @@ def remove(name: str) -> None:
         If the crontab has no schedule of this name.
     """
     with _hold_lock():
-        before = _read_crontab()
-        others = [one for one in before if _schedule_name(one) != name]
-        if len(others) == len(before):
-            names = ", ".join(filter(None, map(_schedule_name, before))) or "none"
+        lines = _read_crontab()
+        others = [entry for entry in lines if _schedule_name(entry) != name]
+        if len(others) == len(lines):
+            names = ", ".join(filter(None, map(_schedule_name, lines))) or "none"
             allowed = f"a schedule in the crontab: {names}"
             raise RequestError([Fault("--name", repr(name), allowed)])
         _write_crontab(others)
@@ -134,18 +134,18 @@ def _hold_lock() -> Iterator[None]:
 
 
 def _read_crontab() -> list[str]:
-    done = _run_crontab("-l")
-    if done.returncode and "no crontab" in done.stderr.lower():
+    completed = _run_crontab("-l")
+    if completed.returncode and "no crontab" in completed.stderr.lower():
         return []
-    if done.returncode:
-        raise _crontab_error("crontab -l", done)
-    return done.stdout.splitlines()
+    if completed.returncode:
+        raise _crontab_error("crontab -l", completed)
+    return completed.stdout.splitlines()
 
 
 def _write_crontab(lines: Sequence[str]) -> None:
-    done = _run_crontab("-", "".join(f"{line}\n" for line in lines))
-    if done.returncode:
-        raise _crontab_error("crontab -", done)
+    completed = _run_crontab("-", "".join(f"{line}\n" for line in lines))
+    if completed.returncode:
+        raise _crontab_error("crontab -", completed)
 
 
 def _run_crontab(argument: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -163,8 +163,8 @@ def _run_crontab(argument: str, text: str | None = None) -> subprocess.Completed
         raise RequestError([fault]) from None
 
 
-def _crontab_error(command: str, done: subprocess.CompletedProcess[str]) -> RequestError:
-    output = " ".join(done.stderr.split())[:300] or "nothing"
-    given = f"{command} exited with {done.returncode} and printed {output}"
+def _crontab_error(command: str, completed: subprocess.CompletedProcess[str]) -> RequestError:
+    output = " ".join(completed.stderr.split())[:300] or "nothing"
+    asked = f"{command} exited with {completed.returncode} and printed {output}"
     allowed = "a crontab that this user may read and write"
-    return RequestError([Fault("crontab", given, allowed, "nothing was changed")])
+    return RequestError([Fault("crontab", asked, allowed, "nothing was changed")])

@@ -17,7 +17,7 @@ import tenacity
 from hyperplane.core.errors import Fault, HyperplaneError, check
 from hyperplane.core.public_calls import warn_caller
 
-#: Timeout of a request in seconds, and maximum requested delay before a retry.
+#: Seconds: the timeout of a request, and the maximum delay before a retry.
 TIMEOUT = 10.0
 MAX_WAIT = 30.0
 #: Maximum number of attempts to send a message.
@@ -76,7 +76,7 @@ def send_with_token(token: str, text: str, channel: str) -> None:
     default_channel = dask.config.get("hyperplane.slack.channel", default=None) or ""
     url = f"{api.rstrip('/')}/chat.postMessage"
     faults = [*_url_faults("hyperplane.slack.api", url, shown=True), *_text_faults(text, channel)]
-    if not _is_secret(token):
+    if not _is_valid_token(token):
         advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
         faults.append(Fault("SLACK_TOKEN", _describe_secret(token), "a one-line token", advice))
     target = channel if isinstance(channel, str) and channel else default_channel
@@ -85,9 +85,9 @@ def send_with_token(token: str, text: str, channel: str) -> None:
         faults.append(Fault("channel", "nothing", "'#channel' or a channel id", advice))
     check(faults)
     headers = {"Authorization": f"Bearer {token}"}
-    answer = _post(url, {"channel": target, "text": _truncate(text)}, headers)
+    response = _post(url, {"channel": target, "text": _truncate(text)}, headers)
     try:
-        reply = json.loads(answer)
+        reply = json.loads(response)
         ok, why = reply.get("ok") is True, str(reply.get("error", "no reason"))
     except (ValueError, AttributeError):
         ok, why = False, "the response is not from Slack"
@@ -158,10 +158,10 @@ def format_table(values: Mapping[str, Any]) -> str:
     tue  1200
     ```
     """
-    given: Any = values
-    if not isinstance(given, Mapping):
+    argument: Any = values
+    if not isinstance(argument, Mapping):
         allowed = "a mapping such as {'rows': 1200}"
-        check([Fault("message_dict", repr(given)[:80], allowed)])
+        check([Fault("message_dict", repr(argument)[:80], allowed)])
     if values and all(isinstance(value, (list, tuple)) for value in values.values()):
         columns = [_format_column(str(name), value) for name, value in values.items()]
         height = max(map(len, columns))
@@ -216,7 +216,7 @@ def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
     return [Fault(where, shown_url, "a URL that begins with https://")]
 
 
-def _is_secret(token: str) -> bool:
+def _is_valid_token(token: str) -> bool:
     return bool(re.fullmatch(r"[\x21-\x7e]+", token))
 
 
@@ -268,8 +268,8 @@ def _post_once(request: urllib.request.Request) -> bytes:
     # Errors of urllib contain the URL, which may be a secret: none is chained.
     opener = urllib.request.build_opener(_NoRedirect)
     try:
-        with opener.open(request, timeout=TIMEOUT) as answer:
-            return bytes(answer.read(1 << 20))
+        with opener.open(request, timeout=TIMEOUT) as response:
+            return bytes(response.read(1 << 20))
     except urllib.error.HTTPError as error:
         code, after = error.code, error.headers.get("Retry-After", "")
         error.close()

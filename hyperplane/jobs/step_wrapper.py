@@ -31,8 +31,8 @@ LOG_LIMIT_VARIABLE = "HYPERPLANE_JOB_LOG_LIMIT"
 _EXIT_CODE_BYTES = 16
 #: Bytes read from the pipe at once, and bytes buffered while the disk is full.
 _BLOCK_BYTES, _BUFFER_BYTES = 1 << 16, 1 << 20
-#: Seconds between attempts to write to a full disk, and for which the last attempts go on after
-#: the program has ended.
+#: Seconds between attempts to write to a full disk, and seconds after the end of the program in
+#: which such attempts continue.
 _RETRY_SECONDS, _FLUSH_SECONDS = 0.5, 5.0
 
 
@@ -41,8 +41,7 @@ def run(prefix: str, argv: list[str]) -> int:
     received: list[int] = []
     for name in _END_SIGNALS:  # the wrapper ends after the program
         signal.signal(getattr(signal, name), lambda number, frame: received.append(number))
-    # Reserved before the start: a program that has ended must not run again because the disk is
-    # full.
+    # Before the start: without room for its exit code, a program that has ended would run again.
     if not _reserve_files(prefix, received):
         return -received[0]
     reader, writer = os.pipe()
@@ -82,8 +81,8 @@ class StepLog:
     """The log on standard output: limited in size, and buffered while the disk is full.
 
     Of a longer log the beginning and the end are kept, at least about a quarter of the limit
-    each. ``path`` is the log file, without which there is no limit; ``limit`` is in bytes, 0 for
-    none.
+    each. ``path`` is the log file; if standard output is another file, there is no limit.
+    ``limit`` is in bytes, 0 for none.
     """
 
     def __init__(self, path: str, limit: int) -> None:

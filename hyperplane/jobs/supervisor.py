@@ -54,15 +54,15 @@ class _InstalledVersion:
         self._checked = time.monotonic()
 
     def has_changed(self) -> bool:
-        """Whether another version was installed at the last two checks.
+        """Whether the last two checks found the same version, which is not the loaded one.
 
-        One check may find an installation that is not complete.
+        A single check may find an incomplete installation.
         """
         if time.monotonic() - self._checked < _VERSION_CHECK_SECONDS:
             return False
         self._checked = time.monotonic()
-        before, self._installed = self._installed, self._read()
-        return self._installed == before and self._installed not in ("", self._loaded)
+        previous, self._installed = self._installed, self._read()
+        return self._installed == previous and self._installed not in ("", self._loaded)
 
     @staticmethod
     def _read() -> str:
@@ -88,7 +88,7 @@ class Supervisor:
     claim : optional
         Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
     submissions : mapping of str to SubmissionEnvironment, optional
-        Environments of jobs that are known already.
+        Environments that an earlier object has received, by the id of the job.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Supervisor:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        folders = {id_: one.job.folder_path for id_, one in self._schedulers.items()}
+        folders = {id_: scheduler.job.folder_path for id_, scheduler in self._schedulers.items()}
         # Also jobs that do not run yet, even if the submitter has not added them to the store.
         for job_id in self.submissions.keys() - folders.keys():
             if (folder := jobs_folder() / "jobs" / job_id).exists():
@@ -183,14 +183,14 @@ class Supervisor:
             for job_id, submission in self.submissions.items():
                 supervisor_client.notify_supervisor(job_id, submission)
         finally:
-            for claim in self._released:  # not before: it takes jobs as soon as they are not locked
+            for claim in self._released:  # last: the successor takes each job once it is not locked
                 claim.close()
 
     async def _handle_failure(self, error: BaseException) -> None:
         """Back off while a disk is full or the database unavailable; else raise."""
         if not is_retryable(error):
-            # A job in the foreground ends with its steps; a supervisor leaves them running for
-            # the next one.
+            # A process that runs one job in the foreground ends the steps; a supervisor leaves
+            # them running for the next supervisor.
             if self.only is not None:
                 for scheduler in self._schedulers.values():
                     await scheduler.end_processes()
@@ -204,7 +204,7 @@ class Supervisor:
         if self.only is None:
             self.store.expire_pending(this_machine())
         self._start_jobs()
-        self._cancel_requested()
+        self._cancel_requested_jobs()
         self._store_dashboards()
 
     def _start_jobs(self) -> None:
@@ -221,7 +221,7 @@ class Supervisor:
                 continue
             try:
                 claim, self._claim = self._claim or claim_job(job.folder_path), None
-                if claim is None:  # it runs in the foreground of another process
+                if claim is None:  # another process runs it in the foreground
                     continue
                 submission_snapshot.adopt_job(job)
                 scheduler = JobScheduler(self.store, job, self._capacity, self._submission_for(job))
@@ -242,7 +242,7 @@ class Supervisor:
             self._running[task] = job.id
 
     def _submission_for(self, job: Job) -> SubmissionEnvironment:
-        # Not removed yet: a job that a full disk has stopped is started again.
+        # Removed only after the job: one that a full disk has stopped is started again.
         if job.id in self.submissions:
             return self.submissions[job.id]
         return SubmissionEnvironment(
@@ -255,7 +255,7 @@ class Supervisor:
         wanted = [job_id for job_id in open_ids if self.only in (None, job_id)]
         return [job_id for job_id in wanted if job_id not in self._schedulers]
 
-    def _cancel_requested(self) -> None:
+    def _cancel_requested_jobs(self) -> None:
         for job_id in self.store.cancel_requests(OPEN):
             if job_id in self._schedulers:
                 self._schedulers[job_id].cancel()
@@ -263,10 +263,12 @@ class Supervisor:
     def _store_dashboards(self) -> None:
         """Store the dashboard addresses of the current clusters of steps."""
         for job_id, scheduler in self._schedulers.items():
-            now = next(reversed(job_dashboards.read_dashboards(scheduler.job.folder_path)), "")
-            if now != scheduler.dashboard:
-                scheduler.dashboard = now
-                self.store.update(job_id, if_status=OPEN, dashboard=now)
+            dashboard = next(
+                reversed(job_dashboards.read_dashboards(scheduler.job.folder_path)), ""
+            )
+            if dashboard != scheduler.dashboard:
+                scheduler.dashboard = dashboard
+                self.store.update(job_id, if_status=OPEN, dashboard=dashboard)
 
     async def _wait_for_event(self) -> None:
         """Wait until a job ends, a notification arrives, or the polling interval has passed."""

@@ -48,14 +48,16 @@ def sbatch(arguments, folder):
     if b"\r\n" in text or not text.startswith(b"#!") or b"\0" in text:
         sys.exit("sbatch: error: Batch script contains DOS line breaks")
     options = dict(_lines(text.decode()))
-    options |= {key: os.environ[one] for one, key in OVERRULING.items() if one in os.environ}
+    options |= {
+        key: os.environ[variable] for variable, key in OVERRULING.items() if variable in os.environ
+    }
     options |= dict(_option(word) for word in words)
     exported = options["export"].split(",")
     variables = os.environ if exported == ["ALL"] else {
         name: os.environ[name] for name in exported if name in os.environ
     }  # fmt: skip
     number = 100 + len(list(folder.glob("*.job")))
-    kept = {
+    stored = {
         "number": number,
         "script": text.decode(),
         "options": options,
@@ -63,7 +65,7 @@ def sbatch(arguments, folder):
         "folder": os.getcwd(),  # noqa: PTH109
         "arguments": arguments,
     }
-    (folder / f"{number}.job").write_text(json.dumps(kept))
+    (folder / f"{number}.job").write_text(json.dumps(stored))
     assert "parsable" in options
     sys.stdout.write(f"{number};cluster\n")
 
@@ -92,7 +94,11 @@ def run(folder):
 def _ready(job, codes):
     kind, _, numbers = job["options"].get("dependency", "").partition(":")
     assert kind in ("", "afterok")
-    return all(int(one) in codes and not any(codes[int(one)]) for one in numbers.split(":") if one)
+    return all(
+        int(number) in codes and not any(codes[int(number)])
+        for number in numbers.split(":")
+        if number
+    )
 
 
 def _tasks(job, codes):

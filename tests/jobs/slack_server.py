@@ -14,14 +14,14 @@ TOKEN = "xoxb-s3cret-token"
 
 
 @dataclass
-class Answer:
+class Response:
     """Response of the server to one request."""
 
     code: int = 200
     body: str = '{"ok": true}'
     headers: dict[str, str] = field(default_factory=dict)
-    #: The server answers once this is set.
-    when: threading.Event | None = None
+    #: The server responds once this is set.
+    released: threading.Event | None = None
 
 
 @dataclass
@@ -29,12 +29,12 @@ class Slack:
     """The server, with the requests that it received and the responses that it will send."""
 
     url: str
-    got: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
 
     @property
     def documents(self) -> list[Any]:
-        return [document for _, _, document in self.got]
+        return [document for _, _, document in self.requests]
 
 
 def serve() -> tuple[Slack, Callable[[], None]]:
@@ -44,24 +44,24 @@ def serve() -> tuple[Slack, Callable[[], None]]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            slack.got.append((self.path, dict(self.headers), json.loads(body)))
-            answer = slack.answers.pop(0) if slack.answers else Answer()
-            if answer.when is not None:
-                answer.when.wait(120)
-            if self.path.startswith("/api") and answer == Answer():
+            slack.requests.append((self.path, dict(self.headers), json.loads(body)))
+            response = slack.responses.pop(0) if slack.responses else Response()
+            if response.released is not None:
+                response.released.wait(120)
+            if self.path.startswith("/api") and response == Response():
                 known = self.headers["Authorization"] == f"Bearer {TOKEN}"
-                answer = (
-                    Answer() if known else Answer(body='{"ok": false, "error": "invalid_auth"}')
+                response = (
+                    Response() if known else Response(body='{"ok": false, "error": "invalid_auth"}')
                 )
-            self.send_response(answer.code)
-            for name, value in answer.headers.items():
+            self.send_response(response.code)
+            for name, value in response.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(answer.body.encode())))
+            self.send_header("Content-Length", str(len(response.body.encode())))
             self.end_headers()
-            self.wfile.write(answer.body.encode())
+            self.wfile.write(response.body.encode())
 
         def do_GET(self) -> None:
-            slack.got.append((self.path, dict(self.headers), "GET"))
+            slack.requests.append((self.path, dict(self.headers), "GET"))
             self.send_response(200)
             self.end_headers()
 

@@ -52,12 +52,12 @@ def _in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def kept(*steps, name="kept", **options):
+def stored_job(*steps, name="kept", **options):
     """A job in the store that no supervisor of this machine runs."""
-    made = new_job(Pipeline.from_steps("test", steps or [bash("a", "true")]), name=name, **options)
-    made = replace(made, machine="other@elsewhere")
-    open_store().add(made)
-    return made
+    job = new_job(Pipeline.from_steps("test", steps or [bash("a", "true")]), name=name, **options)
+    job = replace(job, machine="other@elsewhere")
+    open_store().add(job)
+    return job
 
 
 def refused(**options):
@@ -67,34 +67,34 @@ def refused(**options):
 
 
 def test_times_of_jobs_may_be_text():
-    job = kept(timeout="10 min", active_timeout="1.5 hrs")
+    job = stored_job(timeout="10 min", active_timeout="1.5 hrs")
     assert (job.timeout, job.active_timeout) == (600, 5400)
     assert "'10 min'" in refused(timeout="10 parsecs")["timeout"].allowed
-    for timeout, said in (("1 ms", "after 0.001 s"), (0, "after 0 s")):
-        with pytest.raises(TimeoutError, match=said):
+    for timeout, duration in (("1 ms", "after 0.001 s"), (0, "after 0 s")):
+        with pytest.raises(TimeoutError, match=duration):
             JobHandle(job.id).wait(timeout)
     with pytest.raises(RequestError, match=r"timeout = 'soon': .*'10 min'"):
         JobHandle(job.id).wait("soon")
 
 
 def test_a_pending_job_is_cancelled_at_once_without_a_supervisor(monkeypatch):
-    told = []
+    notifications = []
     monkeypatch.setattr(
-        job_control.supervisor_client, "notify_supervisor", lambda *args: told.append(args)
+        job_control.supervisor_client, "notify_supervisor", lambda *args: notifications.append(args)
     )
-    made = kept()
-    assert cancel(made.id).status == "pending"
-    now = open_store().get(made.id)
-    assert (now.status, told) == (CANCELLED, [])
+    job = stored_job()
+    assert cancel(job.id).status == "pending"
+    now = open_store().get(job.id)
+    assert (now.status, notifications) == (CANCELLED, [])
     by = rf"cancelled by {re.escape(this_machine())} at \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     assert re.fullmatch(f"{by}, from Python", now.reason)
     assert now.ended >= now.submitted
     with pytest.raises(JobCancelled, match=r"cancelled by .* from Python"):
-        JobHandle(made.id).result(1)
-    open_store().update(made.id, status=IN_PROGRESS)
-    cancel(made.id)
-    now = open_store().get(made.id)
-    assert (now.status, now.cancelled, told) == (IN_PROGRESS, True, [()])
+        JobHandle(job.id).result(1)
+    open_store().update(job.id, status=IN_PROGRESS)
+    cancel(job.id)
+    now = open_store().get(job.id)
+    assert (now.status, now.cancelled, notifications) == (IN_PROGRESS, True, [()])
 
 
 def test_a_job_that_runs_is_not_resumed(tmp_path):
@@ -110,19 +110,19 @@ def test_a_job_that_runs_is_not_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("label", [7, "", "x" * 65, "two\nlines", "half \ud800"])
-def test_a_label_is_a_line_of_text(label):
+def test_a_label_that_is_not_one_line_of_text_is_refused(label):
     assert list(refused(job_type=label)) == ["job_type"]
 
 
-def test_an_undocumented_label_is_reported_and_kept():
+def test_an_undocumented_label_is_stored_with_a_warning():
     steps = [bash("a", "true")]
     known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
-    made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
-            for one in (*known, "minibsic", "zz9")}  # fmt: skip
-    told = {name: job_control.job_warnings(job) for name, job in made.items()}
-    assert [name for name, found in told.items() if found] == ["minibsic", "zz9"]
-    assert "did you mean minibasic" in told["minibsic"][0]
-    assert "minibasic, basic, dl" in told["zz9"][0]
+    jobs_by_label = {label: new_job(Pipeline.from_steps("test", steps), job_type=label)
+            for label in (*known, "minibsic", "zz9")}  # fmt: skip
+    warnings_by_label = {name: job_control.job_warnings(job) for name, job in jobs_by_label.items()}
+    assert [name for name, warnings in warnings_by_label.items() if warnings] == ["minibsic", "zz9"]
+    assert "did you mean minibasic" in warnings_by_label["minibsic"][0]
+    assert "minibasic, basic, dl" in warnings_by_label["zz9"][0]
     with pytest.warns(UserWarning, match="job_type 'minibsic' is neither"):
         job = submit(Pipeline.from_steps("test", steps), job_type="minibsic")
     assert (job.wait(LIMIT), job.job.job_type) == (DONE, "minibsic")
@@ -130,19 +130,22 @@ def test_an_undocumented_label_is_reported_and_kept():
 
 def test_a_label_comes_from_the_call_or_the_file_and_is_basic_otherwise():
     step = bash("a", "true")
-    made = Pipeline.from_steps("test", [step], job_type="large")
-    assert [new_job(made, job_type=one).job_type for one in (None, "x" * 64)] == ["large", "x" * 64]
+    pipeline = Pipeline.from_steps("test", [step], job_type="large")
+    assert [new_job(pipeline, job_type=label).job_type for label in (None, "x" * 64)] == [
+        "large",
+        "x" * 64,
+    ]
     assert new_job(Pipeline.from_steps("test", [step])).job_type == "basic"
     long = Pipeline.from_steps("test", [step], job_type="x" * 65)
     with pytest.raises(RequestError, match="1 to 64 characters"):
         new_job(long)
 
 
-def test_parameters_that_no_process_could_get_are_refused():
+def test_parameters_that_no_environment_can_hold_are_refused():
     deep: list = []
     for _ in range(100_000):
         deep = [deep]
-    found = refused(
+    faults = refused(
         parameters={
             "long": "x" * 120_000,
             "half": "a\ud800",
@@ -151,15 +154,15 @@ def test_parameters_that_no_process_could_get_are_refused():
             "zero": "\0",
         }
     )
-    assert {fault.asked for fault in found.values()} == {
+    assert {fault.asked for fault in faults.values()} == {
         "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'",
         "text with a NUL character",
     }  # fmt: skip
-    str(RequestError(list(found.values()))).encode()
+    str(RequestError(list(faults.values()))).encode()
     (together,) = parameter_faults({"a": "x" * 70_000, "b": "y" * 70_000})
     assert (together.where, together.asked) == ("parameters", "140018 bytes")
-    for one in (found["parameters['long']"], together):
-        assert "to a file and pass its path" in str(RequestError([one]))
+    for fault in (faults["parameters['long']"], together):
+        assert "to a file and pass its path" in str(RequestError([fault]))
 
 
 def test_the_longest_parameter_arrives():
@@ -175,7 +178,7 @@ def test_the_longest_parameter_arrives():
     "name",
     PLAIN.split(),
 )
-def test_plain_names_keep_the_bare_form(name):
+def test_plain_parameter_names_are_not_protected(name):
     assert not is_protected(name)
 
 
@@ -185,9 +188,11 @@ def test_plain_names_keep_the_bare_form(name):
 )
 def test_protected_parameters_are_set_with_the_prefix_only(name):
     assert is_protected(name)
-    found = step_variables(kept(parameters={name: "value"}), bash("a", "true"), WorkUnit("a"), 1)
-    assert name not in found
-    assert found[f"HYPERPLANE_JOB_PARAMETER_{name}"] == "value"
+    variables = step_variables(
+        stored_job(parameters={name: "value"}), bash("a", "true"), WorkUnit("a"), 1
+    )
+    assert name not in variables
+    assert variables[f"HYPERPLANE_JOB_PARAMETER_{name}"] == "value"
 
 
 def test_secrets_of_other_steps_are_hidden_in_every_spelling():
@@ -203,18 +208,28 @@ def test_secrets_of_other_steps_are_hidden_in_every_spelling():
 
 
 def test_jobs_are_found_by_their_submission_and_by_a_prefix_of_the_id():
-    first, second = kept(name="first"), kept(name="second")
-    given = Submitted(first.id, first.run_id)
+    first, second = stored_job(name="first"), stored_job(name="second")
+    submitted = Submitted(first.id, first.run_id)
     assert (
-        to_job_id(given) == to_job_id((first.id, "any")) == to_job_id(JobHandle(given)) == first.id
+        to_job_id(submitted)
+        == to_job_id((first.id, "any"))
+        == to_job_id(JobHandle(submitted))
+        == first.id
     )
     text = summarize_jobs([first.id])[0]
-    for one in (first.id, first.id[:13], given, JobHandle(first.id), [given], iter([first.id])):
-        assert summarize_jobs(one)[0] == text
+    for ids in (
+        first.id,
+        first.id[:13],
+        submitted,
+        JobHandle(first.id),
+        [submitted],
+        iter([first.id]),
+    ):
+        assert summarize_jobs(ids)[0] == text
     assert "0 / 2 in progress" in summarize_jobs([first.id[:13], second.id])[0]
-    assert asyncio.run(nc.get_a_job_output(given)) is None
-    assert asyncio.run(nc.cancel_pipeline_job(given)) == {"id": first.id, "status": "cancelled"}
-    assert asyncio.run(nc.checkjobs(given, loop=True)).endswith(f"{first.id} cancelled None")
+    assert asyncio.run(nc.get_a_job_output(submitted)) is None
+    assert asyncio.run(nc.cancel_pipeline_job(submitted)) == {"id": first.id, "status": "cancelled"}
+    assert asyncio.run(nc.checkjobs(submitted, loop=True)).endswith(f"{first.id} cancelled None")
     asyncio.run(nc.cancel_pipeline_job(second.id[:13]))
     for bad in (7, None, [7], b"x"):
         with pytest.raises(RequestError):
@@ -225,23 +240,23 @@ def test_jobs_are_found_by_their_submission_and_by_a_prefix_of_the_id():
 
 
 def test_an_output_is_set_for_existing_jobs_only():
-    made = kept()
-    job_output.set_output("value", made.id[:13])
-    assert job_output.get_output(made.id) == "value"
+    job = stored_job()
+    job_output.set_output("value", job.id[:13])
+    assert job_output.get_output(job.id) == "value"
     with pytest.raises(JobError, match="no such job"):
         job_output.set_output("value", "no-such-job")
-    cancel(made.id)
+    cancel(job.id)
 
 
 def test_earlier_runs_are_found_behind_many_later_ones():
     runs = [new_job(Pipeline.from_steps("test", [bash("a", "true")]), name="daily")] * 9
-    runs = [replace(one, id=f"run-{i}", submitted=100.0 + i) for i, one in enumerate(runs)]
-    for one in runs:
-        open_store().add(replace(one, status=DONE))
-    found = [
+    runs = [replace(job, id=f"run-{i}", submitted=100.0 + i) for i, job in enumerate(runs)]
+    for job in runs:
+        open_store().add(replace(job, status=DONE))
+    earlier = [
         [run["id"] for run in job_output.previous_runs(f"run-{i}", limit=2)] for i in (0, 1, 4)
     ]
-    assert found == [[], ["run-0"], ["run-3", "run-2"]]
+    assert earlier == [[], ["run-0"], ["run-3", "run-2"]]
 
 
 def test_generated_names_differ():
@@ -250,59 +265,59 @@ def test_generated_names_differ():
     assert all(re.fullmatch("[a-z]+_[a-z]+_[0-9a-f]{4}", name) for name in names)
 
 
-def test_a_step_named_as_the_one_that_installs(tmp_path):
+def test_the_name_of_the_installation_step_is_reserved(tmp_path):
     (tmp_path / "requirements.txt").write_text("")
     step = bash(requirements.INSTALL_STEP, "true")
     with pytest.raises(RequestError, match="reserved for the installation"):
         new_job(Pipeline.from_steps("test", [step], requirements="requirements.txt"))
-    made = new_job(
+    job = new_job(
         Pipeline.from_steps("test", [bash("pip install", "true")], requirements="requirements.txt")
     )
     places = {
-        attempt_prefix(made, WorkUnit(name), 1)
+        attempt_prefix(job, WorkUnit(name), 1)
         for name in ("pip install", requirements.INSTALL_STEP)
     }
     assert len({place.parent for place in places}) == 2
 
 
-def attempt(made, step, number, status, *, began, text, chunk=-1):
+def attempt(job, step, number, status, *, began, text, chunk=-1):
     log = f"{step}.{chunk}.{number}.log"
-    made.folder_path.mkdir(parents=True, exist_ok=True)
-    (made.folder_path / log).write_text(text)
+    job.folder_path.mkdir(parents=True, exist_ok=True)
+    (job.folder_path / log).write_text(text)
     ended = 0.0 if status == IN_PROGRESS else began + 1
     open_store().save_attempt(
-        Attempt(made.id, step, chunk, number, status, started=began, ended=ended, log=log)
+        Attempt(job.id, step, chunk, number, status, started=began, ended=ended, log=log)
     )
 
 
 def test_logs_are_those_of_the_step_that_failed_or_ended_last():
-    made = kept(bash("a", "true"), bash("b", "true"), name="logs")
-    job = JobHandle(made.id)
-    attempt(made, "a", 1, FAILED, began=10, text="a failed")
+    record = stored_job(bash("a", "true"), bash("b", "true"), name="logs")
+    job = JobHandle(record.id)
+    attempt(record, "a", 1, FAILED, began=10, text="a failed")
     assert job.logs() == "a failed"
-    attempt(made, "a", 2, DONE, began=20, text="a worked")
+    attempt(record, "a", 2, DONE, began=20, text="a worked")
     assert job.logs() == job.logs("a") == "a worked"
-    attempt(made, "b", 1, IN_PROGRESS, began=30, text="b runs")
+    attempt(record, "b", 1, IN_PROGRESS, began=30, text="b runs")
     assert job.logs() == "b runs"
-    attempt(made, "b", 1, DONE, began=30, text="b worked")
+    attempt(record, "b", 1, DONE, began=30, text="b worked")
     assert (job.logs(), job.logs("a")) == ("b worked", "a worked")
     for chunk, status in enumerate((DONE, FAILED, DONE)):
-        attempt(made, "c", 1, status, began=40 + chunk, text=status, chunk=chunk)
+        attempt(record, "c", 1, status, began=40 + chunk, text=status, chunk=chunk)
     assert job.logs() == job.logs("c") == FAILED
     with pytest.raises(JobError, match="step 'd' has no log; the steps are 'a', 'b'"):
         job.logs("d")
-    (made.folder_path / "a.-1.2.log").unlink()
+    (record.folder_path / "a.-1.2.log").unlink()
     with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
         job.logs("a")
-    cancel(made.id)
+    cancel(record.id)
 
 
 @pytest.mark.parametrize("lines", [-1, 1.5, "3", True])
-def test_lines_are_a_number(lines):
-    made = kept()
+def test_an_invalid_number_of_log_lines_is_refused(lines):
+    job = stored_job()
     with pytest.raises(RequestError, match="a whole number, at least 0"):
-        JobHandle(made.id).logs(lines=lines)
-    cancel(made.id)
+        JobHandle(job.id).logs(lines=lines)
+    cancel(job.id)
 
 
 def test_a_handle_shows_the_status_of_its_job(tmp_path):

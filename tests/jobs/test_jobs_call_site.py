@@ -61,16 +61,16 @@ SUBMIT = "nc.submit_pipeline_job(pipelineYamlPath='step.sh', jobType='bsaic')"
 def test_a_warning_is_at_the_line_of_the_cell(call):
     with pytest.warns(UserWarning, match="bsaic") as caught:
         cell(call)()
-    assert {(one.filename, one.lineno) for one in caught} == {("<cell 7>", 6)}
+    assert {(warning.filename, warning.lineno) for warning in caught} == {("<cell 7>", 6)}
 
 
 def test_a_warning_of_a_plain_call_is_at_its_line():
     with pytest.warns(UserWarning, match="bsaic") as caught:
         jobs.submit("step.sh", job_type="bsaic")
-    assert {one.filename for one in caught} == {__file__}
+    assert {warning.filename for warning in caught} == {__file__}
 
 
-def test_a_warning_shows_once_for_a_line_as_warnings_do():
+def test_a_repeated_warning_at_one_line_is_shown_once():
     run = cell(f"[await {SUBMIT} for _ in range(2)]")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -111,7 +111,7 @@ def test_the_traceback_of_an_error_has_the_cell_and_no_thread(call):
 
 
 @pytest.mark.parametrize("name", AWAITED)
-def test_every_awaited_call_does_so_and_keeps_its_signature(name):
+def test_every_coroutine_function_is_wrapped_and_keeps_its_signature(name):
     function = getattr(nc, name)
     assert inspect.unwrap(function) is not function
     assert inspect.iscoroutinefunction(inspect.unwrap(function))
@@ -119,7 +119,7 @@ def test_every_awaited_call_does_so_and_keeps_its_signature(name):
     assert function.__doc__
 
 
-def test_no_awaited_call_is_left_out():
+def test_the_list_of_coroutine_functions_is_complete():
     public = {name: getattr(nc, name) for name in nc.__all__}
     unwrapped = {inspect.unwrap(value) for value in public.values() if inspect.isfunction(value)}
     coroutines = {value.__name__ for value in unwrapped if inspect.iscoroutinefunction(value)}
@@ -131,7 +131,7 @@ def test_a_call_that_is_never_awaited_is_named():
         _ = [nc.checkjobs([])].clear()
 
 
-def test_the_line_holds_for_its_own_call_only():
+def test_a_warning_after_an_awaited_call_is_at_its_own_line():
     @attribute_to_caller
     async def outer():
         call_site.warn("inside")
@@ -142,7 +142,7 @@ def test_the_line_holds_for_its_own_call_only():
 
     with pytest.warns(UserWarning, match="side") as caught:
         asyncio.run(main())
-    lines = {str(one.message): one.lineno for one in caught}
+    lines = {str(warning.message): warning.lineno for warning in caught}
     first = inspect.getsourcelines(main)[1]
     assert lines == {"inside": first + 1, "outside": first + 2}
 
@@ -162,5 +162,5 @@ def test_an_unknown_argument_suggests_the_similar_one():
         nc.submit_pipeline_job(jobNam="x")
     assert isinstance(caught.value, RequestError)
     assert type(pickle.loads(pickle.dumps(caught.value))) is type(caught.value)
-    with pytest.raises(TypeError, match="jobID"):  # what is missing is said by Python
+    with pytest.raises(TypeError, match="jobID"):  # Python reports a missing argument
         asyncio.run(nc.cancel_pipeline_job())

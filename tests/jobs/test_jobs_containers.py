@@ -23,7 +23,7 @@ from hyperplane.jobs.submission import submission_snapshot
 
 pytestmark = pytest.mark.process
 
-#: Execute lines of standard input: the process with number 1 of a container.
+#: Program of process 1 of a container: it evaluates the lines of standard input.
 _FIRST = """
 import os, signal, sys
 from hyperplane.jobs import JobHandle, Pipeline, Step, submit, supervisor_client
@@ -42,19 +42,19 @@ for line in sys.stdin:
 def container(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
-    made = []
+    containers = []
 
     def make(name):
         settings = {
             "DASK_HYPERPLANE__JOBS__HOME": str(tmp_path / "home"),
             "DASK_HYPERPLANE__JOBS__LINGER": "1s",
         }
-        made.append(Container(name, _FIRST, tmp_path / "work", settings))
-        return made[-1]
+        containers.append(Container(name, _FIRST, tmp_path / "work", settings))
+        return containers[-1]
 
     yield make
-    for one in made:
-        one.end()
+    for each in containers:
+        each.end()
 
 
 def lines(tmp_path, name):
@@ -88,7 +88,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     text = f"{SAY.format(name='begun')}; [ -e there ] || sleep 1000"
     id_ = one.ask(f"start('long', '{text}').id")
     wait_for(lambda: lines(tmp_path, "begun"))
-    # A supervisor of that name polls while none runs the job, but its step is running.
+    # The other container with this host name has a supervisor, but the step of the job runs.
     assert one.ask("os.kill(supervisor_client.supervisor_pid(), signal.SIGKILL)") == "None"
     assert "already in progress" in two.ask(f"JobHandle('{id_}').resume()")
     two.send("start('short', 'sleep 1.5').wait(150)")
@@ -117,26 +117,26 @@ def test_a_machine_cancels_a_job_of_another_but_ends_no_local_process(container,
     assert two.ask(f"JobHandle('{second}').wait(150)") == "cancelled"
 
 
-def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
-    made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
+def test_a_job_is_not_adopted_while_it_is_being_submitted_or_runs_a_step(tmp_path, monkeypatch):
+    job = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
-    submission_snapshot.save_snapshot(made, {}, {})
-    assert submission_snapshot.read_running_system(made) == "another-boot-1"
-    with hold_submission_lock(made):
-        assert not can_adopt(made)
-    assert can_adopt(made)
-    (made.folder_path / "steps" / "000-a").mkdir(parents=True)
-    with (made.folder_path / "steps" / "000-a" / "attempt-1.lock").open("w") as lock:
+    submission_snapshot.save_snapshot(job, {}, {})
+    assert submission_snapshot.read_running_system(job) == "another-boot-1"
+    with hold_submission_lock(job):
+        assert not can_adopt(job)
+    assert can_adopt(job)
+    (job.folder_path / "steps" / "000-a").mkdir(parents=True)
+    with (job.folder_path / "steps" / "000-a" / "attempt-1.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert not can_adopt(made)
-    assert can_adopt(made)
+        assert not can_adopt(job)
+    assert can_adopt(job)
 
 
-def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
-    made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
+def test_a_job_is_adopted_if_a_step_folder_is_removed_during_the_check(monkeypatch):
+    job = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
-    submission_snapshot.save_snapshot(made, {}, {})
-    (made.folder_path / "steps" / "000-a").mkdir(parents=True)
+    submission_snapshot.save_snapshot(job, {}, {})
+    (job.folder_path / "steps" / "000-a").mkdir(parents=True)
     real, removed = os.scandir, []
 
     def after_removal(path):
@@ -146,5 +146,5 @@ def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
         return real(path)
 
     monkeypatch.setattr(os, "scandir", after_removal)
-    assert can_adopt(made)
+    assert can_adopt(job)
     assert removed

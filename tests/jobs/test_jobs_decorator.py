@@ -25,13 +25,13 @@ def refused(call):
 
 
 def test_misspelled_options_are_reported_with_the_most_similar_name():
-    found = refused(
+    faults = refused(
         lambda: hyperplane.job(max_retry=1, timout=3, timeout=-3, resources={"core": 2}, retries=11)
     )
-    assert found["max_retry"].advice == "did you mean max_retries?"
-    assert "timeout" in found["timout"].advice
-    assert {"timeout", "retries"} < set(found)
-    assert any("core" in where for where in found)
+    assert faults["max_retry"].advice == "did you mean max_retries?"
+    assert "timeout" in faults["timout"].advice
+    assert {"timeout", "retries"} < set(faults)
+    assert any("core" in where for where in faults)
 
 
 @pytest.mark.parametrize("option", ["kind", "argv", "path", "depends_on"])
@@ -41,19 +41,19 @@ def test_step_fields_set_by_the_decorator_are_no_options(option):
 
 @pytest.mark.parametrize("value", ["a label", "", 7])
 def test_a_job_type_is_an_option(value, monkeypatch):
-    seen = []
+    calls = []
     monkeypatch.setattr(
-        job_control, "new_job", lambda made, **options: seen.append(options) or 1 / 0
+        job_control, "new_job", lambda pipeline, **options: calls.append(options) or 1 / 0
     )
     if value == "a label":
         with pytest.raises(ZeroDivisionError):
             hyperplane.job(job_type=value)(int).submit()
-        assert seen == [{"job_type": value}]
+        assert calls == [{"job_type": value}]
     else:
         assert list(refused(lambda: hyperplane.job(job_type=value))) == ["job_type"]
 
 
-def test_functions_of_which_no_job_can_come_are_reported_when_decorated():
+def test_functions_that_cannot_be_jobs_are_refused_when_decorated():
     async def later():
         return 1
 
@@ -63,13 +63,14 @@ def test_functions_of_which_no_job_can_come_are_reported_when_decorated():
     def many():
         yield 1
 
-    for function, said in ((later, "a coroutine"), (some, "a coroutine"), (many, "a generator")):
-        assert refused(lambda one=function: hyperplane.job(one))["function"].asked == said
+    for function, kind in ((later, "a coroutine"), (some, "a coroutine"), (many, "a generator")):
+        assert refused(lambda function=function: hyperplane.job(function))["function"].asked == kind
     for wrong in ("name", 7, staticmethod(len)):
-        assert "a function" in refused(lambda one=wrong: hyperplane.job(one))["function"].allowed
+        fault = refused(lambda function=wrong: hyperplane.job(function))["function"]
+        assert "a function" in fault.allowed
 
 
-def test_all_kinds_of_parameters_work():
+def test_positional_keyword_and_variadic_arguments_arrive():
     @hyperplane.job(max_retries=0)
     def every(first, /, second, *others, last=0, **more):
         return (first, second, others, last, more)
@@ -77,7 +78,7 @@ def test_all_kinds_of_parameters_work():
     assert every.submit(1, 2, 3, 4, last=5, six=6).result(LIMIT) == (1, 2, (3, 4), 5, {"six": 6})
 
 
-def test_a_call_that_the_function_does_not_take_is_no_job():
+def test_arguments_that_do_not_match_the_signature_submit_nothing():
     @hyperplane.job
     def add(first, *, second=0):
         return first + second
@@ -89,7 +90,7 @@ def test_a_call_that_the_function_does_not_take_is_no_job():
     with pytest.raises(RequestError) as caught:
         add.submit()
     assert not isinstance(caught.value, TypeError)
-    found = refused(lambda: add.submit(1, secnd=2))["submit"]
-    assert found.allowed == "arguments of add(first, *, second=0)"
-    assert found.advice == "did you mean second?"
+    fault = refused(lambda: add.submit(1, secnd=2))["submit"]
+    assert fault.allowed == "arguments of add(first, *, second=0)"
+    assert fault.advice == "did you mean second?"
     assert len(open_store().find()) == before

@@ -114,7 +114,7 @@ def test_faults_have_the_names_of_the_documented_arguments():
     assert str(caught.value).splitlines()[1].startswith("  1. pipelineYamlPath = 'none.yaml'")
 
 
-def test_a_session_has_no_job():
+def test_a_process_that_is_not_a_step_has_no_current_job():
     from hyperplane.errors import JobError
 
     with pytest.raises(JobError, match="not a step of a job"):
@@ -130,7 +130,7 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
         "while not pathlib.Path('stop').exists(): time.sleep(0.05)\nE"
     )
     options = {"num_workers": 1, "nprocs": 1, "nthreads": 2, "ram_gb_per_proc": 0.5}
-    # In /tmp, because the path of a socket is limited. The supervisor's path is another one.
+    # In /tmp, because the path of a socket is limited. The supervisor has another TMPDIR.
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as elsewhere:
         step = bash("dask", text, cluster=options, env={"TMPDIR": elsewhere})
         job = submit_job(step, max_retries=0)

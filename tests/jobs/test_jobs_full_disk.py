@@ -95,14 +95,14 @@ class FullDisk:
 def disk(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(backoff, "FIRST_DELAY", 0.01)
-    made = FullDisk(monkeypatch)
+    full_disk = FullDisk(monkeypatch)
     engine = open_store()._engine
-    sql.event.listen(engine, "before_cursor_execute", made.statement)
-    yield made
-    sql.event.remove(engine, "before_cursor_execute", made.statement)
+    sql.event.listen(engine, "before_cursor_execute", full_disk.statement)
+    yield full_disk
+    sql.event.remove(engine, "before_cursor_execute", full_disk.statement)
 
 
-def the_job(folder: Path):
+def two_step_job(folder: Path):
     steps = [
         bash("one", f"echo x >> {folder}/one; echo said"),
         bash("two", f"echo x >> {folder}/two", depends_on=("one",)),
@@ -114,41 +114,41 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
     def run(first: int, times: int) -> int:
         folder = tmp_path / f"{first}"
         folder.mkdir()
-        job = the_job(folder)
+        job = two_step_job(folder)
         disk.begin(first, times)
         try:
             ended = asyncio.run(run_in_foreground(open_store(), job, {}, quiet=True))
         except (JobError, JobStoreError) as error:
-            # Before anything is stored it is an error at once.
+            # Before the job is stored, a full disk is an error at once.
             assert not (folder / "one").exists(), error  # noqa: PT017
             assert open_store().get_many([job.id]) == {}
             return disk.writes
         assert ended.status == DONE, ended.reason
         assert (folder / "one").read_text() == (folder / "two").read_text() == "x\n"
-        assert [one.status for one in open_store().attempts(job.id)] == [DONE, DONE]
-        assert all(one.number == 1 for one in open_store().attempts(job.id))
+        attempts = open_store().attempts(job.id)
+        assert [(attempt.status, attempt.number) for attempt in attempts] == [(DONE, 1), (DONE, 1)]
         return disk.writes
 
     writes = run(0, 0)
     assert writes > 15
     for first in range(1, writes + 1, scaled(3, 1)):
         run(first, 3)
-    said = [one.getMessage() for one in caplog.records]
-    waited = [one for one in said if one.startswith("waiting: ")]
-    assert sum("database or disk is full" in one for one in waited) > 2
-    assert sum("No space left on device" in one for one in waited) > 2
+    messages = [record.getMessage() for record in caplog.records]
+    waits = [message for message in messages if message.startswith("waiting: ")]
+    assert sum("database or disk is full" in message for message in waits) > 2
+    assert sum("No space left on device" in message for message in waits) > 2
     # Three writes failed each time, and one line was logged.
-    assert len(waited) <= writes / scaled(3, 1)
+    assert len(waits) <= writes / scaled(3, 1)
 
 
 def test_backoff_announces_once_and_doubles_its_delay():
-    said, now = [], [0.0]
+    announcements, now = [], [0.0]
     full = OSError(errno.ENOSPC, "No space left on device", "/home/ada/jobs")
-    patience = Backoff(said.append, lambda: now[0])
+    disk_backoff = Backoff(announcements.append, lambda: now[0])
     delays = []
     for _ in range(20):
-        delays.append(patience.record_failure(full))
-        assert patience.record_failure(full) == delays[-1]  # of another job at the same time
+        delays.append(disk_backoff.record_failure(full))
+        assert disk_backoff.record_failure(full) == delays[-1]  # in another job at the same time
         now[0] += delays[-1]
     assert delays[:3] == [
         backoff.FIRST_DELAY,
@@ -156,25 +156,25 @@ def test_backoff_announces_once_and_doubles_its_delay():
         4 * backoff.FIRST_DELAY,
     ]
     assert delays[-1] == backoff.MAX_DELAY
-    assert said == [
+    assert announcements == [
         "waiting: /home/ada/jobs: No space left on device: free space on that disk; "
         "the job then continues"
     ]
-    patience.record_success()
-    assert said[1:] == ["resuming"]
-    assert patience.record_failure(full) == backoff.FIRST_DELAY
+    disk_backoff.record_success()
+    assert announcements[1:] == ["resuming"]
+    assert disk_backoff.record_failure(full) == backoff.FIRST_DELAY
 
 
 @pytest.fixture
 def small_disk():
     """A disk of 4 MB, with the folder of jobs on it."""
     folder = Path(tempfile.mkdtemp(prefix="hp-full-"))
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
     try:
-        made = subprocess.run(mounting, capture_output=True, check=False).returncode == 0
+        is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
     except OSError:
-        made = False
-    if not made:
+        is_mounted = False
+    if not is_mounted:
         folder.rmdir()
         pytest.skip("needs the right to mount a small disk")
     yield folder
@@ -199,8 +199,8 @@ def wait_for(path: Path) -> None:
     assert path.exists()
 
 
-def begin(disk: Path, folder: Path, monkeypatch) -> subprocess.Popen[str]:
-    """A job in the foreground whose disk is full before its first step ends."""
+def start_job(disk: Path, folder: Path, monkeypatch) -> subprocess.Popen[str]:
+    """Start a job in the foreground, and fill its disk before the first step ends."""
     monkeypatch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(disk / "home"))
     (folder / "one.sh").write_text(
         f"echo x >> {folder}/one; touch {folder}/on\n"
@@ -216,39 +216,39 @@ def begin(disk: Path, folder: Path, monkeypatch) -> subprocess.Popen[str]:
     return process
 
 
-def until_it_waits(process: subprocess.Popen[str]) -> str:
+def read_first_message(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     return process.stderr.readline()
 
 
 def test_a_job_on_a_full_disk_continues_when_there_is_space(small_disk, tmp_path, monkeypatch):
-    process = begin(small_disk, tmp_path, monkeypatch)
-    assert until_it_waits(process).startswith("waiting: job store ")
+    process = start_job(small_disk, tmp_path, monkeypatch)
+    assert read_first_message(process).startswith("waiting: job store ")
     time.sleep(2)
     (small_disk / "filler").unlink()
-    _, said = process.communicate(timeout=120)
-    assert (process.returncode, said.count("disk is full")) == (0, 0)
+    _, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stderr.count("disk is full")) == (0, 0)
     assert (tmp_path / "one").read_text() == "x\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkeypatch, number):
-    process = begin(small_disk, tmp_path, monkeypatch)
-    assert until_it_waits(process).startswith("waiting: job store ")
+    process = start_job(small_disk, tmp_path, monkeypatch)
+    assert read_first_message(process).startswith("waiting: job store ")
     process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "is cancelled, but its status could not be stored" in said
+    assert "is cancelled, but its status could not be stored" in stderr
     (small_disk / "filler").unlink()
     # The next query starts a supervisor, which knows that the job was cancelled.
     with dask.config.set({"hyperplane.jobs.home": str(small_disk / "home")}):
         (job,) = list_jobs()
         assert JobHandle(job.id).wait(120) == CANCELLED
         assert JobHandle(job.id).job.reason == "cancelled while the disk of its folder was full"
-        assert [one.status for one in JobHandle(job.id).attempts] == [DONE]  # it had ended by then
-        if (
-            pid := supervisor_client.supervisor_pid()
-        ):  # and not by itself since, with nothing more to do
+        (attempt,) = JobHandle(job.id).attempts
+        assert attempt.status == DONE  # it had ended by then
+        # It may have ended by itself, with nothing more to do.
+        if pid := supervisor_client.supervisor_pid():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         while supervisor_client.supervisor_pid() is not None:
@@ -257,9 +257,9 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
     assert (tmp_path / "one").read_text() == "x\n"
 
 
-def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
+def test_a_job_is_marked_as_cancelled_until_the_marker_is_removed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    job = the_job(tmp_path)
+    job = two_step_job(tmp_path)
     job.folder_path.mkdir(parents=True)
     (job.folder_path / "lock").touch()
     assert not job_folder.is_marked_cancelled(job)
@@ -269,12 +269,12 @@ def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
     assert not job_folder.is_marked_cancelled(job)
 
 
-def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
+def run_wrapper(prefix: Path, *argv: str, limit: int = 0) -> bytes:
     """The log of a program that the wrapper has run."""
-    log = traces.with_name(f"{traces.name}.log")
+    log = prefix.with_name(f"{prefix.name}.log")
     with log.open("wb") as output:
         subprocess.run(
-            [sys.executable, "-I", "-S", step_wrapper.__file__, str(traces), *argv],
+            [sys.executable, "-I", "-S", step_wrapper.__file__, str(prefix), *argv],
             stdout=output, stderr=output, check=False,
             env={**os.environ, step_wrapper.LOG_LIMIT_VARIABLE: str(limit)},
         )  # fmt: skip
@@ -283,7 +283,7 @@ def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
 
 def test_a_log_keeps_its_beginning_and_its_end(tmp_path):
     text = "for i in $(seq 100000); do echo line $i; done"
-    log = run_around(tmp_path / "attempt-1", "bash", "-c", text, limit=100_000)
+    log = run_wrapper(tmp_path / "attempt-1", "bash", "-c", text, limit=100_000)
     assert 50_000 <= len(log) <= 100_000 + (1 << 16)
     head, _, rest = log.partition(b"\n[hyperplane: ")
     number, _, tail = rest.partition(b" bytes omitted: hyperplane.jobs.log_limit]\n")
@@ -299,7 +299,7 @@ def test_a_log_keeps_its_beginning_and_its_end(tmp_path):
 
 def test_without_a_limit_a_log_is_whole(tmp_path):
     text = "head -c 3000000 /dev/zero; exit 7"
-    assert run_around(tmp_path / "attempt-1", "bash", "-c", text) == bytes(3_000_000)
+    assert run_wrapper(tmp_path / "attempt-1", "bash", "-c", text) == bytes(3_000_000)
     assert int((tmp_path / "attempt-1.exit").read_text()) == 7
 
 
@@ -328,7 +328,7 @@ def test_the_wrapper_is_idle_after_its_program_closes_the_output(tmp_path):
 def test_a_program_that_outlives_the_step_still_writes_to_its_log(tmp_path):
     go = tmp_path / "go"
     text = f"({until_exists(go)}; echo late; touch {tmp_path}/ended) & setsid sleep 0; echo early"
-    assert run_around(tmp_path / "attempt-2", "setsid", "-w", "bash", "-c", text) == b"early\n"
+    assert run_wrapper(tmp_path / "attempt-2", "setsid", "-w", "bash", "-c", text) == b"early\n"
     go.touch()
     wait_for(tmp_path / "ended")
     deadline = time.monotonic() + 120
@@ -337,7 +337,7 @@ def test_a_program_that_outlives_the_step_still_writes_to_its_log(tmp_path):
         time.sleep(0.02)
 
 
-def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
+def test_an_exit_code_is_recorded_on_a_full_disk(small_disk):
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),
          "bash", "-c", f"until [ -e {small_disk}/filled ]; do sleep 0.02; done; exit 3"],

@@ -42,43 +42,43 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def processes_of(job):
-    """The processes of a job's steps, of all supervisors."""
-    found = []
+    """Return the processes of a job's steps, whichever supervisor started them."""
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("HYPERPLANE_JOB_ID") == job.id:
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 def test_a_step_continues_after_its_supervisor_is_killed_and_is_not_repeated(tmp_path):
-    told, go = tmp_path / "told", tmp_path / "go"
+    record, go = tmp_path / "record", tmp_path / "go"
     job = submit_job(
-        bash("slow", f"echo begun >> {told}; {until_exists(go)}; echo ended >> {told}")
+        bash("slow", f"echo begun >> {record}; {until_exists(go)}; echo ended >> {record}")
     )
-    wait_until(told.exists)
+    wait_until(record.exists)
     assert kill_supervisor()
     go.touch()
     assert JobHandle(job.id[:13]).wait(LIMIT) == DONE
-    assert (tmp_path / "told").read_text() == "begun\nended\n"
-    assert [one.number for one in job.attempts] == [1]
+    assert (tmp_path / "record").read_text() == "begun\nended\n"
+    assert [attempt.number for attempt in job.attempts] == [1]
 
 
 def test_the_first_sigint_ends_a_supervisor_and_its_step_continues(tmp_path):
-    told, go = tmp_path / "told", tmp_path / "go"
+    record, go = tmp_path / "record", tmp_path / "go"
     job = submit_job(
-        bash("slow", f"echo begun >> {told}; {until_exists(go)}; echo ended >> {told}")
+        bash("slow", f"echo begun >> {record}; {until_exists(go)}; echo ended >> {record}")
     )
-    wait_until(told.exists)
+    wait_until(record.exists)
     supervisor = supervisor_client.supervisor_pid()
     assert supervisor
     os.kill(supervisor, signal.SIGINT)
     wait_until(lambda: not is_alive(supervisor))
     go.touch()
     assert JobHandle(job.id).wait(LIMIT) == DONE
-    assert told.read_text() == "begun\nended\n"
+    assert record.read_text() == "begun\nended\n"
 
 
 def test_a_step_that_ended_without_a_supervisor_is_done(tmp_path):
@@ -91,7 +91,10 @@ def test_a_step_that_ended_without_a_supervisor_is_done(tmp_path):
     gone = time.time()
     time.sleep(1.5)
     assert job.resume().wait(LIMIT) == DONE
-    assert [(one.step, one.number) for one in job.attempts] == [("short", 1), ("next", 1)]
+    assert [(attempt.step, attempt.number) for attempt in job.attempts] == [
+        ("short", 1),
+        ("next", 1),
+    ]
     assert job.attempts[0].ended <= gone
 
 
@@ -105,7 +108,7 @@ def test_a_step_killed_with_its_supervisor_is_started_again(tmp_path):
     wait_until(lambda: not processes_of(job))
     there.touch()
     assert job.wait(LIMIT) == DONE
-    assert [one.status for one in job.attempts] == [LOST, DONE]
+    assert [attempt.status for attempt in job.attempts] == [LOST, DONE]
 
 
 @pytest.mark.slow
@@ -156,13 +159,15 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
                 for process in processes_of(job)[:1]:
                     struck = kill(process.pid)
         go.touch()
-        done = {(one.step, one.chunk) for one in job.attempts if one.status == DONE}
-        before = Counter((one.step, one.chunk) for one in job.attempts)
+        done = {(attempt.step, attempt.chunk) for attempt in job.attempts if attempt.status == DONE}
+        before = Counter((attempt.step, attempt.chunk) for attempt in job.attempts)
         going_on = job.resume() if job.job.status == "failed" else job
         assert going_on.wait(LIMIT) == DONE
-        after = Counter((one.step, one.chunk) for one in job.attempts)
+        after = Counter((attempt.step, attempt.chunk) for attempt in job.attempts)
         assert {unit: after[unit] for unit in done} == {unit: before[unit] for unit in done}
-        ends = Counter((one.step, one.chunk) for one in job.attempts if one.status == DONE)
+        ends = Counter(
+            (attempt.step, attempt.chunk) for attempt in job.attempts if attempt.status == DONE
+        )
         assert set(ends.values()) == {1}
         assert result(folder) == result(tmp_path / "calm")
 
@@ -189,7 +194,7 @@ def test_a_job_cancelled_without_a_supervisor_ends_its_steps(tmp_path):
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
-    assert [one.status for one in job.attempts] == ["cancelled"]
+    assert [attempt.status for attempt in job.attempts] == ["cancelled"]
 
 
 def test_a_step_that_ended_in_time_is_done_however_late_the_next_poll(tmp_path):
@@ -222,7 +227,7 @@ def test_a_daemon_of_a_step_does_not_hold_up_the_job(tmp_path):
         kill(int((tmp_path / "pid").read_text()))
 
 
-def test_programs_below_the_step_have_time_to_end(tmp_path):
+def test_child_processes_of_a_step_get_the_grace_period(tmp_path):
     polite = (
         f"trap 'sleep 0.5; echo saved > {tmp_path}/saved; exit' TERM; "
         f"touch {tmp_path}/on; while :; do sleep 0.05; done"
@@ -235,7 +240,7 @@ def test_programs_below_the_step_have_time_to_end(tmp_path):
     assert (tmp_path / "saved").read_text() == "saved\n"
 
 
-def test_retries_are_counted_over_kills(tmp_path):
+def test_the_number_of_retries_includes_those_before_a_kill_of_the_supervisor(tmp_path):
     def tries():
         return len(ran_.read_text().split()) if ran_.exists() else 0
 

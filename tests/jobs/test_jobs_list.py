@@ -21,31 +21,31 @@ pytestmark = pytest.mark.process
 @pytest.fixture(autouse=True)
 def three():
     pipeline = Pipeline.from_steps("p", [bash("a", "true")])
-    of = ((DONE, "", 1), (FAILED, "nightly.list", 2), (DONE, "nightly.list", 3))
-    for status, schedule, at in of:
-        made = new_job(pipeline, name="of.this.list", schedule=schedule)
+    cases = ((DONE, "", 1), (FAILED, "nightly.list", 2), (DONE, "nightly.list", 3))
+    for status, schedule, at in cases:
+        job = new_job(pipeline, name="of.this.list", schedule=schedule)
         later = 4e9 + at  # after all jobs of other tests
-        open_store().add(replace(made, status=status, submitted=later, ended=later))
+        open_store().add(replace(job, status=status, submitted=later, ended=later))
     yield
     with open_store()._engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM hyperplane_jobs WHERE name = 'of.this.list'")
 
 
-def found(*arguments, **options):
+def list_numbers(*arguments, **options):
     return [round(job.submitted - 4e9) for job in hyperplane.jobs.list_jobs(*arguments, **options)]
 
 
 def test_jobs_are_found_by_status_name_and_schedule_the_last_first():
-    assert found(name="of.this.list") == [3, 2, 1]
-    assert found("done", name="of.this.list") == [3, 1]
-    assert found(["done", "timed-out"], limit=2) == [3, 1]
-    assert found(schedule="nightly.list") == [3, 2]
-    assert found("failed", schedule="nightly.list", limit=None) == [2]
-    assert found(name="unknown") == []
-    assert found(limit=1) == [3]
+    assert list_numbers(name="of.this.list") == [3, 2, 1]
+    assert list_numbers("done", name="of.this.list") == [3, 1]
+    assert list_numbers(["done", "timed-out"], limit=2) == [3, 1]
+    assert list_numbers(schedule="nightly.list") == [3, 2]
+    assert list_numbers("failed", schedule="nightly.list", limit=None) == [2]
+    assert list_numbers(name="unknown") == []
+    assert list_numbers(limit=1) == [3]
 
 
-def test_they_are_jobs_and_say_so_in_a_line():
+def test_listed_jobs_convert_to_json_and_have_a_short_repr():
     (job,) = hyperplane.jobs.list_jobs(limit=1)
     assert isinstance(job, Job)
     assert json.loads(json.dumps(job.as_dict()))["name"] == "of.this.list"

@@ -23,7 +23,7 @@ def test_many_jobs_with_some_in_flight(tmp_path, monkeypatch):
     (tmp_path / "job.sh").write_text(  # the first wait for each other, however slow the machine is
         f"mkdir {tmp_path}/$NUMBER\nuntil test -e '{at_once}'; do sleep 0.05; done\n"
     )
-    made = Pipeline.from_steps("many", [Step(name="job", kind="bash", path="job.sh")])
+    pipeline = Pipeline.from_steps("many", [Step(name="job", kind="bash", path="job.sh")])
     store, jobs, most = open_store(), [], 0
     while len(jobs) < JOBS:
         ours = {job.id for job in jobs}  # other tests leave jobs of other machines
@@ -32,7 +32,7 @@ def test_many_jobs_with_some_in_flight(tmp_path, monkeypatch):
         if most > 1:
             at_once.touch()
         for _ in range(min(AT_MOST - len(waiting), JOBS - len(jobs))):
-            jobs.append(submit(made, parameters={"number": len(jobs)}, max_retries=0))
+            jobs.append(submit(pipeline, parameters={"number": len(jobs)}, max_retries=0))
         time.sleep(0.05)
     assert Counter(job.wait(120) for job in jobs) == {DONE: JOBS}
     assert 1 < most <= AT_MOST

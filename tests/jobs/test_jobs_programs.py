@@ -26,16 +26,16 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def notebook(path, *cells, tagged=None):
-    made = nbformat.v4.new_notebook(
+    document = nbformat.v4.new_notebook(
         metadata={"kernelspec": {"name": "python3", "display_name": "3", "language": "python"}}
     )
     if tagged is not None:
-        made.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
-    made.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
-    nbformat.write(made, path)
+        document.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
+    document.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(document, path)
 
 
-def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
+def test_a_notebook_gets_its_parameters_and_is_saved_with_its_outputs(tmp_path):
     notebook(tmp_path / "year.ipynb", "print('year', year)", tagged='year = "199*"')
     step = Step(name="nb", kind="notebook", path="year.ipynb", output_path="out/year.ipynb")
     job = run_job(step, parameters={"year": 'it\'s "1990"'})
@@ -48,18 +48,18 @@ def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
     assert done.cells[2].outputs[0].text == 'year it\'s "1990"\n'
     # On a busy machine libzmq may complain when the kernel ends.
     assert job.logs().splitlines()[0] == 'year it\'s "1990"'
-    assert [one.read_text() for one in job.job.folder_path.rglob("*.progress")] == ["3/3"]
+    assert [file.read_text() for file in job.job.folder_path.rglob("*.progress")] == ["3/3"]
 
 
 def test_a_notebook_that_fails_shows_the_cell(tmp_path):
     notebook(tmp_path / "bad {x}.ipynb", "a = 1", "int('one')", "never = 1")
     job = run_job(Step(name="nb", kind="notebook", path="bad {x}.ipynb"))
     assert (job.status, len(job.attempts), job.attempts[0].fault) == (FAILED, 1, "input")
-    (made,) = job.job.folder_path.rglob("bad {x}.ipynb")
-    found = nbformat.read(made, as_version=4)
+    (executed,) = job.job.folder_path.rglob("bad {x}.ipynb")
+    document = nbformat.read(executed, as_version=4)
     errors = [
         cell.source
-        for cell in found.cells
+        for cell in document.cells
         for output in cell.get("outputs", [])
         if output.output_type == "error"
     ]
@@ -67,7 +67,7 @@ def test_a_notebook_that_fails_shows_the_cell(tmp_path):
     assert "invalid literal" in job.job.reason
 
 
-def test_javascript_runs_with_node_where_it_is(tmp_path):
+def test_javascript_runs_with_the_node_on_the_path(tmp_path):
     (tmp_path / "a.js").write_text("console.log(process.env.YEAR)")
     fake = tmp_path / "bin" / "node"
     fake.parent.mkdir()
@@ -84,10 +84,10 @@ def test_a_function_is_submitted_and_its_result_comes_back():
     table = {"a": [1, 2]}
 
     @hyperplane.job(max_retries=0)
-    def double(found, *, times=2):
+    def double(columns, *, times=2):
         if times < 0:
             raise ValueError("not so few")
-        return {name: value * times for name, value in found.items()}
+        return {name: value * times for name, value in columns.items()}
 
     assert double(table) == {"a": [1, 2, 1, 2]}
     assert double.submit(table, times=3).result(LIMIT) == {"a": [1, 2] * 3}
@@ -104,7 +104,7 @@ def test_steps_run_in_the_environment_of_the_submission(monkeypatch):
         )
 
 
-def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_apart):
+def test_a_secret_is_only_in_the_environment_of_its_step(tmp_path, monkeypatch, jobs_apart):
     monkeypatch.setenv("DB_PASSWORD", "s3cr3t-of-this-test")
     text = (
         'echo "$DB_PASSWORD" | sha256sum; echo "it is $DB_PASSWORD."; '
@@ -120,13 +120,13 @@ def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_
     assert "it is *******************." in job.logs("uses")
     # In another process: SQLite loses its locks when this one closes the database file.
     command = ["grep", "-rl", "s3cr3t-of-this-test", jobs_apart]
-    found = subprocess.run(
+    completed = subprocess.run(
         command, capture_output=True, text=True, env={"LC_ALL": "C", "PATH": os.environ["PATH"]}
     )
-    assert found.stdout == ""
+    assert completed.stdout == ""
     # Only files that an exiting supervisor removes meanwhile may be missing.
     gone = ": No such file or directory"
-    assert [line for line in found.stderr.splitlines() if not line.endswith(gone)] == []
+    assert [line for line in completed.stderr.splitlines() if not line.endswith(gone)] == []
     assert "s3cr3t-of-this-test" not in (tmp_path / "ps.txt").read_text()
     with pytest.raises(RequestError, match="an existing secret"):
         submit_job(bash("uses", "true", secrets=("NO_SUCH_SECRET",)))
@@ -137,12 +137,12 @@ def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
     (tmp_path / "secrets" / "db" / "password").write_text("from a file\n")
     from hyperplane.jobs.execution.step_environment import find_secrets, secret_variables
 
-    found, missing = find_secrets(["db/password", "none"], {}, str(tmp_path / "secrets"))
-    assert (found, missing) == ({"db/password": "from a file"}, ["none"])
-    assert secret_variables(found)["HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD"] == "from a file"
+    values, missing = find_secrets(["db/password", "none"], {}, str(tmp_path / "secrets"))
+    assert (values, missing) == ({"db/password": "from a file"}, ["none"])
+    assert secret_variables(values)["HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD"] == "from a file"
 
 
-def test_state_and_logs_are_closed_to_others(jobs_apart):
+def test_state_and_logs_are_readable_only_by_their_owner(jobs_apart):
     job = run_job(bash("show", "echo hello"))
     logs = Path(job.job.folder_path, job.attempts[0].log).parent
     for path in (jobs_apart / "jobs.db", job.job.folder_path, logs):
@@ -162,9 +162,9 @@ def test_requirements_are_installed_once_in_a_separate_environment(tmp_path, mon
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "1")
     (tmp_path / "use.py").write_text("import hp_probe_package as p, psutil; print(p.value + 1)")
     step = Step(name="use", kind="python", path="use.py")
-    made = Pipeline.from_steps("test", [step], requirements="requirements.txt")
+    pipeline = Pipeline.from_steps("test", [step], requirements="requirements.txt")
     for times in range(2):
-        job = submit(made, max_retries=0)
+        job = submit(pipeline, max_retries=0)
         job.wait(LIMIT)
         assert job.status == DONE, job.logs()
         assert job.logs("use") == "42\n"

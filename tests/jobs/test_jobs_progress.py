@@ -46,7 +46,7 @@ def pipeline(tmp_path):
 
 @pytest.fixture
 def job(pipeline, tmp_path):
-    def made(status=IN_PROGRESS, **more):
+    def create(status=IN_PROGRESS, **more):
         return Job(
             id="0123456789abcdef", run_id="r", name="trio", job_type="basic", status=status,
             submitted=90.0, started=100.0, timeout=-1, active_timeout=-1, max_retries=0,
@@ -54,7 +54,7 @@ def job(pipeline, tmp_path):
             python="python3", folder=str(tmp_path / "job"), **more,
         )  # fmt: skip
 
-    return made
+    return create
 
 
 def attempt(step, status, chunk=-1, number=1, started=100.0, ended=104.0, reason=""):
@@ -76,56 +76,56 @@ def test_a_damaged_definition_leaves_a_job_that_can_be_listed(definition, job):
 
 
 def test_steps_without_attempts_wait_or_are_not_run(job):
-    assert [one.status for one in step_progress(job(PENDING), [], 1.0)] == [WAITING] * 3
-    assert [one.status for one in step_progress(job(FAILED), [], 1.0)] == [NOT_RUN] * 3
+    assert [state.status for state in step_progress(job(PENDING), [], 1.0)] == [WAITING] * 3
+    assert [state.status for state in step_progress(job(FAILED), [], 1.0)] == [NOT_RUN] * 3
 
 
 @pytest.mark.parametrize("status", [DONE, FAILED, TIMED_OUT, CANCELLED, LOST])
 def test_a_step_has_the_status_of_its_last_attempt(status, job):
-    tried = [attempt("one", FAILED, started=100, ended=101), attempt("one", status, number=2,
+    attempts = [attempt("one", FAILED, started=100, ended=101), attempt("one", status, number=2,
              started=102, ended=107)]  # fmt: skip
-    state = step_progress(job(), tried, 110.0)[0]
+    state = step_progress(job(), attempts, 110.0)[0]
     assert (state.status, state.seconds, state.attempts) == (status, 6.0, 2)
     assert state.detail == "attempt 2"
     assert len(state.failed) == (status != DONE)
 
 
-def test_the_time_of_a_step_is_that_in_which_attempts_at_it_ran(job):
-    def seconds(tried, now=110.0, **more):
-        return step_progress(job(**more), tried, now)[1].seconds
+def test_the_duration_of_a_step_excludes_times_without_a_running_attempt(job):
+    def seconds(attempts, now=110.0, **more):
+        return step_progress(job(**more), attempts, now)[1].seconds
 
     # Resumed the next day.
-    tried = [attempt("many", FAILED, started=100, ended=102),
+    attempts = [attempt("many", FAILED, started=100, ended=102),
              attempt("many", DONE, number=2, started=90_000, ended=90_005)]  # fmt: skip
-    assert seconds(tried, now=90_100.0) == 7.0
+    assert seconds(attempts, now=90_100.0) == 7.0
     # Concurrent, nested, and with a pause.
     spans = [(100, 110), (104, 106), (105, 112), (120, 121)]
-    tried = [attempt("many", DONE, chunk, started=begun, ended=ended)
+    attempts = [attempt("many", DONE, chunk, started=begun, ended=ended)
              for chunk, (begun, ended) in enumerate(spans)]  # fmt: skip
-    assert seconds(tried) == 13.0
-    assert seconds([*tried, attempt("many", IN_PROGRESS, 4, started=122)], now=125.0) == 16.0
+    assert seconds(attempts) == 13.0
+    assert seconds([*attempts, attempt("many", IN_PROGRESS, 4, started=122)], now=125.0) == 16.0
     left = [attempt("many", IN_PROGRESS, started=100)]
     assert seconds(left, now=900.0, status=FAILED, ended=103.0) == 3.0
 
 
 def test_chunks_are_counted(job):
-    tried = [attempt("many", DONE, chunk) for chunk in range(7)]
-    tried += [attempt("many", IN_PROGRESS, chunk) for chunk in (7, 8)]
-    state = step_progress(job(), tried, 110.0)[1]
+    attempts = [attempt("many", DONE, chunk) for chunk in range(7)]
+    attempts += [attempt("many", IN_PROGRESS, chunk) for chunk in (7, 8)]
+    state = step_progress(job(), attempts, 110.0)[1]
     assert (state.status, state.seconds) == (IN_PROGRESS, 10.0)
     assert state.detail == "7 of 10 done, 2 in progress"
-    between = step_progress(job(), tried[:7], 110.0)[1]
+    between = step_progress(job(), attempts[:7], 110.0)[1]
     assert (between.status, between.detail) == (IN_PROGRESS, "7 of 10 done")
-    assert step_progress(job(CANCELLED), tried[:7], 110.0)[1].status == NOT_RUN
+    assert step_progress(job(CANCELLED), attempts[:7], 110.0)[1].status == NOT_RUN
     every = [attempt("many", DONE, chunk) for chunk in range(10)]
     assert step_progress(job(), every, 110.0)[1].status == DONE
 
 
 def test_a_chunk_that_failed_makes_the_step_fail_once_no_other_one_runs(job):
-    tried = [attempt("many", DONE, 0), attempt("many", FAILED, 1, reason="no data")]
-    running = [*tried, attempt("many", IN_PROGRESS, 2)]
+    attempts = [attempt("many", DONE, 0), attempt("many", FAILED, 1, reason="no data")]
+    running = [*attempts, attempt("many", IN_PROGRESS, 2)]
     assert step_progress(job(), running, 110.0)[1].status == IN_PROGRESS
-    assert step_progress(job(), tried, 110.0)[1].status == FAILED
+    assert step_progress(job(), attempts, 110.0)[1].status == FAILED
     assert "[1] no data" in text(job(), running)
 
 
@@ -141,19 +141,22 @@ def test_the_cell_of_a_notebook_is_shown_while_it_runs(job):
     )
 
 
-def test_requirements_that_are_installed_are_a_step(pipeline, job, tmp_path):
+def test_the_installation_of_requirements_is_shown_as_a_step(pipeline, job, tmp_path):
     (tmp_path / "requirements.txt").write_text("")
     more = Pipeline.from_steps("p", STEPS, root=tmp_path, requirements="requirements.txt")
     values = {**vars(job()), "definition": more.to_json()}
     values.pop("pipeline", None)
     states = step_progress(Job(**values), [attempt("(pip install)", IN_PROGRESS)], 101.0)
-    assert [one.name for one in states] == ["(pip install)", "one", "many", "book"]
+    assert [state.name for state in states] == ["(pip install)", "one", "many", "book"]
     assert states[0].status == IN_PROGRESS
 
 
 def test_the_tree_has_job_steps_dashboard_and_reasons(job):
-    tried = [attempt("one", DONE), *(attempt("many", FAILED, i, reason=f"r{i}") for i in range(8))]
-    shown = text(job(dashboard="http://here:8787/status"), tried)
+    attempts = [
+        attempt("one", DONE),
+        *(attempt("many", FAILED, i, reason=f"r{i}") for i in range(8)),
+    ]
+    shown = text(job(dashboard="http://here:8787/status"), attempts)
     lines = shown.splitlines()
     assert lines[0].split() == ["trio", "(01234567)", "in", "progress", "10", "s"]
     assert lines[1] == "dashboard http://here:8787/status"
@@ -170,7 +173,7 @@ def test_a_job_without_a_failed_step_shows_its_reason(job):
     assert "5.0 s" in shown
 
 
-def test_text_of_others_does_not_command_the_terminal(job):
+def test_control_characters_in_a_reason_are_not_printed(job):
     evil = "\x1b[2Jgone [red]mark[/red]\nsecond \x07"
     shown = text(job(), [attempt("one", FAILED, reason=evil)])
     assert "\x1b[2J" not in shown
@@ -180,29 +183,31 @@ def test_text_of_others_does_not_command_the_terminal(job):
     assert all(to_plain_line(line) == line for line in lines)
 
 
-def told(changes, job, attempts, now):
+def new_lines(changes, job, attempts, now):
     states = step_progress(job, attempts, now)
     return [line[9:] for line in changes.lines(job, attempts, states, now)]
 
 
 def test_each_change_is_reported_once(job):
     changes, waiting, now = ProgressLines(), job(PENDING), job()
-    assert told(changes, waiting, [], 91.0) == ["job trio (01234567): pending"]
+    assert new_lines(changes, waiting, [], 91.0) == ["job trio (01234567): pending"]
     running = [attempt("one", IN_PROGRESS)]
     first = ["one: in progress", "job trio (01234567): in progress"]
-    assert told(changes, now, running, 101.0) == first
-    assert told(changes, now, running, 102.0) == []
+    assert new_lines(changes, now, running, 101.0) == first
+    assert new_lines(changes, now, running, 102.0) == []
     failed = [attempt("one", FAILED, reason="exit code 3")]
-    assert told(changes, now, failed, 105.0) == ["one: failed in 4.0 s: exit code 3"]
+    assert new_lines(changes, now, failed, 105.0) == ["one: failed in 4.0 s: exit code 3"]
     again = [*failed, attempt("one", IN_PROGRESS, number=2)]
-    assert told(changes, now, again, 106.0) == ["one: in progress (attempt 2)"]
+    assert new_lines(changes, now, again, 106.0) == ["one: in progress (attempt 2)"]
     done = [*failed, attempt("one", DONE, number=2, started=105.0, ended=107.0)]
-    assert told(changes, job(dashboard="http://x"), done, 108.0) == [
+    assert new_lines(changes, job(dashboard="http://x"), done, 108.0) == [
         "one: done in 6.0 s (attempt 2)",
         "dashboard http://x",
     ]
     ended = job(FAILED, ended=110.0, reason="no luck")
-    assert told(changes, ended, done, 110.0) == ["job trio (01234567): failed in 10 s: no luck"]
+    assert new_lines(changes, ended, done, 110.0) == [
+        "job trio (01234567): failed in 10 s: no luck"
+    ]
 
 
 def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
@@ -210,26 +215,28 @@ def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
     values.pop("pipeline", None)
     large, changes = Job(**values), ProgressLines()
     assert large.pipeline.steps[1].chunks == 1000
-    tried: list[Attempt] = []
+    attempts: list[Attempt] = []
     lines: list[str] = []
     for chunk in range(1000):
         bad = chunk == 500
-        tried.append(attempt("many", FAILED if bad else DONE, chunk, reason="why" if bad else ""))
+        attempts.append(
+            attempt("many", FAILED if bad else DONE, chunk, reason="why" if bad else "")
+        )
         if not chunk % 5:
-            lines += told(changes, large, tried, 101.0)
+            lines += new_lines(changes, large, attempts, 101.0)
     assert "many [500]: failed: why" in lines
     assert len(lines) <= 1 + 1 + 10 + 2
 
 
 def test_lines_name_their_job_if_there_are_several(job):
-    lines = told(ProgressLines(several=True), job(), [attempt("one", DONE)], 101.0)
+    lines = new_lines(ProgressLines(several=True), job(), [attempt("one", DONE)], 101.0)
     assert lines[0] == "trio (01234567) one: done in 4.0 s"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "formatted"),
     [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min 0 s"),
      (3599.6, "1 h 0 min"), (86400, "24 h 0 min")],
 )  # fmt: skip
-def test_times_are_for_people(seconds, said):
-    assert format_duration(seconds) == said
+def test_durations_are_rounded_for_display(seconds, formatted):
+    assert format_duration(seconds) == formatted

@@ -23,7 +23,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def spans(job):
-    return {one.step: (one.started, one.ended) for one in job.attempts}
+    return {attempt.step: (attempt.started, attempt.ended) for attempt in job.attempts}
 
 
 def test_steps_without_dependencies_run_in_order():
@@ -46,11 +46,11 @@ def test_steps_wait_for_those_they_name_and_for_no_others():
     first = bash("first", "sleep 0.2")
     middle = [bash(name, together.replace("$0", name), depends_on=("first",)) for name in names]
     last = bash("last", "true", depends_on=names)
-    found = spans(run_job(first, *middle, last))
-    starts, ends = zip(*(found[name] for name in names), strict=True)
-    assert found["first"][1] <= min(starts)
+    intervals = spans(run_job(first, *middle, last))
+    starts, ends = zip(*(intervals[name] for name in names), strict=True)
+    assert intervals["first"][1] <= min(starts)
     assert max(starts) < min(ends)
-    assert found["last"][0] >= max(ends)
+    assert intervals["last"][0] >= max(ends)
 
 
 def test_only_steps_that_depend_on_a_failed_step_are_skipped():
@@ -60,7 +60,10 @@ def test_only_steps_that_depend_on_a_failed_step_are_skipped():
         bash("other", "true", depends_on=()),
     )
     assert job.status == FAILED
-    assert {one.step: one.status for one in job.attempts} == {"bad": FAILED, "other": DONE}
+    assert {attempt.step: attempt.status for attempt in job.attempts} == {
+        "bad": FAILED,
+        "other": DONE,
+    }
     assert "exit code 64: nothing there" in job.job.reason
     with pytest.raises(JobFailed, match="nothing there"):
         job.result()
@@ -92,7 +95,7 @@ def test_parameters_arrive_unchanged(value, tmp_path):
     assert job.job.parameters == {"model-name": value, "n": "3", "on": "true"}
 
 
-def test_no_parameter_sets_a_variable_of_the_system():
+def test_parameters_do_not_replace_protected_variables():
     job = run_job(
         bash(
             "show",
@@ -106,26 +109,26 @@ def test_no_parameter_sets_a_variable_of_the_system():
     assert path != "/evil"
 
 
-def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_path):
+def test_transient_failures_are_retried_and_input_errors_are_not(tmp_path):
     count = (
         f"n=$(cat {tmp_path}/n 2>/dev/null || echo 0); echo $((n+1)) > {tmp_path}/n; echo try $n;"
     )
     job = run_job(bash("flaky", f"{count} [ $n -ge 2 ]", retries=3))
-    assert [(one.number, one.status) for one in job.attempts] == [
+    assert [(attempt.number, attempt.status) for attempt in job.attempts] == [
         (1, FAILED),
         (2, FAILED),
         (3, DONE),
     ]
-    assert [job.job.folder_path.joinpath(one.log).read_text() for one in job.attempts] == [
+    assert [job.job.folder_path.joinpath(attempt.log).read_text() for attempt in job.attempts] == [
         "try 0\n",
         "try 1\n",
         "try 2\n",
     ]
     bad = run_job(Step(name="bad", kind="command", argv=("python3", "-c", "int('x')"), retries=3))
-    assert [(one.status, one.fault) for one in bad.attempts] == [(FAILED, "input")]
+    assert [(attempt.status, attempt.fault) for attempt in bad.attempts] == [(FAILED, "input")]
 
 
-def test_a_job_is_retried_after_its_finished_steps(tmp_path):
+def test_a_retry_of_a_job_does_not_repeat_finished_steps(tmp_path):
     once = f"echo x >> {tmp_path}/first"
     flaky = f"echo x >> {tmp_path}/second; [ $(wc -l < {tmp_path}/second) -ge 3 ]"
     job = run_job(bash("first", once), bash("second", flaky), max_retries=2)
@@ -139,7 +142,7 @@ def test_a_job_is_retried_after_its_finished_steps(tmp_path):
 def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
     child = tmp_path / "child"
     lines = f"sleep 600 & echo $! > {tmp_path}/draft; mv {tmp_path}/draft {child}; wait"
-    for timeout in (0.5, 5, 50):  # until it is enough to begin on this machine
+    for timeout in (0.5, 5, 50):  # until the step has enough time to start
         job = run_job(bash("slow", lines, timeout=timeout), max_retries=0)
         (attempt,) = job.attempts
         assert (job.status, attempt.status) == (FAILED, TIMED_OUT)
@@ -150,11 +153,11 @@ def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
 
 
 def test_a_job_that_takes_too_long_is_timed_out():
-    job = run_job(bash("slow", "sleep 600"), active_timeout=0.5)  # which waits for less than that
+    job = run_job(bash("slow", "sleep 600"), active_timeout=0.5)  # shorter than the step
     assert job.status == TIMED_OUT
     with pytest.raises(JobTimeout, match=r"exceeded its active_timeout of 0\.5 s"):
         job.result()
-    for timeout in (0.5, 5, 50):  # until it is enough for its turn to come
+    for timeout in (0.5, 5, 50):  # until the job has enough time to start
         early = run_job(bash("slow", "sleep 600"), timeout=timeout, active_timeout=100)
         reason = f"exceeded its timeout of {timeout} s from its submission"
         if early.job.started:
@@ -172,7 +175,7 @@ def test_a_cancelled_job_ends_its_steps_with_sigterm(tmp_path):
     assert job.wait(LIMIT) == "cancelled"
     assert "bye" in job.logs()
     assert job.attempts[0].exit_code == 3
-    assert [one.step for one in job.attempts] == ["polite"]
+    assert [attempt.step for attempt in job.attempts] == ["polite"]
     with pytest.raises(JobCancelled, match=f"cancelled by {this_machine()} at .* UTC, from Python"):
         job.result()
     job.cancel()
@@ -185,12 +188,12 @@ def test_a_step_that_ignores_sigterm_is_killed_before_the_job_has_ended(tmp_path
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
-    assert [one.status for one in job.attempts] == ["cancelled"]
+    assert [attempt.status for attempt in job.attempts] == ["cancelled"]
     # It was killed, and ends when it is scheduled on a busy machine.
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
 
 
-def test_a_failed_job_resumes_after_its_finished_steps(tmp_path):
+def test_a_resumed_job_does_not_repeat_finished_steps(tmp_path):
     job = run_job(
         bash("first", f"echo x >> {tmp_path}/first"),
         bash("second", f"test -e {tmp_path}/there"),
@@ -217,7 +220,7 @@ def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path
     assert lines == [["0 a 0/3"], ["1 b 1/3"] * 2, ["2 c 2/3"]]
 
 
-def test_no_more_chunks_run_at_once_than_may(tmp_path):
+def test_max_parallel_limits_the_concurrent_chunks(tmp_path):
     text = (
         # Once three were seen at once, the others need not wait.
         "touch on.$CHUNK_ID; until [ -e three ]; do n=$(ls | grep -c on); echo $n >> seen; "
@@ -230,7 +233,7 @@ def test_no_more_chunks_run_at_once_than_may(tmp_path):
     assert max(seen) == 3
 
 
-def test_steps_share_the_cores_that_they_ask_for(tmp_path):
+def test_steps_that_need_most_of_the_cores_run_one_at_a_time(tmp_path):
     half = Resources(cores=max(0.5, (psutil.cpu_count() or 1) * 0.6))
     text = f"mkdir {tmp_path}/alone && sleep 0.2 && rmdir {tmp_path}/alone"
     steps = [bash(f"s{i}", text, depends_on=(), resources=half) for i in range(3)]
@@ -250,7 +253,7 @@ def test_a_step_that_ran_out_of_memory_gets_more_or_smaller_pieces(tmp_path):
     assert job.status == DONE
     seen = [line.split(" ", 1) for line in (tmp_path / "seen").read_text().splitlines()]
     assert [int(pieces) for pieces, _ in seen] == [1, 2, 4]
-    assert [json.loads(told)["ram_gb_per_proc"] for _, told in seen] == [2, 3.0, 4.5]
+    assert [json.loads(cluster)["ram_gb_per_proc"] for _, cluster in seen] == [2, 3.0, 4.5]
 
 
 def test_all_faults_of_a_submission_are_reported_together():
@@ -270,4 +273,4 @@ def test_all_faults_of_a_submission_are_reported_together():
 
 def test_a_missing_program_is_an_input_failure():
     job = run_job(Step(name="none", kind="command", argv=("no-such-program",)))
-    assert [(one.status, one.fault) for one in job.attempts] == [(FAILED, "input")]
+    assert [(attempt.status, attempt.fault) for attempt in job.attempts] == [(FAILED, "input")]

@@ -72,10 +72,10 @@ def test_expressions_that_cron_accepts_are_accepted(text):
     ("text", "read"), [("*/30***", "*/30 * * * *"), ("*/5****", "*/5 * * * *")]
 )
 def test_fields_without_blanks_are_read_with_a_warning(text, read):
-    found = parse_cron(text)
-    assert found.text == read
-    assert repr(text) in found.warning
-    assert repr(read) in found.warning
+    expression = parse_cron(text)
+    assert expression.text == read
+    assert repr(text) in expression.warning
+    assert repr(read) in expression.warning
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_fields_without_blanks_are_read_with_a_warning(text, read):
         ("² * * * *", "minute"),
     ],
 )
-def test_expressions_that_cron_refuses_are_refused_with_advice(text, told):
+def test_expressions_that_cron_refuses_are_refused_with_advice(text, message):
     with pytest.raises(RequestError) as caught:
         parse_cron(text)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_all_faults_at_once():
+def test_all_faults_of_an_expression_are_reported_together():
     with pytest.raises(RequestError) as caught:
         parse_cron("60 24 32 13 8")
     assert len(caught.value.faults) == 5
@@ -120,11 +120,11 @@ def test_all_faults_at_once():
 @given(st.text("0123456789*/-,abcdjmnostu ³", max_size=30))
 def test_any_text_is_read_or_refused(text):
     try:
-        found = parse_cron(text)
+        expression = parse_cron(text)
     except RequestError:
         return
-    assert len(found.text.split()) == 5
-    assert parse_cron(found.text) == CronExpression(found.text)
+    assert len(expression.text.split()) == 5
+    assert parse_cron(expression.text) == CronExpression(expression.text)
 
 
 def run_as_cron(line):

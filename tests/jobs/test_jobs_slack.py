@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import dask.config
 import pytest
 from job_cases import wait_until
-from slack_server import TOKEN, Answer, serve
+from slack_server import TOKEN, Response, serve
 
 from hyperplane import utils
 from hyperplane.errors import RequestError
@@ -21,12 +21,12 @@ SECRETS = (TOKEN, "s3cret")
 
 @pytest.fixture
 def server(monkeypatch):
-    found, end = serve()
+    slack_server, end = serve()
     monkeypatch.setenv("SLACK_TOKEN", TOKEN)
-    monkeypatch.setenv("WEBHOOK_URL", found.url + HOOK)
+    monkeypatch.setenv("WEBHOOK_URL", slack_server.url + HOOK)
     monkeypatch.setenv("no_proxy", "*")
-    with dask.config.set({"hyperplane.slack.api": found.url + "/api"}):
-        yield found
+    with dask.config.set({"hyperplane.slack.api": slack_server.url + "/api"}):
+        yield slack_server
     end()
 
 
@@ -50,7 +50,7 @@ def refused(call, *arguments):
 
 def test_a_message_goes_to_a_channel_with_the_token(server):
     utils.SlackHelper().post_message("done: *all* ü", "#data")
-    ((path, headers, document),) = server.got
+    ((path, headers, document),) = server.requests
     assert path == "/api/chat.postMessage"
     assert headers["Authorization"] == f"Bearer {TOKEN}"
     assert document == {"channel": "#data", "text": "done: *all* ü"}
@@ -66,9 +66,9 @@ def test_the_configured_channel_is_the_default(server):
 def test_a_message_goes_through_the_webhook(server):
     utils.post_message("done")
     utils.post_message("done", channel="#other")
-    assert [path for path, _, _ in server.got] == [HOOK, HOOK]
+    assert [path for path, _, _ in server.requests] == [HOOK, HOOK]
     assert server.documents == [{"text": "done"}, {"text": "done", "channel": "#other"}]
-    assert "Authorization" not in server.got[0][1]
+    assert "Authorization" not in server.requests[0][1]
 
 
 def test_a_table_is_aligned_in_a_block_of_code(server):
@@ -82,7 +82,7 @@ def test_a_table_is_aligned_in_a_block_of_code(server):
 
 
 @pytest.mark.parametrize("values", [{}, {"a": []}, {"a": [1, 2], "b": ["x"]}, {"a": "```"}])
-def test_odd_tables_stay_tables(values):
+def test_empty_and_uneven_tables_are_one_code_block(values):
     lines = slack.format_table(values).splitlines()
     assert (lines[0], lines[-1]) == ("```", "```")
     assert "```" not in "".join(lines[1:-1])
@@ -91,7 +91,7 @@ def test_odd_tables_stay_tables(values):
 def test_a_wrong_token_is_reported_and_not_shown(server, monkeypatch):
     monkeypatch.setenv("SLACK_TOKEN", "xoxb-s3cret-wrong")
     assert "invalid_auth" in refused(utils.SlackHelper().post_message, "x", "#data")
-    assert len(server.got) == 1
+    assert len(server.requests) == 1
 
 
 def test_missing_settings_are_reported(monkeypatch):
@@ -114,63 +114,63 @@ def test_an_invalid_webhook_is_refused_and_not_shown(url, monkeypatch):
 
 
 @pytest.mark.parametrize("token", ["s3cret\n", "s3cret ü", "s3cret x"])
-def test_a_token_that_is_none_is_refused_and_not_shown(token, server, monkeypatch):
+def test_an_invalid_token_is_refused_and_not_shown(token, server, monkeypatch):
     monkeypatch.setenv("SLACK_TOKEN", token)
     assert "a one-line token" in refused(utils.SlackHelper().post_message, "x", "#data")
-    assert server.got == []
+    assert server.requests == []
 
 
 def test_the_delay_requested_by_the_server_is_respected(server, no_pauses):
-    server.answers = [
-        Answer(429, headers={"Retry-After": "7"}),
-        Answer(429, headers={"Retry-After": "999"}),
+    server.responses = [
+        Response(429, headers={"Retry-After": "7"}),
+        Response(429, headers={"Retry-After": "999"}),
     ]
     utils.post_message("x")
     assert no_pauses == [7.0, slack.MAX_WAIT]
-    assert len(server.got) == 3
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504, 429])
 def test_transient_errors_are_retried_and_then_raised(code, server, no_pauses):
-    server.answers = [Answer(code, "s3cret") for _ in range(9)]
-    said = refused(utils.post_message, "x")
-    assert said == f"127.0.0.1 did not accept the message in 4 attempts: HTTP {code}"
-    assert len(server.got) == slack.MAX_ATTEMPTS
+    server.responses = [Response(code, "s3cret") for _ in range(9)]
+    message = refused(utils.post_message, "x")
+    assert message == f"127.0.0.1 did not accept the message in 4 attempts: HTTP {code}"
+    assert len(server.requests) == slack.MAX_ATTEMPTS
     assert len(no_pauses) == slack.MAX_ATTEMPTS - 1
     assert all(0 < pause <= slack.MAX_WAIT for pause in no_pauses)
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 410])
-def test_faults_that_stay_are_reported_at_once(code, server, no_pauses):
-    server.answers = [Answer(code, "invalid_payload s3cret")]
+def test_permanent_errors_are_raised_without_retries(code, server, no_pauses):
+    server.responses = [Response(code, "invalid_payload s3cret")]
     assert f"HTTP {code}" in refused(utils.post_message, "x")
-    assert (len(server.got), no_pauses) == (1, [])
+    assert (len(server.requests), no_pauses) == (1, [])
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_redirects_are_not_followed(code, server):
-    server.answers = [Answer(code, headers={"Location": f"{server.url}/elsewhere"})]
-    said = refused(utils.SlackHelper().post_message, "x", "#data")
-    assert "redirects are not followed" in said
-    assert len(server.got) == 1
+    server.responses = [Response(code, headers={"Location": f"{server.url}/elsewhere"})]
+    message = refused(utils.SlackHelper().post_message, "x", "#data")
+    assert "redirects are not followed" in message
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("body", ["ok", "[]", "", '{"ok": "true"}', "null"])
-def test_an_answer_that_is_not_slacks_is_reported(body, server):
-    server.answers = [Answer(body=body)]
+def test_a_response_that_is_not_from_slack_is_an_error(body, server):
+    server.responses = [Response(body=body)]
     refused(utils.SlackHelper().post_message, "x", "#data")
 
 
 def test_a_request_without_a_response_is_not_retried(server, monkeypatch):
     monkeypatch.setattr(slack, "TIMEOUT", 0.3)
-    over = threading.Event()
-    server.answers = [Answer(when=over), Answer(when=over)]
+    released = threading.Event()
+    server.responses = [Response(released=released), Response(released=released)]
     try:
         assert "may have arrived" in refused(utils.post_message, "x")
-        wait_until(lambda: server.got)  # the server may be slower than its client is patient
+        wait_until(lambda: server.requests)  # the server may be slower than its client is patient
     finally:
-        over.set()
-    assert len(server.got) == 1
+        released.set()
+    assert len(server.requests) == 1
 
 
 def test_a_refused_connection_is_retried_and_then_raised(no_pauses, monkeypatch):

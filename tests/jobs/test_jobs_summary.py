@@ -23,29 +23,29 @@ INTERVAL = 0.02
 def three(monkeypatch):
     """Three jobs that no supervisor runs."""
     monkeypatch.setattr(job_summary, "ensure_supervisor", lambda store: None)
-    made = [new_job(Pipeline.from_steps("p", [bash("a", "true")])) for _ in range(3)]
-    for one in made:
+    jobs = [new_job(Pipeline.from_steps("p", [bash("a", "true")])) for _ in range(3)]
+    for job in jobs:
         # A supervisor started by an earlier test may be running.
-        open_store().add(replace(one, machine="other@elsewhere"))
-    yield [one.id for one in made]
-    for one in made:
-        cancel(one.id)
+        open_store().add(replace(job, machine="other@elsewhere"))
+    yield [job.id for job in jobs]
+    for job in jobs:
+        cancel(job.id)
 
 
-def looks(ids, changes, monkeypatch):
-    """The output and the result, while statuses change at some of the polls."""
+def watch(ids, changes, monkeypatch):
+    """Return the last summary and the number of polls; ``changes`` are new statuses by poll."""
     count = 0
 
     async def pause(seconds):
         nonlocal count
         assert seconds == INTERVAL
         count += 1
-        for one, status in changes.get(count, {}).items():
-            open_store().update(one, status=status)
+        for job_id, status in changes.get(count, {}).items():
+            open_store().update(job_id, status=status)
 
     # Patched only in this module: other threads sleep, too.
-    own = SimpleNamespace(sleep=pause, to_thread=asyncio.to_thread)
-    monkeypatch.setattr(job_summary, "asyncio", own)
+    fake_asyncio = SimpleNamespace(sleep=pause, to_thread=asyncio.to_thread)
+    monkeypatch.setattr(job_summary, "asyncio", fake_asyncio)
     text = asyncio.run(nc.checkjobs(ids, loop=True, interval=INTERVAL))
     return text, count
 
@@ -57,7 +57,7 @@ def test_the_same_summary_is_shown_once(three, monkeypatch, capsys):
         9: {a: DONE, b: IN_PROGRESS, c: IN_PROGRESS},
         20: {b: DONE, c: FAILED},
     }
-    text, count = looks(three, changes, monkeypatch)
+    text, count = watch(three, changes, monkeypatch)
     assert count == 20
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if line.startswith("Progress")] == [
@@ -68,7 +68,7 @@ def test_the_same_summary_is_shown_once(three, monkeypatch, capsys):
     assert "2 done | 0 timed out | 0 cancelled | 1 failed\n\nProgress: 100.0%" in text
 
 
-def test_a_job_that_is_named_twice_is_one(three):
+def test_a_job_that_is_named_twice_is_counted_once(three):
     a, b, _ = three
     text = asyncio.run(nc.checkjobs([a, b, a[:13], a]))
     assert "0 / 2 in progress\n\n2 / 2 pending\n\n0 / 2 processed" in text
@@ -82,5 +82,5 @@ def test_a_notebook_shows_the_last_summary_only(three, monkeypatch):
     display.clear_output = lambda wait: calls.append(wait)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     a, b, c = three
-    looks(three, {2: {a: DONE}, 4: {b: DONE, c: DONE}}, monkeypatch)
+    watch(three, {2: {a: DONE}, 4: {b: DONE, c: DONE}}, monkeypatch)
     assert calls == [True, False]

@@ -33,7 +33,7 @@ def install(folder, version):
 
 @pytest.fixture
 def _no_supervisor():
-    """End the supervisors of other tests, which find another installation, and that of this one."""
+    """End the supervisor of other tests, which has another installation, and that of this test."""
     kill_supervisor()
     yield
     kill_supervisor()
@@ -66,7 +66,10 @@ def test_a_supervisor_of_the_new_version_continues_the_jobs(tmp_path, monkeypatc
     assert (hold.wait(LIMIT), job.wait(LIMIT)) == (DONE, DONE)
     assert begun.read_text() == "begun\n"
     assert known.read_text() == "only of this submission\n"
-    assert [(one.step, one.number) for one in job.attempts] == [("slow", 1), ("next", 1)]
+    assert [(attempt.step, attempt.number) for attempt in job.attempts] == [
+        ("slow", 1),
+        ("next", 1),
+    ]
 
 
 def test_an_installation_in_progress_is_not_another_version(monkeypatch):

@@ -45,8 +45,8 @@ def test_two_users_run_jobs_at_once_in_one_folder():
             }
             program = RUN.format(other)
             running.append(program_of(user, "-c", program, cwd=work, env=settings))
-        said = [one.communicate(timeout=150)[0] for one in running]
-        assert [one.returncode for one in running] == [0, 0], said
+        outputs = [process.communicate(timeout=150)[0] for process in running]
+        assert [process.returncode for process in running] == [0, 0], outputs
         for user in (OTHER, ONE_MORE):
             assert (work / f"here-{user}").stat().st_uid == user
             (log,) = (place / f"home-{user}").rglob("attempt-1.log")
@@ -59,8 +59,8 @@ def test_the_folder_of_another_user_is_an_error_with_advice():
     with shared_folder() as place:
         (place / "jobs").mkdir(0o700)
         with dask.config.set({"hyperplane.jobs.home": str(place / "jobs")}):
-            said = as_other_user(jobs_folder)
-    assert "cannot use this folder (it belongs to another user); set hyperplane.jobs.home" in said
+            error = as_other_user(jobs_folder)
+    assert "cannot use this folder (it belongs to another user); set hyperplane.jobs.home" in error
 
 
 def test_a_user_has_the_name_of_the_system_and_else_a_number(monkeypatch):
@@ -80,8 +80,8 @@ def test_an_executed_notebook_of_another_user_is_not_replaced():
         (place / "out").mkdir(0o755)
         output = place / "out" / "done.ipynb"
         output.touch(0o644)
-        said = as_other_user(lambda: KernelFolder(Path("/x"), output, -1).write_output("[]"))
-    assert said.splitlines()[-1] == (
+        error = as_other_user(lambda: KernelFolder(Path("/x"), output, -1).write_output("[]"))
+    assert error.splitlines()[-1] == (
         f"PermissionError: cannot write the executed notebook {output}: Permission denied. "
         "Set notebook_output_path to a writable file"
     )

@@ -65,7 +65,7 @@ def test_a_script_that_is_a_session_and_a_step(tmp_path, monkeypatch, slack):
     assert json.loads((tmp_path / "report.json").read_text()) == {
         "env": "dev", "full": "incremental", "user": "person-dev", "session": True,
     }  # fmt: skip
-    assert len(slack.got) == 2
+    assert len(slack.requests) == 2
 
     # As published: the file in a folder, its paths from the root of the repository.
     place = tmp_path / "pipelines" / "load"
@@ -87,7 +87,7 @@ def test_a_script_that_is_a_session_and_a_step(tmp_path, monkeypatch, slack):
     assert json.loads((tmp_path / "report.json").read_text()) == {
         "env": "prod", "full": "incremental", "user": "robot-prod", "session": False,
     }  # fmt: skip
-    assert len(slack.got) == 4
+    assert len(slack.requests) == 4
 
 
 @pytest.mark.process

@@ -7,14 +7,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-_FORMS = {
+_PATTERNS = {
     "an AWS access key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     "a private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----",
     "a GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{22,})",
     "a Slack token": r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
 }
-_FORM = re.compile("|".join(f"(?P<k{n}>{form})" for n, form in enumerate(_FORMS.values())))
-_KINDS = dict(enumerate(_FORMS))
+_PATTERN = re.compile(
+    "|".join(f"(?P<k{n}>{pattern})" for n, pattern in enumerate(_PATTERNS.values()))
+)
+_KINDS = dict(enumerate(_PATTERNS))
 
 
 def detect_credential(text: str) -> str:
@@ -25,7 +27,7 @@ def detect_credential(text: str) -> str:
     >>> detect_credential("AKIA" + "IOSFODNN7EXAMPLE"), detect_credential("MY_TOKEN")
     ('an AWS access key', '')
     """
-    match = _FORM.search(text)
+    match = _PATTERN.search(text)
     return "" if match is None else _KINDS[int(str(match.lastgroup)[1:])]
 
 

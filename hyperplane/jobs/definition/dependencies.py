@@ -38,12 +38,13 @@ class SupportsSteps(Protocol):
 
 
 def resolve_dependencies(
-    names: Sequence[str], given: Sequence[Sequence[str] | None]
+    names: Sequence[str], depends_on: Sequence[Sequence[str] | None]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the steps that each step waits for.
 
-    A step without dependencies given (None) waits for the previous step, so that a file without
-    dependencies runs from top to bottom; ``[]`` waits for none. Duplicate names are dropped.
+    ``depends_on`` has an item for each step. A step with None waits for the previous step, so that
+    a file without dependencies runs from top to bottom; a step with ``[]`` waits for none.
+    Duplicate names are dropped.
 
     Examples
     --------
@@ -54,37 +55,39 @@ def resolve_dependencies(
     """
     before: tuple[str, ...] = ()
     resolved = []
-    for name, dependencies in zip(names, given, strict=True):
+    for name, dependencies in zip(names, depends_on, strict=True):
         resolved.append(before if dependencies is None else tuple(dict.fromkeys(dependencies)))
         before = (name,)
     return tuple(resolved)
 
 
-def dependency_faults(names: Sequence[str], given: Sequence[Sequence[str] | None]) -> list[Fault]:
+def dependency_faults(
+    names: Sequence[str], depends_on: Sequence[Sequence[str] | None]
+) -> list[Fault]:
     """Return the faults of step names and dependencies.
 
     These are duplicate names, unknown names, steps that wait for themselves, and cycles. ``where``
     has the index of the step and the field, such as ``"2.depends_on.0"``.
     """
-    faults, first = [], dict[str, int]()
+    faults, first_index = [], dict[str, int]()
     for index, name in enumerate(names):
-        if first.setdefault(name, index) != index:
+        if first_index.setdefault(name, index) != index:
             allowed = "a unique name"
             faults.append(Fault(f"{index}.name", repr(name), allowed))
-    for index, dependencies in enumerate(given):
-        for place, other in enumerate(dependencies or ()):
-            where = f"{index}.depends_on.{place}"
-            if other not in first:
-                near = suggest_names(other, first) if len(faults) < _MAX_FAULTS else ""
-                advice = near or f"the steps are {_shorten_names(names)}"
+    for index, dependencies in enumerate(depends_on):
+        for position, other in enumerate(dependencies or ()):
+            where = f"{index}.depends_on.{position}"
+            if other not in first_index:
+                suggestion = suggest_names(other, first_index) if len(faults) < _MAX_FAULTS else ""
+                advice = suggestion or f"the steps are {_shorten_names(names)}"
                 faults.append(Fault(where, repr(other), "the name of a step", advice))
             elif other == names[index]:
                 faults.append(Fault(where, repr(other), "the name of another step"))
-    return faults + _cycle_faults(names, resolve_dependencies(names, given), first)
+    return faults + _cycle_faults(names, resolve_dependencies(names, depends_on), first_index)
 
 
 def _cycle_faults(
-    names: Sequence[str], depends_on: Sequence[Sequence[str]], first: dict[str, int]
+    names: Sequence[str], depends_on: Sequence[Sequence[str]], first_index: dict[str, int]
 ) -> list[Fault]:
     """Return a fault for each cycle found, without steps that wait for themselves.
 
@@ -92,7 +95,7 @@ def _cycle_faults(
     """
     faults: list[Fault] = []
     done, path = set[str](), dict[str, None]()
-    for start in first:
+    for start in first_index:
         stack = [(start, False)]
         while stack:
             name, leaving = stack.pop()
@@ -104,21 +107,21 @@ def _cycle_faults(
                 continue
             path[name] = None
             stack.append((name, True))
-            for other in depends_on[first[name]]:
+            for other in depends_on[first_index[name]]:
                 if other in path and other != name and len(faults) < _MAX_FAULTS:
                     members = list(path)
                     cycle = [*members[members.index(other) :], other]
-                    faults.append(_cycle_fault(cycle, first[name]))
-                elif other in first:
+                    faults.append(_cycle_fault(cycle, first_index[name]))
+                elif other in first_index:
                     stack.append((other, False))
     return faults
 
 
 def _cycle_fault(names: list[str], index: int) -> Fault:
-    given = " -> ".join(names if len(names) <= _MAX_SHOWN else [*names[:_MAX_SHOWN], "..."])
+    asked = " -> ".join(names if len(names) <= _MAX_SHOWN else [*names[:_MAX_SHOWN], "..."])
     allowed = "dependencies without cycles"
     advice = "each waits for the next; a step without depends_on waits for the previous step"
-    return Fault(f"{index}.depends_on", given, allowed, advice)
+    return Fault(f"{index}.depends_on", asked, allowed, advice)
 
 
 def _shorten_names(names: Sequence[str]) -> str:
@@ -149,7 +152,7 @@ def waves(pipeline: SupportsSteps) -> tuple[tuple[str, ...], ...]:
 def order_in_waves(steps: Sequence[SupportsDependencies]) -> tuple[tuple[str, ...], ...]:
     """Group the names of steps into waves, as :func:`waves` does."""
     missing = {step.name: len(step.depends_on) for step in steps}
-    place = {step.name: index for index, step in enumerate(steps)}
+    position = {step.name: index for index, step in enumerate(steps)}
     followers = _followers(steps)
     wave = [name for name, count in missing.items() if not count]
     result = []
@@ -161,7 +164,7 @@ def order_in_waves(steps: Sequence[SupportsDependencies]) -> tuple[tuple[str, ..
                 missing[follower] -= 1
                 if not missing[follower]:
                     next_wave.append(follower)
-        wave = sorted(next_wave, key=place.__getitem__)
+        wave = sorted(next_wave, key=position.__getitem__)
     return tuple(result)
 
 

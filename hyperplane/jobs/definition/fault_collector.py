@@ -41,12 +41,12 @@ class FaultCollector:
 
     def check(self) -> None:
         """Raise a RequestError with all faults in order of their lines, if there are any."""
-        check(fault for _, fault in sorted(self._faults, key=lambda one: one[0]))
+        check(fault for _, fault in sorted(self._faults, key=lambda entry: entry[0]))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """All warnings in order of their lines."""
-        return tuple(text for _, text in sorted(self._warnings, key=lambda one: one[0]))
+        return tuple(text for _, text in sorted(self._warnings, key=lambda entry: entry[0]))
 
     def suggest(self, name: str, known: Iterable[str]) -> str:
         """Return a question that suggests similar known names."""

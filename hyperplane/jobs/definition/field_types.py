@@ -30,7 +30,7 @@ _CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 
 
 def _reject_text(value: object) -> object:
-    # Pydantic would read "010" as 10, but in YAML it is 8.
+    # Pydantic would read "010" as 10, and YAML 1.1 as 8.
     if isinstance(value, str):
         raise ValueError("a number without quotes or leading zeros")
     return value
@@ -66,7 +66,7 @@ def _check_optional_path(text: str) -> str:
 
 
 def _check_text(text: str) -> str:
-    # Environment variables and arguments cannot contain it.
+    # Environment variables and arguments cannot contain NUL.
     if "\0" in text:
         raise ValueError("text without the character NUL")
     return text
@@ -124,7 +124,7 @@ def _number_schema(pattern: str) -> dict[str, Any]:
 
 _PRINTABLE = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]"
 _ONE_LINE = rf"^{_PRINTABLE}*\S{_PRINTABLE}*$"
-# Read as text whether quoted or not; editors see numbers and booleans.
+# Values are read as text, quoted or not; for an editor, unquoted ones are numbers or booleans.
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _ENVIRONMENT = {
     "type": "object",

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
-#: The comparison takes quadratic time, and no valid name is this long.
+#: Maximum length of a compared name, and maximum known names: a comparison takes quadratic time.
 _MAX_LENGTH, _MAX_CANDIDATES = 200, 500
 #: Maximum characters of a value in a message.
 _MAX_SHOWN = 80
@@ -22,9 +22,11 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     """
     if len(name) > _MAX_LENGTH:
         return ""
-    candidates = [one for one in islice(known, _MAX_CANDIDATES) if len(one) <= _MAX_LENGTH]
-    near = difflib.get_close_matches(name, candidates, n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else ""
+    candidates = [
+        candidate for candidate in islice(known, _MAX_CANDIDATES) if len(candidate) <= _MAX_LENGTH
+    ]
+    matches = difflib.get_close_matches(name, candidates, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(matches)}?" if matches else ""
 
 
 def format_value(value: object) -> str:

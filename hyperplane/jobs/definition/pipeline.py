@@ -32,7 +32,7 @@ class Pipeline(ValidatedRecord):
     working_dir : str, optional
         Working folder of the steps, relative to the root; by default the root.
     job_type : str, optional
-        Type of machine, as in older files.
+        Label of the job; older files name the type of machine here.
     root : str
         Absolute folder that all paths are relative to.
     warnings : tuple of str
@@ -115,23 +115,25 @@ class Pipeline(ValidatedRecord):
         ('first',)
         """
         try:
-            given = list(steps)
+            step_list = list(steps)
         except TypeError:
             check([Fault("steps", repr(steps)[:80], "a list of Step")])
         if root is not None and not is_path(root):
             check([Fault("root", repr(root)[:80], "the path of a folder, as text")])
         check(
             Fault(f"steps[{index}]", type(step).__name__, "a Step")
-            for index, step in enumerate(given)
+            for index, step in enumerate(step_list)
             if not isinstance(step, Step)
         )
-        dependencies = [s.depends_on if "depends_on" in s.model_fields_set else None for s in given]
-        order = resolve_dependencies([step.name for step in given], dependencies)
+        dependencies = [
+            s.depends_on if "depends_on" in s.model_fields_set else None for s in step_list
+        ]
+        resolved = resolve_dependencies([step.name for step in step_list], dependencies)
         values: dict[str, Any] = {
             "name": name,
             "steps": [
                 step.model_copy(update={"depends_on": names})
-                for step, names in zip(given, order, strict=True)
+                for step, names in zip(step_list, resolved, strict=True)
             ],
             "requirements": requirements,
             "working_dir": working_dir,
@@ -140,7 +142,7 @@ class Pipeline(ValidatedRecord):
         _, faults = validate_record(cls, {**values, "root": ""})
         faulty = {fault.where for fault in faults}
         shared = {name: value for name, value in values.items() if name not in faulty}
-        files = find_files([dict(step) for step in given], shared, root, Path.cwd())
+        files = find_files([dict(step) for step in step_list], shared, root, Path.cwd())
         faults += [
             replace(fault, where=format_path(fault.where, "steps")) for fault in files.faults
         ]

@@ -151,28 +151,30 @@ def _build_pipeline(
     names = [
         draft.values.get("name", f"(task {index})").strip() for index, draft in enumerate(drafts)
     ]
-    given = [_task_dependencies(draft) for draft in drafts]
+    dependencies = [_task_dependencies(draft) for draft in drafts]
     files = find_files([draft.values for draft in drafts], shared, root, file.parent)
-    for fault in [*dependency_faults(names, given), *files.faults]:
+    for fault in [*dependency_faults(names, dependencies), *files.faults]:
         _report_fault(fault, entries, drafts, collector)
     for warning in files.warnings:
         collector.add_warning(0, warning)
     collector.check()
     steps = [draft.step for draft in drafts]
-    return _assemble(shared, steps, resolve_dependencies(names, given), files, collector.warnings)
+    return _assemble(
+        shared, steps, resolve_dependencies(names, dependencies), files, collector.warnings
+    )
 
 
 def _assemble(
     shared: dict[str, Any],
     steps: Sequence[Step | None],
-    order: Sequence[tuple[str, ...]],
+    dependencies: Sequence[tuple[str, ...]],
     files: PipelineFiles,
     warnings: tuple[str, ...],
 ) -> Pipeline:
     """Assemble the pipeline after all faults have been raised."""
     resolved = tuple(
         step.model_copy(update={"depends_on": names})
-        for step, names in zip(steps, order, strict=True)
+        for step, names in zip(steps, dependencies, strict=True)
         if step is not None
     )
     pipeline = Pipeline(**shared, steps=resolved, root=str(files.root), warnings=warnings)
@@ -217,17 +219,17 @@ def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntri
 def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[TaskDraft]:
     tasks = entries.nodes.get("tasks")
     if not isinstance(tasks, YamlList) or not tasks.items:
-        given = "not a list" if tasks is not None else "nothing"
-        given = "an empty list" if isinstance(tasks, YamlList) else given
+        asked = "not a list" if tasks is not None else "nothing"
+        asked = "an empty list" if isinstance(tasks, YamlList) else asked
         allowed = "a list with at least one task, each beginning with '- name:'"
-        collector.add_fault(entries.line_of("tasks"), "tasks", given, allowed)
+        collector.add_fault(entries.line_of("tasks"), "tasks", asked, allowed)
         return []
-    read = [read_task(index, node, collector) for index, node in enumerate(tasks.items)]
-    return [draft for draft in read if draft is not None]
+    drafts = [read_task(index, node, collector) for index, node in enumerate(tasks.items)]
+    return [draft for draft in drafts if draft is not None]
 
 
 def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:
-    """Return the dependencies of a task, None if it has no such key; faulty values are empty."""
+    """Return the dependencies of a task: None without the key, empty if its value is faulty."""
     if "depends_on" not in draft.entries.nodes:
         return None
     return tuple(name.strip() for name in draft.values.get("depends_on", ()))

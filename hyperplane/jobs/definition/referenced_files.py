@@ -83,13 +83,13 @@ def find_files(
         repository of ``folder``, ``folder`` itself and the current folder; the first if several
         contain equally many.
     """
-    given = list(_list_paths(steps, shared))
+    path_fields = list(_list_paths(steps, shared))
     candidates = _candidate_roots(folder) if root is None else [Path(root).absolute()]
     faults: list[Fault] = []
     if root is not None and not is_folder(candidates[0]):
         faults.append(Fault("root", format_value(str(root)), "an existing folder"))
     # max() returns the first of several best candidates.
-    selected = max(candidates, key=lambda one: _count_valid_paths(one, given))
+    selected = max(candidates, key=lambda candidate: _count_valid_paths(candidate, path_fields))
     step_paths: list[dict[str, str]] = [{} for _ in steps]
     shared_paths: dict[str, str] = {}
     warnings: list[str] = []
@@ -98,21 +98,22 @@ def find_files(
             f"paths are relative to {selected}, which has more of the files than "
             f"{candidates[0]}, the preferred folder; write paths relative to the latter"
         )
-    for one in given:
-        relative = _relative_path(selected, one.text)
-        fault = _path_fault(selected, one, relative)
+    for path_field in path_fields:
+        relative = _relative_path(selected, path_field.text)
+        fault = _path_fault(selected, path_field, relative)
         if fault is not None:
             # A malicious file must not cause thousands of folder listings.
-            near = (
-                _suggest_file(selected / one.text)
+            suggestion = (
+                _suggest_file(selected / path_field.text)
                 if relative and len(faults) < _MAX_SUGGESTIONS
                 else ""
             )
-            faults.append(replace(fault, advice=fault.advice or near))
+            faults.append(replace(fault, advice=fault.advice or suggestion))
         elif relative is not None:
-            (shared_paths if one.step is None else step_paths[one.step])[one.field] = relative
-            if one.field == "path" and steps[one.step or 0].get("kind") == "notebook":
-                _scan_notebook(selected, one._replace(text=relative), faults, warnings)
+            paths = shared_paths if path_field.step is None else step_paths[path_field.step]
+            paths[path_field.field] = relative
+            if path_field.field == "path" and steps[path_field.step or 0].get("kind") == "notebook":
+                _scan_notebook(selected, path_field._replace(text=relative), faults, warnings)
     warnings += _credential_warnings(steps)
     return PipelineFiles(selected, step_paths, shared_paths, faults, tuple(warnings))
 
@@ -130,13 +131,16 @@ def _list_paths(
 
 
 def _candidate_roots(folder: Path) -> list[Path]:
-    repository = [one for one in (folder, *folder.parents) if (one / ".git").exists()][:1]
+    repository = [parent for parent in (folder, *folder.parents) if (parent / ".git").exists()][:1]
     return list(dict.fromkeys([*repository, folder, Path.cwd()]))
 
 
-def _count_valid_paths(root: Path, given: Sequence[_PathField]) -> int:
+def _count_valid_paths(root: Path, path_fields: Sequence[_PathField]) -> int:
     """Count the paths that are valid in a folder."""
-    return sum(_path_fault(root, one, _relative_path(root, one.text)) is None for one in given)
+    return sum(
+        _path_fault(root, path_field, _relative_path(root, path_field.text)) is None
+        for path_field in path_fields
+    )
 
 
 def _relative_path(root: Path, text: str) -> str | None:
@@ -177,16 +181,18 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def _path_fault(root: Path, one: _PathField, relative: str | None) -> Fault | None:
-    given, file = format_value(one.text), root / one.text
+def _path_fault(root: Path, path_field: _PathField, relative: str | None) -> Fault | None:
+    asked, file = format_value(path_field.text), root / path_field.text
     if relative is None:
-        return Fault(one.where, given, f"a path inside {root}", "move or copy the file there")
-    if one.kind == _FILE and not is_file(file):
-        return Fault(one.where, given, f"an existing file in {root}")
-    if one.kind == _FOLDER and not is_folder(file):
-        return Fault(one.where, given, f"an existing folder in {root}")
-    if one.kind == _NEW and is_folder(file):
-        return Fault(one.where, given, "a file, not a folder")
+        return Fault(
+            path_field.where, asked, f"a path inside {root}", "move or copy the file there"
+        )
+    if path_field.kind == _FILE and not is_file(file):
+        return Fault(path_field.where, asked, f"an existing file in {root}")
+    if path_field.kind == _FOLDER and not is_folder(file):
+        return Fault(path_field.where, asked, f"an existing folder in {root}")
+    if path_field.kind == _NEW and is_folder(file):
+        return Fault(path_field.where, asked, "a file, not a folder")
     return None
 
 
@@ -198,19 +204,27 @@ def _suggest_file(file: Path) -> str:
         return ""
 
 
-def _scan_notebook(root: Path, one: _PathField, faults: list[Fault], warnings: list[str]) -> None:
+def _scan_notebook(
+    root: Path, path_field: _PathField, faults: list[Fault], warnings: list[str]
+) -> None:
     """Scan a notebook for credentials; add warnings that do not contain them."""
     try:
-        findings = credential_detection.find_in_notebook(root / one.text)
+        findings = credential_detection.find_in_notebook(root / path_field.text)
     except ValueError as error:
-        faults.append(Fault(one.where, format_value(one.text), str(error)))
+        faults.append(Fault(path_field.where, format_value(path_field.text), str(error)))
     except OSError as error:
         faults.append(
-            Fault(one.where, format_value(one.text), "a file that can be read", str(error))
+            Fault(
+                path_field.where,
+                format_value(path_field.text),
+                "a file that can be read",
+                str(error),
+            )
         )
     else:
         warnings += [
-            f"{one.text}, {place}: looks like {kind}; remove it and list its name under secrets"
+            f"{path_field.text}, {place}: looks like {kind}; remove it and list its name under "
+            "secrets"
             for place, kind in findings
         ]
 

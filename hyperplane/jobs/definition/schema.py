@@ -73,9 +73,9 @@ def _schema(
     model: type[BaseModel], descriptions: Mapping[str, str], fields: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the schema of a mapping whose keys set fields of a model."""
-    forms = model.model_json_schema(schema_generator=_FileSchema)["properties"]
+    field_schemas = model.model_json_schema(schema_generator=_FileSchema)["properties"]
     properties = {
-        key: {"description": text, **forms[fields.get(key, key)]}
+        key: {"description": text, **field_schemas[fields.get(key, key)]}
         for key, text in descriptions.items()
     }
     return {"type": "object", "additionalProperties": False, "properties": properties}
@@ -105,8 +105,8 @@ def _task_schema() -> dict[str, Any]:
         "cluster": {"type": "object", "propertyNames": arguments},
     }.items():
         task["properties"][key] = {"description": _TASK[key], **form}
-    fanned = {"anyOf": [{"required": ["chunks"]}, {"required": ["foreach"]}]}
-    sized = {
+    with_chunks = {"anyOf": [{"required": ["chunks"]}, {"required": ["foreach"]}]}
+    with_memory = {
         "anyOf": [
             {"required": ["cluster"]},
             {"required": ["resources"], "properties": {"resources": {"required": ["ram_gb"]}}},
@@ -119,8 +119,8 @@ def _task_schema() -> dict[str, Any]:
         "allOf": [_type_schema(kind) for kind in CONTENT_KEYS],
         "dependentSchemas": {
             "chunks": {"properties": {"foreach": False}},
-            **dict.fromkeys(("max_parallel", "output", "split"), fanned),
-            "more_memory": sized,
+            **dict.fromkeys(("max_parallel", "output", "split"), with_chunks),
+            "more_memory": with_memory,
         },
     }
 

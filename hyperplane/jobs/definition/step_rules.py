@@ -25,11 +25,13 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
 
     ``values`` are the given fields that are valid individually, ``faulty`` the names of the others.
     """
-    given = {name for name, value in values.items() if value is not None and value != ""} | faulty
+    given_fields = {
+        name for name, value in values.items() if value is not None and value != ""
+    } | faulty
     return [
-        *_content_faults(values, given),
-        *_chunk_faults(given),
-        *_memory_faults(values, given, faulty),
+        *_content_faults(values, given_fields),
+        *_chunk_faults(given_fields),
+        *_memory_faults(values, given_fields, faulty),
         *_secret_faults(values),
         *_cluster_faults(values.get("cluster") or {}),
     ]
@@ -37,21 +39,21 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
 
 def resources_faults(values: Mapping[str, Any]) -> list[Fault]:
     """Return the fault of a pool beside cores or memory, which the pool already has."""
-    given = {name for name, value in values.items() if value is not None}
-    both = [name for name in ("cores", "ram_gb") if name in given]
-    if "pool" not in given or not both:
+    given_fields = {name for name, value in values.items() if value is not None}
+    sizes = [name for name in ("cores", "ram_gb") if name in given_fields]
+    if "pool" not in given_fields or not sizes:
         return []
     allowed = "either a pool, or cores and ram_gb"
-    return [Fault("pool", f"{values['pool']!r} beside {' and '.join(both)}", allowed)]
+    return [Fault("pool", f"{values['pool']!r} beside {' and '.join(sizes)}", allowed)]
 
 
-def _content_faults(values: Mapping[str, Any], given: Set[str]) -> Iterator[Fault]:
+def _content_faults(values: Mapping[str, Any], given_fields: Set[str]) -> Iterator[Fault]:
     kind = values.get("kind")
     if kind not in CONTENT_FIELDS:
         return
     needed = CONTENT_FIELDS[kind]
     other = "argv" if needed == "path" else "path"
-    if needed not in given or not values.get(needed, True):
+    if needed not in given_fields or not values.get(needed, True):
         yield Fault(needed, "nothing", f"a value; steps of kind {kind} require it")
     elif needed == "argv" and not next(iter(values.get("argv", [True])), True):
         yield Fault("argv.0", "''", "the name of a program")
@@ -63,24 +65,26 @@ def _content_faults(values: Mapping[str, Any], given: Set[str]) -> Iterator[Faul
                 yield Fault(name, format_value(values[name]), f"no value; only notebooks {use}")
 
 
-def _chunk_faults(given: Set[str]) -> Iterator[Fault]:
-    if {"chunks", "foreach"} <= given:
+def _chunk_faults(given_fields: Set[str]) -> Iterator[Fault]:
+    if {"chunks", "foreach"} <= given_fields:
         yield Fault("chunks", "both chunks and foreach", "one of them")
-    if not given & {"chunks", "foreach"}:
+    if not given_fields & {"chunks", "foreach"}:
         for name in _CHUNK_FIELDS:
-            if name in given:
+            if name in given_fields:
                 allowed = "a step with chunks or foreach"
                 yield Fault(name, "a step without chunks", allowed)
 
 
-def _memory_faults(values: Mapping[str, Any], given: Set[str], faulty: Set[str]) -> Iterator[Fault]:
-    if "more_memory" not in given:
+def _memory_faults(
+    values: Mapping[str, Any], given_fields: Set[str], faulty: Set[str]
+) -> Iterator[Fault]:
+    if "more_memory" not in given_fields:
         return
     resources = values.get("resources")
     sized = "resources" in faulty or getattr(resources, "ram_gb", None) is not None
-    if not sized and "cluster" not in given:
-        wrong = "needs resources.ram_gb or cluster in the step, whose memory then grows"
-        yield Fault("more_memory", "", wrong)
+    if not sized and "cluster" not in given_fields:
+        allowed = "needs resources.ram_gb or cluster in the step, whose memory then grows"
+        yield Fault("more_memory", "", allowed)
     if values.get("retries") == 0:
         yield Fault("more_memory", "", "needs retries; the step has retries: 0")
 
@@ -89,8 +93,8 @@ def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
     secrets = set(values.get("secrets", ()))
     for name in values.get("env", ()):
         if name in secrets:
-            given = "a variable that is also listed under secrets"
-            yield Fault(f"env.{name}", given, "one of the two")
+            asked = "a variable that is also listed under secrets"
+            yield Fault(f"env.{name}", asked, "one of the two")
 
 
 def _cluster_faults(arguments: Mapping[str, Any]) -> Iterator[Fault]:

@@ -129,9 +129,9 @@ def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraf
             unreported |= {"path", "argv"}
             _report_wrong_key(entries, key, kind, where, collector)
             continue
-        read = to_python(value, text=key in _TEXT_KEYS)
-        if read is not None:
-            values[TASK_KEYS[key]] = read
+        converted = to_python(value, text=key in _TEXT_KEYS)
+        if converted is not None:
+            values[TASK_KEYS[key]] = converted
         elif key == "depends_on":
             place, advice = f"{where}.{key}", "write [] to start at once, or omit the key"
             collector.add_fault(entries.lines[key], place, "nothing", "a list of names", advice)

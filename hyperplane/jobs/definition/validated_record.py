@@ -70,7 +70,7 @@ class ValidatedRecord(BaseModel):
             }
             faults += self._check_fields(valid, faulty)
             if known.keys() != values.keys():
-                # A TypeError, too, for calls in Python; files are checked by validate_record().
+                # A TypeError, too, as for any call in Python; validate_record() catches it.
                 raise UnknownArgument(faults)
             check(faults)
 
@@ -132,5 +132,5 @@ def validate_record(
     try:
         return record(**{str(name): value for name, value in values.items()}), []
     except RequestError as error:
-        before = f"{prefix}." if prefix else ""
-        return None, [replace(fault, where=before + fault.where) for fault in error.faults]
+        start = f"{prefix}." if prefix else ""
+        return None, [replace(fault, where=start + fault.where) for fault in error.faults]

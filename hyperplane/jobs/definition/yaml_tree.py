@@ -71,9 +71,9 @@ YamlNode = YamlScalar | YamlList | YamlMapping
 class YamlError(Exception):
     """The text is not accepted YAML; the fault's ``where`` is its line, 0 for the whole file."""
 
-    def __init__(self, line: int, given: str, allowed: str, advice: str = "") -> None:
-        super().__init__(given)
-        self.fault = Fault(str(line), given, allowed, advice)
+    def __init__(self, line: int, asked: str, allowed: str, advice: str = "") -> None:
+        super().__init__(asked)
+        self.fault = Fault(str(line), asked, allowed, advice)
 
 
 def read_tree(text: str) -> tuple[YamlNode, list[Fault]]:
@@ -130,18 +130,18 @@ class _TreeBuilder:
 
     def _refuse(self, event: Any, line: int) -> None:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            given = f"the anchor or alias {format_value(event.anchor)}"
+            asked = f"the anchor or alias {format_value(event.anchor)}"
             raise YamlError(
-                line, given, "no anchors or aliases", "write the value out; quote * and &"
+                line, asked, "no anchors or aliases", "write the value out; quote * and &"
             )
         if getattr(event, "tag", None) is not None:
-            given, advice = f"the tag {format_value(event.tag)}", "quote a value that begins with !"
-            raise YamlError(line, given, "no tags", advice)
+            asked, advice = f"the tag {format_value(event.tag)}", "quote a value that begins with !"
+            raise YamlError(line, asked, "no tags", advice)
 
     def _open_node(self, node: YamlList | YamlMapping) -> None:
         if len(self.open) == MAX_DEPTH:
-            given = f"more than {MAX_DEPTH} nested lists and mappings"
-            raise YamlError(node.line, given, f"at most {MAX_DEPTH}")
+            asked = f"more than {MAX_DEPTH} nested lists and mappings"
+            raise YamlError(node.line, asked, f"at most {MAX_DEPTH}")
         self._add_node(node)
         self.open.append(node)
         self.keys.append(None)
@@ -150,22 +150,22 @@ class _TreeBuilder:
         if not self.open:
             self.root = node
             return
-        holder, key = self.open[-1], self.keys[-1]
-        if isinstance(holder, YamlList):
-            holder.items.append(node)
+        parent, key = self.open[-1], self.keys[-1]
+        if isinstance(parent, YamlList):
+            parent.items.append(node)
         elif key is None:
             if not isinstance(node, YamlScalar):
                 raise YamlError(node.line, "a list or mapping as a key", "text as keys")
             self.keys[-1] = node.text
             # The value of a duplicate key is parsed and dropped.
-            if node.text in holder.key_lines:
-                line = holder.key_lines[node.text]
-                given = f"{format_value(node.text)} repeated, first in line {line}"
-                self.faults.append(Fault(str(node.line), given, "each key once"))
+            if node.text in parent.key_lines:
+                line = parent.key_lines[node.text]
+                asked = f"{format_value(node.text)} repeated, first in line {line}"
+                self.faults.append(Fault(str(node.line), asked, "each key once"))
             else:
-                holder.key_lines[node.text] = node.line
+                parent.key_lines[node.text] = node.line
         else:
-            holder.values.setdefault(key, node)
+            parent.values.setdefault(key, node)
             self.keys[-1] = None
 
 

@@ -92,6 +92,6 @@ def is_marked_cancelled(job: Job) -> bool:
 
 
 def remove_cancel_marker(job: Job) -> None:
-    """Remove the marker: the store has the cancellation, or the job is resumed."""
+    """Remove the marker, after the cancellation was stored or the job is resumed."""
     with contextlib.suppress(OSError):
         (job.folder_path / _CANCEL_MARKER).unlink()

@@ -73,7 +73,7 @@ class JobScheduler:
         self.dashboard = job.dashboard
 
     def cancel(self, why: str = "") -> None:
-        """Cancel the job and end its steps; ``why`` is its reason unless the store has one."""
+        """Cancel the job and end its steps; ``why`` is its reason, by default that in the store."""
         if not self._cancelled:  # once: a second call would not wait for the processes to end
             self._cancelled, self._cancel_reason = True, why
             self._abort(CANCELLED)
@@ -104,9 +104,9 @@ class JobScheduler:
         remove_cancel_marker(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._executor is None else self._executor.read_failed_log()
-            now, environment = self.store.get(self.job.id), self._submission.environment
+            ended_job, environment = self.store.get(self.job.id), self._submission.environment
             targets = self._settings.notify
-            await asyncio.to_thread(notifications.notify, now, log, environment, targets)
+            await asyncio.to_thread(notifications.notify, ended_job, log, environment, targets)
 
     async def _run_to_outcome(self) -> tuple[str, str]:
         started = self.job.started or time.time()
@@ -146,8 +146,8 @@ class JobScheduler:
         if self.job.timeout >= 0:
             limits.append((self.job.submitted + self.job.timeout, timeout_reason(self.job.timeout)))
         if self.job.active_timeout >= 0:
-            why = f"exceeded its active_timeout of {self.job.active_timeout:g} s from its start"
-            limits.append((started + self.job.active_timeout, why))
+            reason = f"exceeded its active_timeout of {self.job.active_timeout:g} s from its start"
+            limits.append((started + self.job.active_timeout, reason))
         return min(limits)
 
     async def _run_with_retries(self, executor: StepExecutor) -> tuple[str, str]:
@@ -158,8 +158,10 @@ class JobScheduler:
                 return DONE, ""
             tries = self._try_count = tries + 1
             self.store.update(self.job.id, tries=tries)
-            own = {step.name for step in executor.steps if step.retries is not None}
-            final = [one for one in failed if one.fault == INPUT or one.step in own]
+            own_limit = {step.name for step in executor.steps if step.retries is not None}
+            final = [
+                attempt for attempt in failed if attempt.fault == INPUT or attempt.step in own_limit
+            ]
             if tries > self.job.max_retries or len(final) == len(failed):
                 return FAILED, _format_reason(failed)
             await asyncio.sleep(jitter(retry_delay(tries, self._settings)))
@@ -188,10 +190,10 @@ class JobScheduler:
                     return failed
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
-                    last = task.result()
+                    failure = task.result()
                     queue = queues[running.pop(task).step]
-                    queue.record_end(succeeded=last is None)
-                    failed += [] if last is None else [last]
+                    queue.record_end(succeeded=failure is None)
+                    failed += [] if failure is None else [failure]
                     if queue.step.name in executor.skipped_steps:
                         queue.units.clear()
         finally:
@@ -201,8 +203,8 @@ class JobScheduler:
                 await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_unit(self, executor: StepExecutor, step: Step, unit: WorkUnit) -> Attempt | None:
-        """Run a step or chunk with retries; return the last attempt unless one succeeded."""
-        # Steps with ``retries`` use their own limit, others the retries of the job.
+        """Run a step or chunk with retries; return its last failure, None if it succeeded."""
+        # Steps without ``retries`` have one attempt for each try of the job.
         max_attempts = 1 + count_retries(step, self._try_count)
         while True:
             failed, lost = executor.recent_failures(unit)
@@ -239,15 +241,18 @@ class _StepQueue:
 
 def _pop_startable(queues: dict[str, _StepQueue]) -> Iterable[WorkUnit]:
     """Yield the units that can start now, and count them as running."""
-    for one in queues.values():
-        if one.units and all(queues[name].done for name in one.step.depends_on):
-            while one.units and one.running < one.max_running:
-                one.running += 1
-                yield one.units.popleft()
+    for queue in queues.values():
+        if queue.units and all(queues[name].done for name in queue.step.depends_on):
+            while queue.units and queue.running < queue.max_running:
+                queue.running += 1
+                yield queue.units.popleft()
 
 
 def _format_reason(failed: list[Attempt]) -> str:
-    named = [f"{_format_unit(one)} {one.status}: {one.reason}" for one in failed[:_MAX_REASONS]]
+    named = [
+        f"{_format_unit(attempt)} {attempt.status}: {attempt.reason}"
+        for attempt in failed[:_MAX_REASONS]
+    ]
     more = [f"and {len(failed) - _MAX_REASONS} more"] * (len(failed) > _MAX_REASONS)
     return "; ".join(named + more)
 

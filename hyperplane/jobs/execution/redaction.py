@@ -96,16 +96,16 @@ def _redact_value(value: Any, forms: Sequence[bytes], *, shown: bool = False) ->
     if isinstance(value, str):
         return _mask_text(value, forms)
     if isinstance(value, list):
-        return [_redact_value(one, forms, shown=shown) for one in value]
+        return [_redact_value(item, forms, shown=shown) for item in value]
     if isinstance(value, dict) and shown:
         return {
-            _mask_text(key, forms): _redact_value(one, forms, shown=True)
-            for key, one in value.items()
+            _mask_text(key, forms): _redact_value(item, forms, shown=True)
+            for key, item in value.items()
         }
     if isinstance(value, dict):
         return {
-            key: one if key in _FIXED_KEYS else _redact_value(one, forms, shown=key == "data")
-            for key, one in value.items()
+            key: item if key in _FIXED_KEYS else _redact_value(item, forms, shown=key == "data")
+            for key, item in value.items()
         }
     return value
 

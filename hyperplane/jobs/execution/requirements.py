@@ -1,4 +1,4 @@
-"""Virtual environments with the requirements of pipelines, one for each requirements file."""
+"""Virtual environments of pipelines, one for each set of requirements and interpreter."""
 
 from __future__ import annotations
 

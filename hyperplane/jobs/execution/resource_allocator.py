@@ -36,7 +36,7 @@ class Demand(NamedTuple):
 
 
 class _WaitingRequest(NamedTuple):
-    """A step that waits for its resources."""
+    """Request of a step that waits for its resources."""
 
     ticket: int
     demand: Demand
@@ -53,7 +53,7 @@ class ResourceAllocator:
     memory : float
         Bytes of memory.
     slots : int
-        Concurrent steps that set no resources.
+        Maximum number of concurrent steps that set no resources.
     gpus : int
         GPUs. 1 if none can be counted: steps that need GPUs then run one at a time.
 
@@ -102,11 +102,13 @@ class ResourceAllocator:
     def chunks_at_once(self, step: Step, usual: int | None = None) -> int:
         """Return how many chunks of a step may run concurrently; at least 1.
 
-        ``usual`` is the maximum for steps without ``max_parallel``; by default that of the
-        configuration.
+        ``usual`` is the maximum for steps without ``max_parallel``, cores and memory; by default
+        that of the configuration.
         """
         demand = self.demand(step)
-        fit = min(total // one for total, one in zip(self._total, demand, strict=True) if one)
+        fit = min(
+            total // needed for total, needed in zip(self._total, demand, strict=True) if needed
+        )
         most = step.max_parallel
         if most is None and demand.slots:
             most = usual or config.jobs().chunks_at_once or machine.cores()
@@ -151,12 +153,12 @@ class ResourceAllocator:
         return None
 
     def _fits(self, demand: Demand) -> bool:
-        return all(one <= free for one, free in zip(demand, self._free, strict=True))
+        return all(amount <= free for amount, free in zip(demand, self._free, strict=True))
 
     def _adjust_free(self, demand: Demand, sign: int) -> None:
         both = zip(self._free, demand, strict=True)
-        self._free = Demand(*(free + sign * one for free, one in both))
+        self._free = Demand(*(free + sign * amount for free, amount in both))
 
 
 def _needed_kinds(demand: Demand) -> tuple[bool, ...]:
-    return tuple(one > 0 for one in demand)
+    return tuple(amount > 0 for amount in demand)

@@ -14,8 +14,8 @@ def attempt_prefix(job: Job, unit: WorkUnit, number: int) -> Path:
     """Return the path of an attempt's files without their suffix."""
     names = [step.name for step in job.pipeline.steps]
     # The step that installs requirements has no index, so its folder is distinct.
-    place = f"{names.index(unit.step):03d}-" if unit.step in names else ""
-    folder = job.folder_path / "steps" / f"{place}{_slug(unit.step)}"
+    index = f"{names.index(unit.step):03d}-" if unit.step in names else ""
+    folder = job.folder_path / "steps" / f"{index}{_slug(unit.step)}"
     if unit.chunks:
         folder /= f"chunk-{unit.chunk:05d}"
     return folder / f"attempt-{number}"

@@ -100,7 +100,7 @@ class StepExecutor:
         self.runner = create_runner(job.runner, submission.environment, snapshot.runner)
         #: The job with paths that are valid where its steps run, such as in a pod.
         self._runtime_job = self.runner.with_runtime_paths(job)
-        self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
+        self._pools = {step.name: step.resources.pool or "" for step in job.pipeline.steps}
         self._settings, self._notes = snapshot.settings, snapshot.notes
         self._shards_lock = asyncio.Lock()
         self._saved_shards: dict[str, saved_shards.SavedShards] = {}
@@ -109,7 +109,7 @@ class StepExecutor:
     async def load_attempts(self) -> None:
         """Load finished and running attempts from the store."""
         # Sorted by number, not by time: clocks may be set back.
-        for attempt in sorted(self.store.attempts(self.job.id), key=lambda one: one.number):
+        for attempt in sorted(self.store.attempts(self.job.id), key=lambda attempt: attempt.number):
             self._attempts[WorkUnit(attempt.step, attempt.chunk)].append(attempt)
 
     def pending_units(self, step: Step) -> list[WorkUnit]:
@@ -122,9 +122,11 @@ class StepExecutor:
 
     def recent_failures(self, unit: WorkUnit) -> tuple[list[Attempt], list[Attempt]]:
         """Return failed and lost attempts since the submission or the last resume."""
-        now = [one for one in self._attempts[unit] if one.started >= self.job.submitted]
-        failed = [one for one in now if one.status in (FAILED, TIMED_OUT)]
-        return failed, [one for one in now if one.status == LOST]
+        recent = [
+            attempt for attempt in self._attempts[unit] if attempt.started >= self.job.submitted
+        ]
+        failed = [attempt for attempt in recent if attempt.status in (FAILED, TIMED_OUT)]
+        return failed, [attempt for attempt in recent if attempt.status == LOST]
 
     async def end_running(self) -> None:
         """End all running attempts, also those that an earlier supervisor started."""
@@ -133,18 +135,20 @@ class StepExecutor:
             for unit, attempts in self._attempts.items()
             if attempts[-1:] and _is_running(attempts[-1])
         ]
-        ended = await asyncio.gather(*map(self._end_attempt, running), return_exceptions=True)
+        results = await asyncio.gather(*map(self._end_attempt, running), return_exceptions=True)
         # Raised at the end: an error while storing one attempt must not leave another running.
-        for one in ended:
-            if isinstance(one, BaseException):
-                raise one
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     async def _end_attempt(self, unit: WorkUnit) -> None:
         chunks = {step.name: len(_work_units(step)) for step in self.steps}
-        whole = WorkUnit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
+        unit_with_count = WorkUnit(
+            unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step]
+        )
         last = self._attempts[unit][-1]
         process = self.runner.reattach(
-            AttemptCommand((), {}, "", attempt_prefix(self.job, whole, last.number))
+            AttemptCommand((), {}, "", attempt_prefix(self.job, unit_with_count, last.number))
         )
         attempt = _with_end_time(last, process)
         code = await self._end(process)
@@ -153,11 +157,14 @@ class StepExecutor:
     def read_failed_log(self) -> str:
         """Return the end of the log of the attempt that failed last."""
         ended = [
-            one for attempts in self._attempts.values() for one in attempts if one.ended and one.log
+            attempt
+            for attempts in self._attempts.values()
+            for attempt in attempts
+            if attempt.ended and attempt.log
         ]
-        failed = [one for one in ended if one.status != DONE]
+        failed = [attempt for attempt in ended if attempt.status != DONE]
         return (
-            read_tail(self.job.folder_path / max(failed, key=lambda one: one.ended).log)
+            read_tail(self.job.folder_path / max(failed, key=lambda attempt: attempt.ended).log)
             if failed
             else ""
         )
@@ -233,7 +240,7 @@ class StepExecutor:
         """Return the warnings that the log of the job's first attempt begins with."""
         first = self.job.pipeline.steps[0].name == attempt.step and attempt.chunk <= 0
         notes = self._notes if first and attempt.number == 1 else ()
-        return "".join(f"warning: {one}\n" for one in notes)
+        return "".join(f"warning: {note}\n" for note in notes)
 
     async def _start_process(
         self, command: AttemptCommand, step: Step, memory_factor: float
@@ -259,7 +266,8 @@ class StepExecutor:
         files = attempt_prefix(self.job, unit, number)
         runtime_job = self._runtime_job
         runtime_step = next(
-            (one for one in runtime_job.pipeline.steps if one.name == step.name), step
+            (candidate for candidate in runtime_job.pipeline.steps if candidate.name == step.name),
+            step,
         )
         variables = {
             **step_variables(runtime_job, step, unit, pieces),

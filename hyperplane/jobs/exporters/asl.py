@@ -79,11 +79,13 @@ def to_asl(
     >>> machine["StartAt"], machine["States"]["hello"]["Resource"]
     ('hello', 'arn:aws:states:::batch:submitJob.sync')
     """
-    given: Any = {} if parameters is None else parameters
-    if not isinstance(given, Mapping):
-        check([Fault("parameters", type(given).__name__, "a mapping of names to values")])
-    check([*parameter_faults(given), *_batch_faults(steps, requirements)])
-    environment = parameter_variables(parameters_as_text(given))
+    parameter_values: Any = {} if parameters is None else parameters
+    if not isinstance(parameter_values, Mapping):
+        check(
+            [Fault("parameters", type(parameter_values).__name__, "a mapping of names to values")]
+        )
+    check([*parameter_faults(parameter_values), *_batch_faults(steps, requirements)])
+    environment = parameter_variables(parameters_as_text(parameter_values))
     names: dict[str, str] = {}
     for step in steps:
         names[step.name] = _unique_name(step.name, names.values())

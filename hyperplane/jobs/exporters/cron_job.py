@@ -66,5 +66,5 @@ def render_cron_job(
         container["workingDir"] = folder
     pod = build_job_pod(container, build_unprivileged_pod(), grace=_GRACE_SECONDS)
     labels = {**MANAGED_BY, "hyperplane.dev/schedule": name}
-    # Each Job has one attempt: `hyperplane job run` retries by itself, after the finished steps.
+    # One attempt per Job: `hyperplane job run` retries by itself, without repeating finished steps.
     return dump_yaml(build_cron_job(resource, labels, pod, schedule=cron, overlap=overlap))

@@ -107,11 +107,11 @@ class CommandLine(NamedTuple):
 
 def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
     """Return program and arguments of a step; each chunk of a notebook has its own output."""
-    whole = WorkUnit(step.name)
-    words = build_arguments(job, step, whole, python)
+    unit = WorkUnit(step.name)
+    words = build_arguments(job, step, unit, python)
     if step.kind != "notebook" or not step.chunk_count:
         return CommandLine(words)
-    path = Path(notebook_output_path(job, step, whole))
+    path = Path(notebook_output_path(job, step, unit))
     return CommandLine(words[:-1], (f"{path.parent / path.stem}-", path.suffix))
 
 

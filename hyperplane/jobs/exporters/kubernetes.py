@@ -67,7 +67,7 @@ class KubernetesExporter:
     Parameters
     ----------
     image : str, optional
-        Image with the programs and packages of the steps; required.
+        Image with the programs and packages of the steps. Without it, no job can be rendered.
     root : str, optional
         Folder of the image with the pipeline's files; by default the same path as on this machine.
     """
@@ -78,20 +78,21 @@ class KubernetesExporter:
     name: ClassVar[str] = "kubernetes"
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline, the image or the root that is not supported."""
+        """Return a fault for each part of a pipeline, and each option, that is not supported."""
         faults = [*self._find_option_faults(), *find_requirements_faults(pipeline)]
         faults += find_common_faults(pipeline, self.name)
         for index, step in enumerate(pipeline.steps):
             faults += (
-                replace(one, where=f"steps[{index}].{one.where}") for one in _find_step_faults(step)
+                replace(fault, where=f"steps[{index}].{fault.where}")
+                for fault in _find_step_faults(step)
             )
         return faults
 
     def _find_option_faults(self) -> Iterator[Fault]:
         if not (isinstance(self.image, str) and re.fullmatch(IMAGE_PATTERN, self.image)):
-            given = "nothing" if self.image is None else format_value(self.image)
+            asked = "nothing" if self.image is None else format_value(self.image)
             advice = "on the command line: --option image=registry/name:tag"
-            yield Fault("image", given, "the name of an image, such as registry/name:tag", advice)
+            yield Fault("image", asked, "the name of an image, such as registry/name:tag", advice)
         root = self.root
         if root is not None and not (
             isinstance(root, str) and root.startswith("/") and root.isprintable()
@@ -115,7 +116,9 @@ class KubernetesExporter:
     def _build_job(self, job: Job, index: int, step: Step) -> dict[str, Any]:
         annotations = {STEP_NAME: step.name, "hyperplane.dev/job-name": job.name}
         if step.depends_on:
-            indexed = {one.name: (number, one) for number, one in enumerate(job.pipeline.steps)}
+            indexed = {
+                other.name: (number, other) for number, other in enumerate(job.pipeline.steps)
+            }
             dependencies = [_build_job_name(job, *indexed[name]) for name in step.depends_on]
             annotations["hyperplane.dev/depends-on"] = ",".join(dependencies)
         pod = build_step_pod(
@@ -226,8 +229,8 @@ def _format_items(step: Step) -> str:
 
 def _split_secret(secret: str) -> tuple[str, str]:
     """Return the Secret object and its key for a secret ``key`` or ``object/key``."""
-    holder, _, key = secret.rpartition("/")
-    return holder or SECRET_NAME, key
+    object_name, _, key = secret.rpartition("/")
+    return object_name or SECRET_NAME, key
 
 
 def _format_quantities(step: Step) -> dict[str, str]:

@@ -37,13 +37,13 @@ def create_exporter(name: str, **options: Any) -> Exporter:
     known = [field.name for field in dataclasses.fields(kind)]
     check(
         Fault(
-            one,
+            option,
             "",
             f"unknown option of {name}; expected {', '.join(known)}",
-            suggest_names(one, known),
+            suggest_names(option, known),
         )
-        for one in options
-        if one not in known
+        for option in options
+        if option not in known
     )
     exporter: Exporter = kind(**options)
     return exporter

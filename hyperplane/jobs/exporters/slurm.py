@@ -1,4 +1,4 @@
-"""Exporter to Slurm: an sbatch script for each step, an array if it has chunks; submit.sh."""
+"""Exporter to Slurm: an sbatch script per step, an array if it has chunks, and submit.sh."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ secret() {
 class SlurmExporter:
     """Exports jobs as sbatch scripts.
 
-    ``python`` is the interpreter on the nodes; the default is the path of the present one, which
-    the nodes must share.
+    ``python`` is the path of the interpreter on the nodes; the default is that of this process,
+    which the nodes must share.
     """
 
     python: str = field(default_factory=lambda: sys.executable)
@@ -75,7 +75,7 @@ class SlurmExporter:
     name: ClassVar[str] = "slurm"
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline that is not supported."""
+        """Return a fault for each part of a pipeline that is not supported."""
         return list(find_common_faults(pipeline, self.name))
 
     def render(self, job: Job) -> list[Document]:
@@ -163,7 +163,7 @@ def _time_options(job: Job, step: Step) -> dict[str, str | int | bool | None]:
     retries = count_retries(step, job.max_retries)
     grace = math.ceil(grace_seconds())
     attempts = (retries + 1) * (step.timeout + grace) + sum(_retry_delays(retries))
-    # The limit of each attempt comes first; this one is for programs that it does not end.
+    # For programs that outlive the timeout of their attempt.
     minutes = math.ceil((attempts + grace + _SIGNAL_EARLY_SECONDS) / 60)
     return {"time": minutes, "signal": f"B:TERM@{grace}"}
 
@@ -214,7 +214,9 @@ def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
         folder = config.jobs().secrets
         text += _RESOLVE_SECRETS
         for name, variable in secrets.items():
-            names = dict.fromkeys(one for one in (name, variable_name(name)) if one.isidentifier())
+            names = dict.fromkeys(
+                spelling for spelling in (name, variable_name(name)) if spelling.isidentifier()
+            )
             text += (
                 " ".join(["secret", variable, quote_word(str(Path(folder, name))), *names]) + "\n"
             )
@@ -233,7 +235,12 @@ def _render_submit_script(job: Job, steps: tuple[Step, ...]) -> str:
 def _size_faults(documents: list[Document]) -> list[Fault]:
     allowed = "at most 4 MiB, the limit of Slurm"
     return [
-        Fault(one.name, f"{len(one.text.encode())} bytes", allowed, "give foreach fewer values")
-        for one in documents
-        if len(one.text.encode()) > _MAX_SCRIPT_BYTES
+        Fault(
+            document.name,
+            f"{len(document.text.encode())} bytes",
+            allowed,
+            "give foreach fewer values",
+        )
+        for document in documents
+        if len(document.text.encode()) > _MAX_SCRIPT_BYTES
     ]

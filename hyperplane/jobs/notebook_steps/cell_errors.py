@@ -71,12 +71,12 @@ def describe_error(name: str, cell: str, error: str, message: str, traceback: Se
 
 def _summarize_frames(blocks: Iterable[str]) -> list[str]:
     """Return the first and last frames of the user's own code, each with its current line."""
-    own = [block for block in blocks if _FRAME.match(block) and not _INSTALLED.match(block)]
-    shown = [_summarize_frame(block) for block in own]
-    if len(shown) > _MAX_FRAMES:
-        left_out = f"... {len(shown) - _MAX_FRAMES} more frames"
-        shown = [*shown[:1], [left_out], *shown[1 - _MAX_FRAMES :]]
-    return [line for lines in shown for line in lines]
+    own_frames = [block for block in blocks if _FRAME.match(block) and not _INSTALLED.match(block)]
+    summaries = [_summarize_frame(block) for block in own_frames]
+    if len(summaries) > _MAX_FRAMES:
+        omitted = f"... {len(summaries) - _MAX_FRAMES} more frames"
+        summaries = [*summaries[:1], [omitted], *summaries[1 - _MAX_FRAMES :]]
+    return [line for lines in summaries for line in lines]
 
 
 def _summarize_frame(block: str) -> list[str]:
@@ -121,9 +121,9 @@ def name_cell(output: Path, index: int, count: object) -> str:
         tags = [set(cell.get("metadata", {}).get("tags") or ()) for cell in cells]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return f"cell {index + 1}{shown}"
-    tags = [each for each in tags if "papermill-error-cell-tag" not in each]
-    before = sum(1 for each in tags[:index] if not each & _PAPERMILL_TAGS)
+    tags = [cell_tags for cell_tags in tags if "papermill-error-cell-tag" not in cell_tags]
+    before = sum(1 for cell_tags in tags[:index] if not cell_tags & _PAPERMILL_TAGS)
     if index < len(tags) and tags[index] & _PAPERMILL_TAGS:
         return f"the cell with the job's parameters, after cell {before}{shown}"
-    total = sum(1 for each in tags if not each & _PAPERMILL_TAGS)
+    total = sum(1 for cell_tags in tags if not cell_tags & _PAPERMILL_TAGS)
     return f"cell {before + 1} of {total}{shown}"

@@ -105,7 +105,7 @@ def _draft_path(output: Path, folder: Path) -> Path:
 def _clean_up_after_parent(reader: int, folder: Path, draft: Path) -> None:
     """In a forked process, wait for the end of the parent and remove what it leaves.
 
-    A killed process cannot clean up, and neither can another one of the same process group.
+    The parent may be killed together with its process group, which this process leaves.
     """
     try:
         os.setsid()  # not reached by signals to the step's process group
@@ -143,9 +143,9 @@ def _end_group(pid: int, began: str) -> None:
 def create_folder() -> tuple[Path, int]:
     """Create a folder that only this user can open; return it and its lock file."""
     errors: list[str] = []
-    usual = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
-    candidates = [tempfile.gettempdir(), *usual, os.environ.get("XDG_RUNTIME_DIR"), "~"]
-    for parent in dict.fromkeys(Path(one).expanduser() for one in candidates if one):
+    standard_folders = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
+    candidates = [tempfile.gettempdir(), *standard_folders, os.environ.get("XDG_RUNTIME_DIR"), "~"]
+    for parent in dict.fromkeys(Path(path).expanduser() for path in candidates if path):
         try:
             _remove_abandoned(parent)
             mode = parent.stat().st_mode

@@ -40,10 +40,12 @@ def kernel_faults(pipeline: Pipeline) -> list[Fault]:
     steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
     if not steps:
         return []
-    if missing := [one for one in ("papermill", "jupyter_client") if not _is_installed(one)]:
+    if missing := [
+        package for package in ("papermill", "jupyter_client") if not _is_installed(package)
+    ]:
         advice = "pip install 'hyperplane[jobs]'"
-        given = f"a notebook, without the package {missing[0]}"
-        return [Fault(f"step {steps[0].name!r}", given, "an installation for notebooks", advice)]
+        asked = f"a notebook, without the package {missing[0]}"
+        return [Fault(f"step {steps[0].name!r}", asked, "an installation for notebooks", advice)]
     kernels = sorted(_installed_kernels())
     return [
         fault
@@ -70,29 +72,29 @@ def kernel_warnings(pipeline: Pipeline) -> list[str]:
 
 
 def _read_with_local_kernels(pipeline: Pipeline) -> list[tuple[Step, _NotebookInfo]]:
-    """Return notebook steps that use the kernels of this process."""
+    """Return the notebook steps that use the kernels of this process, with their notebooks."""
     steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
-    read = (
+    notebooks = (
         (step, _read_step_notebook(pipeline, step))
         for step in steps
         if not _KERNEL_VARIABLES & {*step.env}
     )
-    return [(step, notebook) for step, notebook in read if notebook is not None]
+    return [(step, notebook) for step, notebook in notebooks if notebook is not None]
 
 
 def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fault | None:
     where = f"step {step.name!r}: {step.path}"
     allowed = f"an installed kernel: {', '.join(kernels) or 'there is none'}"
-    choose = "select another with kernel: in the step"
+    select = "select another with kernel: in the step"
     if not step.kernel and not notebook.kernel and notebook.language not in ("", "python"):
         given_kernel = f"no kernel, and the language {format_value(notebook.language)}"
-        return Fault(where, given_kernel, allowed, choose)
+        return Fault(where, given_kernel, allowed, select)
     name = step.kernel or notebook.kernel or DEFAULT_KERNEL
     if name in kernels:
         return None
-    near = suggest_names(name, kernels)
+    suggestion = suggest_names(name, kernels)
     if step.kernel:
-        advice = f"{near} 'jupyter kernelspec list' shows them".strip()
+        advice = f"{suggestion} 'jupyter kernelspec list' shows them".strip()
         return Fault(f"step {step.name!r}: kernel", format_value(name), allowed, advice)
     if notebook.language == "python" and _is_installed("ipykernel"):
         return None  # the kernel of this environment is used
@@ -101,38 +103,46 @@ def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fa
     )
     if notebook.language:
         given_kernel += f" of the language {notebook.language}"
-    return Fault(where, given_kernel, allowed, f"{near} {choose}, or install it".strip())
+    return Fault(where, given_kernel, allowed, f"{suggestion} {select}, or install it".strip())
 
 
 def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
     """Return warnings of unnamed kernels, defaults that are not text, and invalid variables."""
-    given = list(parameters)
+    parameter_names = list(parameters)
     steps = [step for step in pipeline.steps if step.kind == "notebook"]
-    read = [
-        (step, one) for step in steps if (one := _read_step_notebook(pipeline, step)) is not None
+    notebooks = [
+        (step, notebook)
+        for step in steps
+        if (notebook := _read_step_notebook(pipeline, step)) is not None
     ]
-    python = [(step, one) for step, one in read if one.language in ("", "python")]
+    python_notebooks = [
+        (step, notebook) for step, notebook in notebooks if notebook.language in ("", "python")
+    ]
     texts = [
         f"{step.path} names no kernel; it runs with {DEFAULT_KERNEL}"
-        for step, one in python
-        if not one.kernel and not step.kernel
+        for step, notebook in python_notebooks
+        if not notebook.kernel and not step.kernel
     ]
     texts += dict.fromkeys(
-        text for step, one in python if (text := _type_warning(step, one, given))
+        text
+        for step, notebook in python_notebooks
+        if (text := _type_warning(step, notebook, parameter_names))
     )
     return texts + [
         f"parameter {format_value(name)} is not a valid Python variable name; notebooks find it "
         "only in the environment"
-        for name in given
-        if python and not is_variable(name)
+        for name in parameter_names
+        if python_notebooks and not is_variable(name)
     ]
 
 
-def _type_warning(step: Step, notebook: _NotebookInfo, given: Sequence[str]) -> str:
+def _type_warning(step: Step, notebook: _NotebookInfo, parameter_names: Sequence[str]) -> str:
     """Warn of parameters that arrive as text although the notebook's default is not text."""
-    of_chunks = ["chunk_id"] * bool(step.chunk_count) + ["item"] * bool(step.foreach)
+    chunk_parameters = ["chunk_id"] * bool(step.chunk_count) + ["item"] * bool(step.foreach)
     types = notebook.cell.types if notebook.cell else {}
-    types_by_name = {name: types[name] for name in (*given, *of_chunks) if name in types}
+    types_by_name = {
+        name: types[name] for name in (*parameter_names, *chunk_parameters) if name in types
+    }
     if not types_by_name:
         return ""
     shown_types = ", ".join(f"{name} ({kind})" for name, kind in types_by_name.items())
@@ -172,8 +182,8 @@ def _is_installed(package: str) -> bool:
 def _installed_kernels() -> Iterable[str]:
     from jupyter_client.kernelspec import KernelSpecManager  # slow import
 
-    found: Iterable[str] = KernelSpecManager().find_kernel_specs()
-    return found
+    kernels: Iterable[str] = KernelSpecManager().find_kernel_specs()
+    return kernels
 
 
 def _read_step_notebook(pipeline: Pipeline, step: Step) -> _NotebookInfo | None:

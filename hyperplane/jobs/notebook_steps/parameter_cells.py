@@ -59,8 +59,8 @@ def read_parameter_cell(cells: Iterable[Any]) -> ParameterCell | None:
     tree = _parse(tagged)
     if tree is None:
         return ParameterCell(frozenset(_ASSIGNED.findall(tagged)), {})
-    stored = (one for one in ast.walk(tree) if isinstance(one, ast.Name))
-    names = frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
+    variables = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    names = frozenset(node.id for node in variables if isinstance(node.ctx, ast.Store))
     types = {name: kind for name, kind in dict(_find_defaults(tree)).items() if kind}
     for text in others if types else ():
         for name in _find_converted(text):
@@ -90,9 +90,9 @@ def _find_defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
             pairs = [(target, value)]
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                 pairs = list(zip(target.elts, value.elts, strict=False))
-            for one, default in pairs:
-                if isinstance(one, ast.Name):
-                    yield one.id, _literal_type(default)
+            for variable, default in pairs:
+                if isinstance(variable, ast.Name):
+                    yield variable.id, _literal_type(default)
 
 
 def _literal_type(value: Any) -> str:
@@ -112,14 +112,16 @@ def _find_converted(text: str) -> Iterator[str]:
         if isinstance(node, ast.Call):
             named = getattr(node.func, "id", getattr(node.func, "attr", ""))
             if named in _CONVERTERS:
-                values = [*node.args, *(each.value for each in node.keywords)]
-                inner = [one for each in values for one in ast.walk(each)]
-                yield from (one.id for one in inner if isinstance(one, ast.Name))
+                values = [*node.args, *(keyword.value for keyword in node.keywords)]
+                inner = [part for value in values for part in ast.walk(value)]
+                yield from (part.id for part in inner if isinstance(part, ast.Name))
             # A variable with a method of str, such as n.lower(), is used as text.
             owner = getattr(node.func, "value", None)
             if isinstance(owner, ast.Name) and hasattr(str, str(getattr(node.func, "attr", ""))):
                 yield owner.id
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            if any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in sides):
-                yield from (one.id for one in sides if isinstance(one, ast.Name))
+            if any(
+                isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides
+            ):
+                yield from (side.id for side in sides if isinstance(side, ast.Name))

@@ -6,7 +6,7 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if name != "render":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Imported late: pods of steps with ``foreach`` import this package on their way to ``item``.
+    # Imported late: pods of steps with ``foreach`` import this package in order to run ``item``.
     from hyperplane.core.public_calls import warn_caller
     from hyperplane.jobs.exporters.registry import render
 

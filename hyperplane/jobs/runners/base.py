@@ -119,7 +119,7 @@ class Runner(Protocol):
         step : Step
             The step.
         memory_factor : float
-            Factor by which its memory is multiplied, above 1 after a failure of memory.
+            Factor by which its memory is multiplied; above 1 after it ran out of memory.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class Runner(Protocol):
         step : Step
             The step; its ``max_parallel`` may be None.
         usual : int
-            Configured number for steps without ``max_parallel`` and resources.
+            Configured maximum for steps without ``max_parallel``, cores and memory.
 
         Returns
         -------
@@ -189,8 +189,8 @@ class SharedFilesystemMixin:
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return no options; refuse all that are given."""
-        fault = f"unknown option; the runner {cls.name} has none"
-        check(Fault(f"runner_options.{name}", "", fault) for name in options)
+        allowed = f"unknown option; the runner {cls.name} has none"
+        check(Fault(f"runner_options.{name}", "", allowed) for name in options)
         return {}
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:

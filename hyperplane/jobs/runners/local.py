@@ -20,11 +20,11 @@ class LocalRunner(SharedFilesystemMixin):
         return ""
 
     def demand(self, capacity: ResourceAllocator, step: Step, memory_factor: float) -> Demand:
-        """Return cores, memory and GPUs, or one slot for steps that state none."""
+        """Return cores, memory and GPUs, or one slot for steps that set none."""
         return capacity.demand(step, memory_factor)
 
     def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
-        """Return how many chunks fit."""
+        """Return how many chunks of a step fit on this machine."""
         return capacity.chunks_at_once(step, usual)
 
     async def start(

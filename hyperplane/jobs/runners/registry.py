@@ -43,7 +43,7 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     runners have none. Raises RequestError if there is no such runner, or with every fault of the
     options.
     """
-    if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
+    if not isinstance(options, Mapping) or not all(isinstance(option, str) for option in options):
         allowed = "a mapping of names to values"
         raise RequestError([Fault("runner_options", format_value(options), allowed)])
     return RUNNERS.load(name).resolve_options(options)

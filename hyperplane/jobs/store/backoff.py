@@ -55,7 +55,7 @@ class Backoff:
 
     @property
     def is_expired(self) -> bool:
-        """Whether the series of failures has ended, because the last one is too long ago."""
+        """Whether no failure has followed for some seconds after the last retry was due."""
         return self.is_failing and self._clock() > self._until + _QUIET_SECONDS
 
     def record_failure(self, error: BaseException) -> float:
@@ -85,5 +85,5 @@ class Backoff:
 def _describe(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return str(error)
-    of = f"{error.filename}: " if error.filename else ""
-    return f"{of}{error.strerror}: free space on that disk; the job then continues"
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}: free space on that disk; the job then continues"

@@ -43,7 +43,7 @@ class Job:
     max_retries : int
         Maximum number of retries of the whole job.
     tries : int
-        Number of tries so far.
+        Number of failed tries since the submission or the last resume.
     definition : str
         The pipeline as JSON.
     parameters : mapping
@@ -127,9 +127,9 @@ class Job:
             "timeout", "active_timeout", "max_retries", "tries", "machine", "runner", "folder",
             "dashboard", "output", "schedule",
         )  # fmt: skip
-        shown = {name: getattr(self, name) for name in names}
+        fields = {name: getattr(self, name) for name in names}
         return {
-            **shown,
+            **fields,
             "pipeline": self.pipeline_name,
             "parameters": dict(self.parameters),
         }

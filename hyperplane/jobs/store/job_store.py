@@ -88,8 +88,8 @@ class JobStore:
             if is_file_error(error):
                 raise store_error(make_url(url), error) from error
             allowed = f"the SQLAlchemy URL of a database that can be opened ({first_line(error)})"
-            shown = repr(_hide_password(url))
-            raise RequestError([Fault("hyperplane.jobs.store", shown, allowed)]) from error
+            visible_url = repr(_hide_password(url))
+            raise RequestError([Fault("hyperplane.jobs.store", visible_url, allowed)]) from error
 
     def add(self, job: Job) -> None:
         """Add a new job."""
@@ -109,7 +109,9 @@ class JobStore:
         matches = self._jobs(sql.select(_JOBS).where(like).limit(2)) if job_id else []
         exact = [job for job in matches if job.id == job_id]
         if len(exact or matches) != 1:
-            message = "several ids begin with this; give more of it" if matches else "no such job"
+            message = (
+                "several ids begin with this; use a longer prefix" if matches else "no such job"
+            )
             raise JobError(job_id, f"{message}. 'hyperplane job list' shows the ids")
         return (exact or matches)[0]
 
@@ -133,7 +135,7 @@ class JobStore:
         return self._jobs(query if limit is None else query.limit(limit))
 
     def get_many(self, ids: Sequence[str]) -> dict[str, Job]:
-        """Return existing jobs by their ids."""
+        """Return those of the jobs that exist, by id."""
         return {job.id: job for job in self._jobs(sql.select(_JOBS).where(_JOBS.c.id.in_(ids)))}
 
     def update(
@@ -212,8 +214,8 @@ class JobStore:
             with self._engine.begin() if write else self._engine.connect() as connection:
                 yield connection
         except UnicodeEncodeError as error:  # an argument; stored text can be encoded
-            given = ascii(error.object)[:80]
-            raise RequestError([Fault("text", given, "text that UTF-8 can encode")]) from error
+            asked = ascii(error.object)[:80]
+            raise RequestError([Fault("text", asked, "text that UTF-8 can encode")]) from error
         except (SQLAlchemyError, ValueError, TypeError) as error:
             raise store_error(self._engine.url, error) from error
 

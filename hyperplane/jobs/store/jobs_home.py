@@ -29,7 +29,7 @@ def jobs_folder() -> Path:
     """
     configured = config.jobs().home
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    # Relative to the home folder: the supervisor has another current folder.
+    # A relative path begins in the home folder, because the supervisor has another working folder.
     folder = (
         Path.home() / Path(configured).expanduser() if configured else Path(state, "hyperplane")
     )

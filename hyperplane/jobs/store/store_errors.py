@@ -16,9 +16,9 @@ _CANNOT_OPEN = (14, "unable to open database file")
 
 def store_error(url: URL, error: Exception) -> JobStoreError:
     """Convert an error of SQLAlchemy, or of reading a row, to a JobStoreError."""
-    shown = display_name(url)
+    store_name = display_name(url)
     if not isinstance(error, SQLAlchemyError) or any(
-        _has_result_code(error, one) for one in _DAMAGED
+        _has_result_code(error, code) for code in _DAMAGED
     ):
         return damaged_store_error(url, first_line(error))
     if _has_result_code(error, _FULL) or _has_result_code(error, _INPUT_OUTPUT):
@@ -26,11 +26,11 @@ def store_error(url: URL, error: Exception) -> JobStoreError:
             f"cannot write ({first_line(error)}): free space on its disk; waiting jobs then "
             "continue"
         )
-        return JobStoreError(shown, message, passing=True)
+        return JobStoreError(store_name, message, passing=True)
     message = f"currently unavailable ({first_line(error)})"
     if _has_result_code(error, _CANNOT_OPEN):
         message += ": check that its folder exists, is writable and has free space"
-    return JobStoreError(shown, message, passing=True)
+    return JobStoreError(store_name, message, passing=True)
 
 
 def is_file_error(error: Exception) -> bool:
@@ -38,21 +38,21 @@ def is_file_error(error: Exception) -> bool:
     if isinstance(error, UnicodeDecodeError):  # messages of SQLite may contain bytes of the file
         return True
     return isinstance(error, SQLAlchemyError) and any(
-        _has_result_code(error, one) for one in (*_DAMAGED, _FULL, _INPUT_OUTPUT)
+        _has_result_code(error, code) for code in (*_DAMAGED, _FULL, _INPUT_OUTPUT)
     )
 
 
 def damaged_store_error(url: URL, reason: str) -> JobStoreError:
     """Return the error of a store whose content cannot be read."""
-    shown = display_name(url)
+    store_name = display_name(url)
     if url.get_backend_name() != "sqlite":
-        return JobStoreError(shown, f"cannot read its content ({reason})", passing=False)
+        return JobStoreError(store_name, f"cannot read its content ({reason})", passing=False)
     advice = (
-        f"move it away together with {shown}-wal and {shown}-shm, or recover it with: "
-        f"sqlite3 {shown} .recover | sqlite3 recovered.db. Logs and results of jobs remain in "
+        f"move it away together with {store_name}-wal and {store_name}-shm, or recover it with: "
+        f"sqlite3 {store_name} .recover | sqlite3 recovered.db. Logs and results of jobs remain in "
         "their folders, and running steps continue"
     )
-    return JobStoreError(shown, f"the file is damaged ({reason}); {advice}", passing=False)
+    return JobStoreError(store_name, f"the file is damaged ({reason}); {advice}", passing=False)
 
 
 def display_name(url: URL) -> str:
@@ -69,7 +69,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _has_result_code(error: Exception, wanted: tuple[int, str]) -> bool:
-    """Whether an error has an SQLite result code."""
+    """Whether an error has a result code of SQLite, or its message if the driver has no codes."""
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorcode", None)
     # The lowest byte is the primary code, the others extend it.

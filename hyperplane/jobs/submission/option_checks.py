@@ -59,7 +59,7 @@ def label_faults(label: Any) -> list[Fault]:
 
 
 def label_warnings(label: str) -> list[str]:
-    """Warn if a label is neither a documented one nor a pool.
+    """Return a warning if a label is neither a documented one nor a pool.
 
     Examples
     --------
@@ -70,8 +70,8 @@ def label_warnings(label: str) -> list[str]:
     """
     if label in JOB_TYPES or _pool_fault(label) is None:
         return []
-    near = suggest_names(label, [*JOB_TYPES, *config.pools()])
-    advice = near or f"they are {', '.join(JOB_TYPES)}."
+    suggestion = suggest_names(label, [*JOB_TYPES, *config.pools()])
+    advice = suggestion or f"they are {', '.join(JOB_TYPES)}."
     problem = f"job_type {label!r} is neither a documented type nor a pool"
     return [f"{problem}: {advice} Kept as a label"]
 

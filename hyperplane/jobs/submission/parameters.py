@@ -31,7 +31,7 @@ _PROTECTED = re.compile(
 
 
 def variable_name(name: str) -> str:
-    """Convert to a variable name: upper case, with ``_`` for other characters."""
+    """Convert to the name of a variable: upper case, ``_`` for all but letters and digits."""
     return re.sub("[^A-Z0-9]", "_", name.upper())
 
 

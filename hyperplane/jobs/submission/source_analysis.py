@@ -116,7 +116,7 @@ def analyze_python(text: str) -> ParameterReads:
     complete = True
     nodes = list(ast.walk(tree))
     for node in nodes:
-        single_uses |= {id(one) for one in _single_variable_uses(node)}
+        single_uses |= {id(use) for use in _single_variable_uses(node)}
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             words |= find_words(node.value) | {variable_name(node.value[:200])}
             names |= _parameter_names(node.value)
@@ -236,16 +236,16 @@ def analyze_javascript(text: str) -> ParameterReads:
     """
     direct = re.findall(r"process\.env(?:\.(\w+)|\[\s*['\"`](\w+)['\"`]\s*\])", text)
     unpacked = re.findall(r"\{([^{}]*)\}\s*=\s*process\.env\b(?!\s*[.\[])", text)
-    names_read = {one or other for one, other in direct}
+    names_read = {attribute or key for attribute, key in direct}
     names_read |= {name for part in unpacked for name in re.findall(r"(?:^|,)\s*(\w+)", part)}
-    plain = len(direct) + len(unpacked)
+    recognized = len(direct) + len(unpacked)
     imported = re.findall(r"(?:require\(|import\(|from|import)\s*['\"]([^'\"]+)['\"]", text)
-    files = {one for one in imported if one.startswith(".")}
-    others = {one.removeprefix("node:") for one in imported} - files
-    complete = plain == text.count("process.env") and others <= _NODE_CORE_MODULES
+    files = {module for module in imported if module.startswith(".")}
+    others = {module.removeprefix("node:") for module in imported} - files
+    complete = recognized == text.count("process.env") and others <= _NODE_CORE_MODULES
     complete = complete and not any("..." in part for part in unpacked)
     complete = complete and not re.search(r"\beval\(|\brequire\((?!\s*['\"])", text)
-    names = frozenset(name for one in names_read for name in _parameter_names(one))
+    names = frozenset(name for variable in names_read for name in _parameter_names(variable))
     return ParameterReads(
         names, words=find_words(text), complete=bool(complete), files=frozenset(files)
     )

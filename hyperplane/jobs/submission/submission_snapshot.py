@@ -199,10 +199,10 @@ def _pool_resources(job: Job) -> dict[str, dict[str, float]]:
 
 def _plain_variables(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
     """Return variables that neither by name nor by content hold a secret."""
-    without_secrets = Step(name="none", kind="command", argv=("true",))
-    shown = without_other_secrets(without_secrets, job.pipeline.steps, environment)
+    step_without_secrets = Step(name="none", kind="command", argv=("true",))
+    visible = without_other_secrets(step_without_secrets, job.pipeline.steps, environment)
     return {
         name: text
-        for name, text in shown.items()
+        for name, text in visible.items()
         if _PLAIN_VARIABLES.fullmatch(name) and not credential_detection.detect_credential(text)
     }

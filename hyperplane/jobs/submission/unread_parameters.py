@@ -63,40 +63,43 @@ def find_unread_parameters(
         everything that the steps run has been analyzed. A step that runs or imports unknown code
         may read any parameter: then only likely misspellings are reported.
     """
-    given = list(parameters)
-    if not given:
+    parameter_names = list(parameters)
+    if not parameter_names:
         return []
     reads = ParameterReads()
     for step in pipeline.steps:
         reads |= _step_reads(pipeline, step, source)
     messages = []
-    for name in given:
+    for name in parameter_names:
         if reads.mentions(name):
             continue
-        near = _suggest_name(
-            name, reads, {variable_name(other) for other in given if other != name}
+        suggestion = _suggest_name(
+            name, reads, {variable_name(other) for other in parameter_names if other != name}
         )
-        if near or reads.complete:
+        if suggestion or reads.complete:
             known = ", ".join(sorted(reads.names))
-            advice = near or (f"they read {known}" if known else "they read none")
+            advice = suggestion or (f"they read {known}" if known else "they read none")
             messages.append(f"no step reads the parameter {format_value(name)}: {advice}")
     return messages
 
 
-def _suggest_name(name: str, reads: ParameterReads, given: set[str]) -> str:
-    """Suggest the most similar parameter that is read and not given."""
-    known = {variable_name(one): one for one in sorted(reads.names)}
+def _suggest_name(name: str, reads: ParameterReads, given_variables: set[str]) -> str:
+    """Suggest the most similar parameter that a step reads.
+
+    If the steps may read others, too, only a very similar one that the job does not have.
+    """
+    known = {variable_name(parameter): parameter for parameter in sorted(reads.names)}
     variable = variable_name(name)
     if not reads.complete:
         known = {
-            one: known[one]
-            for one in known
-            if one not in given
-            and difflib.SequenceMatcher(None, variable, one).ratio() >= _TYPO_RATIO
+            other: known[other]
+            for other in known
+            if other not in given_variables
+            and difflib.SequenceMatcher(None, variable, other).ratio() >= _TYPO_RATIO
         }
-    lowered = {one.lower(): known[one] for one in known}
-    near = suggest_names(variable.lower(), lowered)
-    return re.sub(r"\w+(?= or |\?$)", lambda one: lowered.get(one[0], one[0]), near)
+    lowered = {other.lower(): known[other] for other in known}
+    suggestion = suggest_names(variable.lower(), lowered)
+    return re.sub(r"\w+(?= or |\?$)", lambda match: lowered.get(match[0], match[0]), suggestion)
 
 
 def _step_reads(pipeline: Pipeline, step: Step, source: str | None) -> ParameterReads:
@@ -127,8 +130,8 @@ def _command_reads(
         return _follow_files(ParameterReads(modules=frozenset({argv[2]})), folders, set())
     reads = analyze_bash(" ".join(argv))
     if (is_python or program in {*_SHELLS, "node"}) and len(argv) > 1:
-        script = argv[1].endswith(tuple(_READERS)) and (folders[0] / argv[1]).is_file()
-        reads = replace(reads, complete=script)
+        is_script = argv[1].endswith(tuple(_READERS)) and (folders[0] / argv[1]).is_file()
+        reads = replace(reads, complete=is_script)
     return _follow_files(reads, folders, set())
 
 
@@ -153,15 +156,15 @@ def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]
     """Add the parameters that are read by local files that a program imports or runs."""
     pending = [reads]
     while pending:
-        one = pending.pop()
+        current = pending.pop()
         files, complete = [], True
-        for module in one.modules:
+        for module in current.modules:
             file = _module_file(module, folders)
             if file is not None:
                 files.append(file)
             elif _module_file(module.rpartition(".")[0], folders) is None:
                 complete &= _reads_no_parameters(module)
-        for word in one.files:
+        for word in current.files:
             file = _find_program(word, folders)
             if file is not None:
                 files.append(file)
@@ -171,9 +174,9 @@ def _follow_files(reads: ParameterReads, folders: list[Path], visited: set[Path]
                 continue
             visited.add(file)
             text = _read_text(file) if len(visited) <= _MAX_FILES else None
-            more = UNKNOWN if text is None else _READERS[file.suffix](text)
-            reads |= more
-            pending.append(more)
+            file_reads = UNKNOWN if text is None else _READERS[file.suffix](text)
+            reads |= file_reads
+            pending.append(file_reads)
     return reads
 
 

@@ -26,34 +26,36 @@ graphs = st.integers(1, 7).flatmap(
 
 def named(graph):
     names = [f"s{index}" for index in range(len(graph))]
-    return names, [said if said is None else [names[one] for one in said] for said in graph]
+    return names, [
+        indices if indices is None else [names[index] for index in indices] for indices in graph
+    ]
 
 
 def pipeline_of(graph) -> Pipeline:
     steps = []
-    for name, said in zip(*named(graph), strict=True):
-        more = {} if said is None else {"depends_on": said}
-        steps.append(Step(name=name, kind="command", argv=("true",), **more))
+    for name, depends_on in zip(*named(graph), strict=True):
+        options = {} if depends_on is None else {"depends_on": depends_on}
+        steps.append(Step(name=name, kind="command", argv=("true",), **options))
     return Pipeline.from_steps("p", steps)
 
 
-def behind(edges, name):
-    """All that can be reached by going from a step to those it waits for."""
-    found, todo = set(), list(edges[name])
-    while todo:
-        one = todo.pop()
-        if one not in found:
-            found.add(one)
-            todo += edges[one]
-    return found
+def reachable_from(edges, name):
+    """The steps that a step waits for, directly or through others."""
+    reachable, pending = set(), list(edges[name])
+    while pending:
+        step = pending.pop()
+        if step not in reachable:
+            reachable.add(step)
+            pending += edges[step]
+    return reachable
 
 
 @given(graphs)
 def test_a_cycle_is_a_fault_and_nothing_else_is(graph):
-    names, asked = named(graph)
-    edges = dict(zip(names, resolve_dependencies(names, asked), strict=True))
-    cyclic = any(name in behind(edges, name) for name in names)
-    assert bool(dependency_faults(names, asked)) == cyclic
+    names, depends_on = named(graph)
+    edges = dict(zip(names, resolve_dependencies(names, depends_on), strict=True))
+    cyclic = any(name in reachable_from(edges, name) for name in names)
+    assert bool(dependency_faults(names, depends_on)) == cyclic
 
 
 @given(graphs)
@@ -73,12 +75,12 @@ def test_steps_run_once_after_all_that_they_wait_for(graph):
     assert done == set(edges)
 
 
-def test_the_cycle_is_named():
+def test_the_fault_of_a_cycle_names_its_steps():
     faults = dependency_faults(["a", "b", "c"], [["c"], ["a"], ["b"]])
     assert [fault.asked for fault in faults] == ["a -> c -> b -> a"]
 
 
-def test_a_step_that_does_not_say_can_close_a_cycle():
+def test_a_step_without_depends_on_can_close_a_cycle():
     (fault,) = dependency_faults(["a", "b"], [["b"], None])
     assert fault.asked == "a -> b -> a"
     assert "waits for the previous step" in fault.advice
@@ -96,11 +98,11 @@ def test_a_long_chain_of_steps_is_valid():
     assert dependency_faults(names, [None] * len(names)) == []
 
 
-def test_names_given_twice_count_once():
+def test_duplicate_dependencies_are_dropped():
     assert resolve_dependencies(["a", "b"], [None, ["a", "a"]]) == ((), ("a",))
 
 
-def test_unknown_names_are_reported_with_those_that_are_near():
+def test_unknown_names_are_reported_with_similar_ones():
     (fault,) = dependency_faults(["clean", "load"], [None, ["clan"]])
     assert fault.where == "1.depends_on.0"
     assert fault.advice == "did you mean clean?"
@@ -108,7 +110,7 @@ def test_unknown_names_are_reported_with_those_that_are_near():
     assert fault.advice == "the steps are 'a', 'b'"
 
 
-@pytest.mark.parametrize("said", [["a"], ["b", "a"]])
-def test_a_step_cannot_wait_for_itself(said):
-    faults = dependency_faults(["a", "b"], [said, []])
-    assert [fault.where for fault in faults] == [f"0.depends_on.{said.index('a')}"]
+@pytest.mark.parametrize("depends_on", [["a"], ["b", "a"]])
+def test_a_step_cannot_wait_for_itself(depends_on):
+    faults = dependency_faults(["a", "b"], [depends_on, []])
+    assert [fault.where for fault in faults] == [f"0.depends_on.{depends_on.index('a')}"]

@@ -27,7 +27,7 @@ def read(name: str) -> Pipeline:
 
 
 @pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
-def test_a_good_file_is_read_without_a_warning_and_kept_as_json(file):
+def test_a_good_file_is_read_without_a_warning_and_survives_json(file):
     pipeline = read_pipeline(file, root=EXAMPLES)
     assert pipeline.warnings == ()
     assert pipeline.root == str(EXAMPLES)
@@ -50,7 +50,7 @@ def test_an_editor_with_the_schema_refuses_common_mistakes(file):
     assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(content))
 
 
-def test_the_schema_is_one_and_the_file_of_it_is_new():
+def test_the_schema_is_valid_and_its_file_is_up_to_date():
     jsonschema.Draft202012Validator.check_schema(json_schema())
     assert json_schema()["$schema"] == DIALECT
     # Not as text: pydantic 2.10 writes the limit of a float as 16.0, later versions as 16.
@@ -69,11 +69,11 @@ def test_the_schema_has_every_key_with_a_description():
     assert resources.keys() == Resources.model_fields.keys()
     for form in (*pipeline.values(), *task.values(), *resources.values()):
         assert form["description"]
-        # Names of pydantic, which no editor knows.
+        # Keywords of pydantic that no editor knows.
         assert form.keys().isdisjoint({"ge", "gt", "le", "lt", "default", "$ref"})
 
 
-def test_a_notebook_with_its_output():
+def test_a_notebook_task_has_a_path_and_an_output_path():
     (step,) = read("good/one_notebook").steps
     assert (step.kind, step.path) == ("notebook", "steps/flights.ipynb")
     assert step.output_path == "out/flights.ipynb"
@@ -83,20 +83,20 @@ def test_the_diamond_has_three_waves():
     assert waves(read("good/diamond")) == (("step1",), ("step2", "step3", "step4"), ("step5",))
 
 
-def test_no_depends_on_anywhere_is_one_after_the_other():
+def test_without_depends_on_steps_run_in_sequence():
     assert waves(read("good/sequence")) == tuple((f"step{n}",) for n in range(1, 6))
 
 
-def test_empty_depends_on_everywhere_is_all_at_once():
+def test_steps_with_empty_depends_on_form_one_wave():
     assert waves(read("good/at_once")) == (tuple(f"step{n}" for n in range(1, 6)),)
 
 
-def test_a_step_without_it_in_a_mixed_file_waits_for_the_step_before():
+def test_in_a_mixed_file_a_step_without_depends_on_waits_for_the_previous_one():
     many = read("good/fan_out")
     assert [step.depends_on for step in many.steps] == [(), ("list",), ("list",)]
 
 
-def test_the_keys_of_a_whole_pipeline():
+def test_the_keys_of_a_whole_pipeline_are_read():
     pipeline = read("good/requirements")
     assert pipeline.requirements == "steps/requirements.txt"
     assert pipeline.job_type == "basic"
@@ -130,7 +130,7 @@ def test_text_stays_text_and_numbers_are_numbers():
     assert (hundred.chunks, hundred.resources.pool, hundred.timeout) == (100, "16_16", 90)
 
 
-def test_curly_quotes_and_a_key_with_blanks():
+def test_curly_quotes_and_a_key_with_blanks_are_accepted_with_a_warning():
     pipeline = read("slips/quotes")
     assert pipeline.name == "It's curly: quotes"
     assert [step.name for step in pipeline.steps] == [
@@ -153,15 +153,17 @@ def test_curly_quotes_and_a_key_with_blanks():
     ("name", "keys"),
     [("not_indented", ["name", "requirements", "tasks"]), ("half_indented", ["tasks"])],
 )
-def test_keys_that_are_not_indented(name, keys):
+def test_keys_that_are_not_indented_are_accepted_with_a_warning(name, keys):
     pipeline = read(f"slips/{name}")
     assert pipeline.name == name.replace("_", " ")
     assert pipeline.steps[0].path == "steps/hello.py"
-    told = [text.partition(": ")[2] for text in pipeline.warnings]
-    assert told == [f"the key {key} is not indented; indent it under 'pipeline:'" for key in keys]
+    messages = [text.partition(": ")[2] for text in pipeline.warnings]
+    assert messages == [
+        f"the key {key} is not indented; indent it under 'pipeline:'" for key in keys
+    ]
 
 
-def test_tabs_and_no_last_newline():
+def test_tabs_are_accepted_with_a_warning():
     pipeline = read("slips/tabs")
     assert [step.path for step in pipeline.steps] == ["steps/sleep1.sh", "steps/sleep2.sh"]
     assert pipeline.warnings == (
@@ -169,7 +171,7 @@ def test_tabs_and_no_last_newline():
     )
 
 
-def test_keys_and_types_spelled_in_other_ways():
+def test_keys_and_types_in_other_spellings_are_accepted_with_a_warning():
     pipeline = read("slips/spelling")
     assert pipeline.steps[0].kind == "notebook"
     assert pipeline.warnings == (
@@ -181,7 +183,7 @@ def test_keys_and_types_spelled_in_other_ways():
     )
 
 
-def test_a_byte_order_mark_and_the_line_ends_of_windows(tmp_path):
+def test_a_byte_order_mark_and_the_line_ends_of_windows_are_accepted(tmp_path):
     text = (EXAMPLES / "good" / "service.yaml").read_text(encoding="utf-8")
     file = tmp_path / "service.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())

@@ -117,17 +117,17 @@ def refused(folder: Path, text: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("line", "told", "_"), IN_A_TASK)
-def test_a_fault_in_a_task_has_its_line(folder, line, told, _):
+@pytest.mark.parametrize(("line", "expected", "_"), IN_A_TASK)
+def test_a_fault_in_a_task_has_its_line(folder, line, expected, _):
     message = refused(folder, TASK.format(line))
-    assert told in message
-    at = 6 + len(line.split("\n")) + (line == "port: [")  # missed at the end of the file
+    assert expected in message
+    at = 6 + len(line.split("\n")) + (line == "port: [")  # detected at the end of the file
     assert re.search(rf"p.yaml line [7{at}]\b", message)
     assert "hunter2" not in message
 
 
 @pytest.mark.parametrize("line", [line for line, _, by_schema in IN_A_TASK if by_schema])
-def test_the_schema_refuses_it_as_well(line):
+def test_the_schema_refuses_the_faults_that_it_can_detect(line):
     try:
         content = yaml.safe_load(TASK.format(line))
     except yaml.YAMLError:
@@ -136,7 +136,7 @@ def test_the_schema_refuses_it_as_well(line):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "p.yaml line 1 = not a mapping: expected a mapping"),
         ("- a", "not a mapping: expected a mapping with the key"),
@@ -175,8 +175,8 @@ def test_the_schema_refuses_it_as_well(line):
         ("pipeline: \x07", "expected YAML"),
     ],
 )
-def test_a_fault_of_the_whole_file(folder, text, told):
-    assert told in refused(folder, text)
+def test_a_fault_outside_of_a_task_is_reported(folder, text, expected):
+    assert expected in refused(folder, text)
 
 
 def test_all_faults_come_at_once_in_the_order_of_their_lines(folder):
@@ -204,11 +204,11 @@ pipeline:
     depends_on: [for]
 """,
     )
-    told = [
+    places = [
         re.split(" = | is not set|: unknown key", line.split("p.yaml line ")[1])[0]
         for line in message.splitlines()[1:]
     ]
-    assert told == [
+    assert places == [
         "2: pipeline.nam",
         "2: name",
         "3: requirements",

@@ -44,23 +44,23 @@ HOSTILE = {
 }
 
 
-def seconds_to_refuse(file: Path, told: str) -> float:
-    """Seconds of the processor, which other programs on the machine do not lengthen."""
+def seconds_to_refuse(file: Path, expected: str) -> float:
+    """Return the processor time, in seconds, that it takes to refuse a file."""
     begin = time.process_time()
     with pytest.raises(RequestError) as caught:
         read_pipeline(file)
     taken = time.process_time() - begin
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     return taken
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_refused_soon(tmp_path, name):
-    content, told = HOSTILE[name]
+    content, expected = HOSTILE[name]
     file = tmp_path / "p.yaml"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     # Under half a second on an idle machine; exponential cases take minutes.
-    assert seconds_to_refuse(file, told) < 10
+    assert seconds_to_refuse(file, expected) < 10
 
 
 @pytest.mark.parametrize("size", [0, 200_000_000])
@@ -98,7 +98,7 @@ def test_a_tag_that_names_code_runs_nothing(tmp_path):
     assert not canary.exists()
 
 
-def test_thousands_of_steps_and_unknown_names_end(tmp_path):
+def test_thousands_of_steps_and_unknown_names_are_refused_soon(tmp_path):
     file = tmp_path / "p.yaml"
     lines = [
         f"  - {{name: s{n}, type: command, command: [a], depends_on: [gone{n}]}}"
@@ -109,14 +109,14 @@ def test_thousands_of_steps_and_unknown_names_end(tmp_path):
 
 
 def outcome(file: Path) -> Pipeline | None:
-    """What reading gives; anything but a pipeline and a RequestError fails the test."""
+    """Return the pipeline of a file, None after a RequestError; other errors fail the test."""
     for again in (False, True):
         begin, pipeline = time.process_time(), None
         with suppress(RequestError):
             pipeline = read_pipeline(file, root=file.parent)
         if time.process_time() - begin < 1:
             return pipeline
-        # Garbage collection of the test may take time once; a slow file takes it twice.
+        # The first reading may include a garbage collection; a slow file is slow twice.
         assert not again, file.read_bytes()
     return None
 

@@ -50,13 +50,13 @@ def test_a_step_survives_json_and_pickle():
     assert EVERYTHING.resources.ram_gb == 4
 
 
-def test_a_step_does_not_change():
+def test_a_step_is_immutable():
     with pytest.raises(ValueError, match="frozen"):
         EVERYTHING.retries = 1
 
 
 def test_all_faults_of_a_step_come_at_once():
-    told = faults_of(
+    faults = faults_of(
         lambda: Step(
             name=" ",
             kind="bash",
@@ -71,7 +71,7 @@ def test_all_faults_of_a_step_come_at_once():
             split=2,
         )
     )
-    assert [text.partition(" = ")[0] for text in told] == [
+    assert [text.partition(" = ")[0] for text in faults] == [
         "resources.cores",
         "resources.ram",
         "name",
@@ -86,12 +86,12 @@ def test_all_faults_of_a_step_come_at_once():
         "cluster.n_workers",
         "cluster.nprocs",
     ]
-    assert "did you mean max_parallel?" in told[10]
-    assert not any("hunter" in text or "ghp_" in text for text in told)
+    assert "did you mean max_parallel?" in faults[10]
+    assert not any("hunter" in text or "ghp_" in text for text in faults)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"kind": "bash"}, "path is not set"),
         ({"kind": "bash", "path": "a", "argv": ("b",)}, "argv = ('b',)"),
@@ -115,10 +115,10 @@ def test_all_faults_of_a_step_come_at_once():
         ),
     ],
 )
-def test_a_fault_of_a_step(fields, told):
-    found = faults_of(lambda: Step(**{"name": "a", **fields}))
-    assert found[0].startswith(told)
-    assert "hunter2" not in str(found)
+def test_invalid_fields_of_a_step_are_refused(fields, expected):
+    faults = faults_of(lambda: Step(**{"name": "a", **fields}))
+    assert faults[0].startswith(expected)
+    assert "hunter2" not in str(faults)
 
 
 def test_steps_without_depends_on_wait_for_the_one_before():
@@ -136,7 +136,7 @@ def test_a_pipeline_survives_json_and_pickle():
 
 def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
     script = Step(name="a", kind="bash", path="gone.sh", working_dir="..")
-    told = faults_of(
+    faults = faults_of(
         lambda: Pipeline.from_steps(
             "",
             [script, command("a"), command("b", "c", "d"), command("c", "b")],
@@ -145,7 +145,7 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
             job_type="a\nb",
         )
     )
-    assert [text.partition(" = ")[0] for text in told] == [
+    assert [text.partition(" = ")[0] for text in faults] == [
         "name",
         "job_type",
         "steps[1].name",
@@ -158,7 +158,7 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "expected"),
     [
         (lambda: Pipeline.from_steps("p", []), "steps is not set; expected at least one step"),
         (lambda: Pipeline.from_steps("p", ["a"]), "steps[0] = str: expected a Step"),
@@ -174,5 +174,5 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
         ),
     ],
 )
-def test_invalid_pipelines(call, told):
-    assert faults_of(call)[0].startswith(told)
+def test_invalid_pipelines_are_refused(call, expected):
+    assert faults_of(call)[0].startswith(expected)

@@ -56,23 +56,23 @@ def test_paths_are_relative_to_the_repository(repository):
 
 
 @pytest.mark.parametrize("folder", ["repository/jobs", "elsewhere"])
-def test_or_else_to_the_folder_that_has_the_files(repository, folder):
-    there = repository.parent / folder
-    (there / "a.sh").touch()
+def test_paths_are_relative_to_another_folder_that_has_more_files(repository, folder):
+    other = repository.parent / folder
+    (other / "a.sh").touch()
     pipeline = read_pipeline(pipeline_file(repository / "jobs", "a.sh"))
-    assert pipeline.root == str(there)
+    assert pipeline.root == str(other)
     (warning,) = pipeline.warnings
-    assert warning.startswith(f"p.yaml: paths are relative to {there}, which has more of the files")
+    assert warning.startswith(f"p.yaml: paths are relative to {other}, which has more of the files")
 
 
-def test_without_a_repository_to_the_folder_of_the_file(tmp_path):
+def test_without_a_repository_paths_are_relative_to_the_pipeline_file(tmp_path):
     (tmp_path / "a.sh").touch()
     pipeline = read_pipeline(pipeline_file(tmp_path, "./a.sh"))
     assert (pipeline.root, pipeline.warnings) == (str(tmp_path), ())
     assert pipeline.steps[0].path == "a.sh"
 
 
-def test_a_root_that_is_given_is_the_only_one(repository):
+def test_a_given_root_is_the_only_candidate(repository):
     (repository / "a.sh").touch()
     file = pipeline_file(repository / "jobs", "a.sh")
     assert read_pipeline(file, root=repository).root == str(repository)
@@ -80,13 +80,13 @@ def test_a_root_that_is_given_is_the_only_one(repository):
     assert "root = " in refused(file, root=repository / "gone")
 
 
-def test_an_absolute_path_inside_is_made_relative(repository):
+def test_an_absolute_path_inside_the_root_is_made_relative(repository):
     (repository / "a.sh").touch()
     pipeline = read_pipeline(pipeline_file(repository, str(repository / "a.sh")))
     assert pipeline.steps[0].path == "a.sh"
 
 
-def test_a_link_inside_may_lead_inside(repository):
+def test_a_link_to_a_file_inside_the_root_is_accepted(repository):
     (repository / "a.sh").touch()
     (repository / "link.sh").symlink_to("a.sh")
     assert read_pipeline(pipeline_file(repository, "link.sh")).steps[0].path == "link.sh"
@@ -96,7 +96,7 @@ def test_a_link_inside_may_lead_inside(repository):
     "path",
     ["../secret.sh", "jobs/../../secret.sh", "/etc/passwd", "link.sh", "out/secret.sh", "/", ".."],
 )
-def test_paths_that_lead_out_are_refused(repository, path):
+def test_paths_that_lead_out_of_the_root_are_refused(repository, path):
     outside = repository.parent / "secret.sh"
     outside.touch()
     (repository / "link.sh").symlink_to(outside)
@@ -106,21 +106,21 @@ def test_paths_that_lead_out_are_refused(repository, path):
 
 
 @pytest.mark.parametrize("path", ["jobs", "gone/a.sh", "b.sh", "loop", "x" * 5000])
-def test_other_paths_than_files_are_refused(repository, path):
+def test_paths_that_are_not_existing_files_are_refused(repository, path):
     (repository / "loop").symlink_to("loop")
     assert "an existing file" in refused(pipeline_file(repository, path))
 
 
-def test_the_output_of_a_notebook_is_inside_and_no_folder(repository):
+def test_the_output_of_a_notebook_must_be_a_file_inside_the_root(repository):
     (repository / "n.ipynb").write_text('{"cells": []}')
-    for output, told in {"../o.ipynb": "a path inside", "jobs": "a file, not a folder"}.items():
+    for output, expected in {"../o.ipynb": "a path inside", "jobs": "a file, not a folder"}.items():
         step = Step(name="a", kind="notebook", path="n.ipynb", output_path=output)
-        with pytest.raises(RequestError, match=told):
+        with pytest.raises(RequestError, match=expected):
             Pipeline.from_steps("p", [step], root=repository)
 
 
 @pytest.mark.parametrize(("suffix", "kind"), [("sh", "bash"), ("py", "python")])
-def test_a_script_is_a_job_of_one_step(repository, suffix, kind):
+def test_a_script_is_a_pipeline_of_one_step(repository, suffix, kind):
     file = repository / "jobs" / f"clean up.{suffix}"
     file.touch()
     pipeline = read_pipeline(file)
@@ -129,7 +129,7 @@ def test_a_script_is_a_job_of_one_step(repository, suffix, kind):
     assert (pipeline.root, step.path) == (str(repository), f"jobs/clean up.{suffix}")
 
 
-def test_a_notebook_is_a_job_of_one_step(repository):
+def test_a_notebook_is_a_pipeline_of_one_step(repository):
     file = repository / "n.ipynb"
     file.write_text(json.dumps({"cells": [{"source": "1"}]}))
     assert read_pipeline(file).steps[0].kind == "notebook"
@@ -138,7 +138,7 @@ def test_a_notebook_is_a_job_of_one_step(repository):
 
 
 @pytest.mark.parametrize("name", ["p.txt", "p", "gone.yaml", "folder.yaml", "x" * 5000 + ".yaml"])
-def test_other_files_are_refused(tmp_path, name):
+def test_missing_files_and_other_suffixes_are_refused(tmp_path, name):
     (tmp_path / "p.txt").touch()
     (tmp_path / "folder.yaml").mkdir()
     assert "path = " in refused(tmp_path / name)

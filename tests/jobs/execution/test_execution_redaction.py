@@ -41,11 +41,11 @@ WRITTEN = {
 def test_a_secret_is_masked_in_every_form(form):
     write = WRITTEN[form]
     text = write({"p": HARD}) if form == "form" else write(HARD)
-    found = redact_text(f"before {text} after", [HARD])
-    assert found.startswith("before ")
-    assert found.endswith(" after")
-    assert "***" in found
-    left = found.replace("before ", "").replace(" after", "").replace("+ login ", "")
+    redacted = redact_text(f"before {text} after", [HARD])
+    assert redacted.startswith("before ")
+    assert redacted.endswith(" after")
+    assert "***" in redacted
+    left = redacted.replace("before ", "").replace(" after", "").replace("+ login ", "")
     assert set(left) <= set("*\"'{}:=b passwordp"), left
     assert "w\\ord" not in left
 
@@ -55,19 +55,19 @@ def test_basic_authentication_shows_no_password(user):
     for password in ("secret-number-7", "secret-number-77", "secret-number-777"):
         for behind in ("", ":", "::"):
             text = base64.b64encode(f"{user}{password}{behind}".encode()).decode()
-            found = redact_text(f"Authorization: Basic {text}", [password])
-            rest = found.split()[-1]
+            redacted = redact_text(f"Authorization: Basic {text}", [password])
+            rest = redacted.split()[-1]
             assert len(rest) == len(text)
-            kept = [i for i, character in enumerate(rest) if character != "*"]
+            visible = [i for i, character in enumerate(rest) if character != "*"]
             inside = range(len(user) * 8 // 6 + 1, (len(user) + len(password)) * 8 // 6)
-            assert not set(kept) & set(inside), (rest, kept)
+            assert not set(visible) & set(inside), (rest, visible)
 
 
 def test_every_line_of_a_secret_is_masked_except_short_ones():
     log = f"it is:\n{KEY}and MIIEvQIBADANBgkq again\nabout hkiG9w0BAQEF"
-    found = redact_text(log, [KEY])
+    redacted = redact_text(log, [KEY])
     for line in KEY.split():
-        assert len(line) < 6 or line not in found
+        assert len(line) < 6 or line not in redacted
     assert redact_text("MIIEvQIBADANBgkq\nab\n", [KEY]) == "*" * 16 + "\nab\n"
     assert redact_text("pass 12345", ["12345", ""]) == "pass 12345"
 
@@ -83,12 +83,12 @@ def test_overlapping_secrets_are_both_masked():
     st.text(max_size=20),
 )
 def test_no_secret_is_left(value, before, after):
-    found = redact_text(f"{before}{value}{after}", [value])
-    assert value not in found
-    assert len(found.encode()) == len(f"{before}{value}{after}".encode())
+    redacted = redact_text(f"{before}{value}{after}", [value])
+    assert value not in redacted
+    assert len(redacted.encode()) == len(f"{before}{value}{after}".encode())
 
 
-def test_a_log_keeps_its_length_and_secrets_between_blocks_go(tmp_path, monkeypatch):
+def test_secrets_across_blocks_are_masked_and_a_log_keeps_its_length(tmp_path, monkeypatch):
     monkeypatch.setattr(redaction, "_BLOCK_BYTES", 64)
     log = tmp_path / "a.log"
     secret = "hidden-word-of-this-test"
@@ -113,27 +113,27 @@ def test_a_missing_log_is_no_error(tmp_path):
 
 
 def notebook(path, secret):
-    made = nbformat.v4.new_notebook()
+    document = nbformat.v4.new_notebook()
     output = nbformat.v4.new_output("stream", text=f"it is\n{secret}\n")
     shown = nbformat.v4.new_output("display_data", {"application/json": {secret: [1, secret]}})
     cell = nbformat.v4.new_code_cell("show()", outputs=[output, shown], metadata={"tags": ["a"]})
-    made.cells.append(cell)
-    nbformat.write(made, path)
-    return made
+    document.cells.append(cell)
+    nbformat.write(document, path)
+    return document
 
 
 @pytest.mark.parametrize("secret", [HARD, KEY, "nit is", "cell_t", 'tags": [', "u00fc and more"])
-def test_a_notebook_stays_one(tmp_path, secret):
+def test_a_redacted_notebook_is_a_valid_notebook(tmp_path, secret):
     path = tmp_path / "a.ipynb"
     notebook(path, secret)
     path.chmod(0o640)
     redact_file(path, [secret])
-    found = nbformat.read(path, as_version=4)
-    assert set(found.cells[0].outputs[0].text.split("\n")[1]) <= {"*"}
-    assert secret not in found.cells[0].outputs[0].text
-    assert found.cells[0].source == "show()"
+    document = nbformat.read(path, as_version=4)
+    assert set(document.cells[0].outputs[0].text.split("\n")[1]) <= {"*"}
+    assert secret not in document.cells[0].outputs[0].text
+    assert document.cells[0].source == "show()"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert [one.name for one in tmp_path.iterdir()] == ["a.ipynb"]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.ipynb"]
 
 
 def test_a_notebook_without_secrets_is_not_written(tmp_path):
@@ -144,7 +144,7 @@ def test_a_notebook_without_secrets_is_not_written(tmp_path):
     assert (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino) == before
 
 
-def test_half_a_notebook_is_cleared_as_a_log(tmp_path):
+def test_an_incomplete_notebook_is_redacted_as_a_log(tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text('{"cells": [{"source": "secret-word"')
     redact_file(path, ["secret-word"])

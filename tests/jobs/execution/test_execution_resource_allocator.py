@@ -23,117 +23,130 @@ def capacity(cores=4, memory=8e9, slots=16, gpus=1):
     return ResourceAllocator(cores, memory, slots, gpus)
 
 
-async def holding(room, demand, order, name, release):
+async def hold_reservation(room, demand, order, name, release):
     async with room.reserve(demand):
         order.append(name)
         await release.wait()
 
 
-async def begun(room, order, *named):
-    """Steps that hold what they request until they are released or cancelled."""
-    made = {}
+async def start_reservations(room, order, *named):
+    """Start reservations; return the task of each and the event that releases it, by name."""
+    reservations = {}
     for name, demand in named:
         release = asyncio.Event()
-        made[name] = asyncio.ensure_future(holding(room, demand, order, name, release)), release
+        reservations[name] = (
+            asyncio.ensure_future(hold_reservation(room, demand, order, name, release)),
+            release,
+        )
         await asyncio.sleep(0)
-    return made
+    return reservations
 
 
-async def settled():
+async def run_pending_tasks():
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-def ended(coroutine):
+def run_test(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
-@pytest.mark.parametrize("asked", [{"cores": 500}, {"ram_gb": 5_000}, {"cores": 1, "ram_gb": 9}])
-def test_a_step_that_requests_more_than_the_machine_runs_alone(asked):
+@pytest.mark.parametrize(
+    "requested", [{"cores": 500}, {"ram_gb": 5_000}, {"cores": 1, "ram_gb": 9}]
+)
+def test_a_step_that_requests_more_than_the_machine_runs_alone(requested):
     async def main():
         room, order = capacity(), []
-        large, plain = room.demand(step(**asked)), room.demand(step())
+        large, plain = room.demand(step(**requested)), room.demand(step())
         small = room.demand(step(cores=0.1))
-        made = await begun(room, order, ("p", plain), ("L", large), ("q", plain), ("s", small))
-        await settled()
+        reservations = await start_reservations(
+            room, order, ("p", plain), ("L", large), ("q", plain), ("s", small)
+        )
+        await run_pending_tasks()
         assert order == ["p"]  # the large one waits for it, and those after the large one wait
-        made["p"][1].set()
-        await settled()
+        reservations["p"][1].set()
+        await run_pending_tasks()
         assert order == ["p", "L"]
-        made["L"][1].set()
-        await settled()
+        reservations["L"][1].set()
+        await run_pending_tasks()
         assert order == ["p", "L", "q", "s"]
-        for task, release in made.values():
+        for task, release in reservations.values():
             release.set()
             await task
 
-    ended(main())
+    run_test(main())
 
 
 def test_a_large_step_is_not_passed_by_small_ones_for_ever():
     async def main():
         room, order = capacity(), []
         small, large = room.demand(step(cores=1)), room.demand(step(cores=4))
-        made = await begun(room, order, ("a", small), ("L", large))
-        made |= await begun(room, order, *((f"later{i}", small) for i in range(20)))
-        await settled()
+        reservations = await start_reservations(room, order, ("a", small), ("L", large))
+        reservations |= await start_reservations(
+            room, order, *((f"later{i}", small) for i in range(20))
+        )
+        await run_pending_tasks()
         assert order == ["a"]
-        made["a"][1].set()
-        await settled()
+        reservations["a"][1].set()
+        await run_pending_tasks()
         assert order == ["a", "L"]
-        for _, release in made.values():
+        for _, release in reservations.values():
             release.set()
-        await asyncio.gather(*(task for task, _ in made.values()))
+        await asyncio.gather(*(task for task, _ in reservations.values()))
         assert order[2:] == [f"later{i}" for i in range(20)]
 
-    ended(main())
+    run_test(main())
 
 
 def test_steps_that_wait_for_a_slot_do_not_delay_steps_that_need_memory():
     async def main():
         room, order = capacity(slots=1), []
         plain, measured = room.demand(step()), room.demand(step(ram_gb=1))
-        made = await begun(room, order, ("a", plain), ("b", plain), ("m", measured))
-        await settled()
+        reservations = await start_reservations(
+            room, order, ("a", plain), ("b", plain), ("m", measured)
+        )
+        await run_pending_tasks()
         assert order == ["a", "m"]
-        for _, release in made.values():
+        for _, release in reservations.values():
             release.set()
-        await asyncio.gather(*(task for task, _ in made.values()))
+        await asyncio.gather(*(task for task, _ in reservations.values()))
         assert room._free == room._total
 
-    ended(main())
+    run_test(main())
 
 
 def test_a_cancelled_request_delays_no_other():
     async def main():
         room, order = capacity(), []
         small, large = room.demand(step(cores=1)), room.demand(step(cores=4))
-        made = await begun(room, order, ("a", small), ("L", large), ("b", small))
-        made["L"][0].cancel()
-        await settled()
+        reservations = await start_reservations(
+            room, order, ("a", small), ("L", large), ("b", small)
+        )
+        reservations["L"][0].cancel()
+        await run_pending_tasks()
         assert order == ["a", "b"]
-        made["b"][0].cancel()  # while it has what it needs
-        made["a"][1].set()
-        await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
+        reservations["b"][0].cancel()  # while it holds its resources
+        reservations["a"][1].set()
+        await asyncio.gather(*(task for task, _ in reservations.values()), return_exceptions=True)
         assert room._free == room._total
         assert not room._queues
 
-    ended(main())
+    run_test(main())
 
 
 def test_resources_granted_during_a_cancellation_are_released():
     async def main():
         room, order = capacity(cores=1), []
-        one = room.demand(step(cores=1))
-        made = await begun(room, order, ("a", one), ("b", one))
-        made["a"][1].set()
-        while room._queues:  # until the turn is b's, which has not run since
+        core = room.demand(step(cores=1))
+        reservations = await start_reservations(room, order, ("a", core), ("b", core))
+        reservations["a"][1].set()
+        while room._queues:  # until b is granted its resources; its task has not run since
             await asyncio.sleep(0)
-        made["b"][0].cancel()
-        await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
+        reservations["b"][0].cancel()
+        await asyncio.gather(*(task for task, _ in reservations.values()), return_exceptions=True)
         assert room._free == room._total
 
-    ended(main())
+    run_test(main())
 
 
 def test_fractions_of_a_core_add_up():
@@ -146,7 +159,7 @@ def test_fractions_of_a_core_add_up():
         async with room.reserve(whole):
             assert room._free.millicores == 0
 
-    ended(main())
+    run_test(main())
 
 
 def test_gpus_are_shared_in_order_up_to_their_number():
@@ -155,19 +168,19 @@ def test_gpus_are_shared_in_order_up_to_their_number():
         one, many = room.demand(step(gpus=1)), room.demand(step(gpus=8))
         assert (one, many) == (Demand(slots=1, gpus=1), Demand(slots=1, gpus=2))
         named = [("a", one), ("b", one), ("M", many), ("plain", room.demand(step()))]
-        made = await begun(room, order, *named)
-        await settled()
-        # The plain step needs a slot, which the one before it waits to take.
+        reservations = await start_reservations(room, order, *named)
+        await run_pending_tasks()
+        # The plain step needs a slot, and so does the step before it, which waits.
         assert order == ["a", "b"]
-        made["a"][1].set()
-        made["b"][1].set()
-        await settled()
+        reservations["a"][1].set()
+        reservations["b"][1].set()
+        await run_pending_tasks()
         assert order == ["a", "b", "M", "plain"]
-        for task, release in made.values():
+        for task, release in reservations.values():
             release.set()
             await task
 
-    ended(main())
+    run_test(main())
 
 
 def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
@@ -202,9 +215,9 @@ def test_plain_chunks_are_bounded_by_the_configuration(tmp_path):
 def test_a_pool_sets_the_demand_of_a_step():
     pool = next(iter(config.pools().values()))
     room = capacity(cores=1_000, memory=1e15)
-    found = room.demand(step(pool=pool.name))
-    assert found.millicores == pool.allocatable_cores * 1000
-    assert found.memory == int(pool.allocatable_ram_gb * 1e9)
+    demand = room.demand(step(pool=pool.name))
+    assert demand.millicores == pool.allocatable_cores * 1000
+    assert demand.memory == int(pool.allocatable_ram_gb * 1e9)
     assert room.demand(step(pool=pool.name), 2.0).memory == int(pool.allocatable_ram_gb * 2e9)
 
 
@@ -224,5 +237,5 @@ def test_eight_thousand_waiting_steps_cost_little():
 
     # Seconds of the processor: 0.3, and far more than 10 if each looked at all others.
     began = time.process_time()
-    ended(main())
+    run_test(main())
     assert time.process_time() - began < 10

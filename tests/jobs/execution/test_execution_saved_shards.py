@@ -30,7 +30,8 @@ if os.environ["CHUNK_ID"] == "1" and not pathlib.Path("there").exists():
     raise ValueError("not yet")
 hyperplane.save(share**2, "squares", shard=tuple(hyperplane.shard()))
 """
-#: How most chunks read, and the documented way, whose import takes a second more.
+#: Two ways to read a share: that of most tests, and the documented one, whose import takes a
+#: second more.
 PLAIN = "pandas.read_parquet('numbers.parquet')[int(index * size) : int((index + 1) * size)]"
 DOCUMENTED = "hyperplane.shard_rows('numbers.parquet')"
 
@@ -60,7 +61,7 @@ def test_saved_shards_do_not_let_a_step_run_before_its_dependencies(tmp_path):
     assert run_job(step()).status == DONE
     first = bash("first", "exit 64")
     job = run_job(first, step(), bash("last", "true"), max_retries=0)
-    assert [(one.step, one.status) for one in job.attempts] == [("first", FAILED)]
+    assert [(attempt.step, attempt.status) for attempt in job.attempts] == [("first", FAILED)]
 
 
 def test_another_job_runs_only_the_missing_chunks(tmp_path):
@@ -90,7 +91,7 @@ def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(t
     assert "squares already exists, saved in 2 shards, but the step saves 3" in job.job.reason
     assert "write chunks: 2" in job.job.reason
     assert len(job.attempts) <= 2
-    assert {(one.status, one.fault) for one in job.attempts} == {(FAILED, "input")}
+    assert {(attempt.status, attempt.fault) for attempt in job.attempts} == {(FAILED, "input")}
     shutil.rmtree("squares")
     assert job.resume().wait(LIMIT) == DONE, job.logs()
     assert len(hyperplane.load("squares")) == 100
@@ -105,7 +106,7 @@ def test_an_output_that_was_saved_whole_is_reported_too():
 def test_shards_of_another_count_do_not_count_as_saved(tmp_path):
     (tmp_path / "square.py").write_text("import os; os.makedirs('ran', exist_ok=True)")
     assert run_job(step()).status == DONE
-    for index in range(3):  # of eight, which are under way
+    for index in range(3):  # of eight shards, whose save is in progress
         hyperplane.save(pd.DataFrame({"n": [index]}), "squares", shard=(index, 8))
     (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", PLAIN))
     (tmp_path / "there").touch()

@@ -46,7 +46,7 @@ def test_the_exported_machine_is_valid_and_has_the_settings_of_the_steps(diamond
     needs = right["Parameters"]["ContainerOverrides"]["ResourceRequirements"]
     assert needs == [{"Type": "VCPU", "Value": "2"}, {"Type": "MEMORY", "Value": "3814"}]
     first = machine["States"]["first"]["Parameters"]["ContainerOverrides"]["Environment"]
-    assert {one["Name"]: one["Value"] for one in first} == {
+    assert {variable["Name"]: variable["Value"] for variable in first} == {
         "HYPERPLANE_JOB_PARAMETER_YEAR": "1990",
         "YEAR": "1990",
         "HYPERPLANE_JOB_PARAMETER_PATH": "/evil",
@@ -69,7 +69,7 @@ def _retrier(step, **settings):
     return retrier
 
 
-def test_retries_and_delays_are_those_of_a_job(tmp_path, monkeypatch):
+def test_the_retrier_has_the_retries_and_delays_of_the_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     retrier = _retrier(bash("one", "true"))
     assert retrier == {
@@ -107,36 +107,36 @@ def test_delays_are_positive_and_within_the_limits_of_step_functions(
     assert retrier.get("MaxDelaySeconds") == longest
 
 
-def test_retry_delays_equal_those_of_a_job(tmp_path, monkeypatch):
+def test_a_machine_that_runs_has_the_retry_delays_of_a_job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = {**RETRY_SETTINGS, "hyperplane.jobs.retry_wait": "3s"}
     with dask.config.set(settings):
         machine = read_machine(Pipeline.from_steps("p", [bash("one", "true")]).to_asl())
         delays = [retry_delay(retry, config.jobs()) for retry in (1, 2, 3)]
 
-    def fail(asked):
+    def fail(parameters):
         raise OSError("no capacity")
 
     waits = []
-    asked = {"job_queue": "q", "job_definition": "d"}
+    execution_input = {"job_queue": "q", "job_definition": "d"}
     with pytest.raises(MachineFailed):
-        run_machine(machine, asked, {BATCH: fail}, sleep=waits.append)
+        run_machine(machine, execution_input, {BATCH: fail}, sleep=waits.append)
     assert waits == delays == [3, 6, 7]
 
 
 def test_an_exported_machine_runs_in_the_order_of_the_pipeline(diamond):
     done, lock = [], threading.Lock()
 
-    def submit(asked):
+    def submit(parameters):
         with lock:
-            done.append(asked["JobName"])
-        assert asked["JobQueue"] == "q"
-        assert asked["JobDefinition"] == "d"
+            done.append(parameters["JobName"])
+        assert parameters["JobQueue"] == "q"
+        assert parameters["JobDefinition"] == "d"
         return {"Status": "SUCCEEDED"}
 
-    asked = {"job_queue": "q", "job_definition": "d"}
+    execution_input = {"job_queue": "q", "job_definition": "d"}
     machine = read_machine(json.loads(json.dumps(diamond.to_asl())))
-    assert run_machine(machine, asked, {BATCH: submit}) == asked
+    assert run_machine(machine, execution_input, {BATCH: submit}) == execution_input
     assert done[0] == "first"
     assert sorted(done[1:3]) == ["left", "right"]
     assert done[3] == "wave-2"

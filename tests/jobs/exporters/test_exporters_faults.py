@@ -34,7 +34,7 @@ def test_unknown_options_suggest_the_similar_ones():
     assert second.startswith("python: unknown option")
 
 
-def test_all_that_kubernetes_cannot_do_at_once():
+def test_features_that_kubernetes_lacks_are_reported_together():
     steps = [
         command("a", "x", resources=Resources(ram_gb=1), more_memory=2, depends_on=()),
         command("b", "x", chunks=2, split=4, secrets=("My_Db/password",), depends_on=()),
@@ -42,8 +42,8 @@ def test_all_that_kubernetes_cannot_do_at_once():
         command("d", "python", "-m", calls.PROGRAM, resources=Resources(pool="16_61")),
     ]
     job = make_job(*steps, requirements="requirements.txt", parameters={"a": "\udcff"})
-    found = faults("kubernetes", job, root="relative")
-    assert list(found) == [
+    messages = faults("kubernetes", job, root="relative")
+    assert list(messages) == [
         "image",
         "root",
         "requirements",
@@ -55,32 +55,32 @@ def test_all_that_kubernetes_cannot_do_at_once():
         "steps[3].argv",
         "parameters['a']",
     ]
-    assert found["image"].startswith("image is not set; expected the name of an image")
-    assert "--option image=" in found["image"]
-    assert "did you mean 16_16" in found["steps[3].resources.pool"]
-    assert "140004 bytes" in found["steps[2].foreach"]
+    assert messages["image"].startswith("image is not set; expected the name of an image")
+    assert "--option image=" in messages["image"]
+    assert "did you mean 16_16" in messages["steps[3].resources.pool"]
+    assert "140004 bytes" in messages["steps[2].foreach"]
 
 
 @pytest.mark.parametrize("image", ["", "a b", "x\ny", "-x", "$(x)", 3, "x" * 600])
-def test_an_invalid_image(image):
+def test_an_invalid_image_is_refused(image):
     assert list(faults("kubernetes", typical(), image=image)) == ["image"]
 
 
 @pytest.mark.parametrize("image", ["a", "a/b:1", "localhost:5000/a/b@sha256:" + "0" * 64])
-def test_an_image(image):
+def test_a_valid_image_is_accepted(image):
     assert len(render("kubernetes", typical(), image=image)) == 4
 
 
 @pytest.mark.parametrize("root", ["", "a/b", "/a\nb"])
-def test_an_invalid_root(root):
+def test_an_invalid_root_is_refused(root):
     assert list(faults("kubernetes", typical(), image="a", root=root)) == ["root"]
 
 
-def test_features_that_slurm_lacks():
+def test_features_that_slurm_lacks_are_reported_together():
     step = command("b", "x", chunks=2, split=4)
-    found = faults("slurm", make_job(step, parameters={"a": "\udcff"}))
-    assert list(found) == ["steps[0].split", "parameters['a']"]
-    assert found["steps[0].split"] == (
+    messages = faults("slurm", make_job(step, parameters={"a": "\udcff"}))
+    assert list(messages) == ["steps[0].split", "parameters['a']"]
+    assert messages["steps[0].split"] == (
         "steps[0].split = 4: expected no value on slurm, which restarts steps unchanged; "
         "request the memory at once, or use the local runner"
     )

@@ -1,4 +1,4 @@
-"""What is rendered for a job with something of everything, against files that one can read.
+"""Rendered files of a job that uses most features, compared with the golden files.
 
 ``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/jobs/exporters/test_exporters_golden.py`` writes them anew.
 """
@@ -26,8 +26,11 @@ def test_rendered_files_equal_the_expected_ones(runner):
     with dask.config.set(settings):
         documents = render(runner, typical(), **OPTIONS[runner])
     # The location of this package differs between machines.
-    here = str(Path(hyperplane.__file__).parent)
-    texts = {one.name: one.text.replace(here, "/site-packages/hyperplane") for one in documents}
+    package_folder = str(Path(hyperplane.__file__).parent)
+    texts = {
+        document.name: document.text.replace(package_folder, "/site-packages/hyperplane")
+        for document in documents
+    }
     folder = GOLDEN / runner
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
         folder.mkdir(parents=True, exist_ok=True)

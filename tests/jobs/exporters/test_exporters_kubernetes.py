@@ -38,12 +38,12 @@ def pod(manifest):
 
 
 def container(manifest):
-    (found,) = pod(manifest)["containers"]
-    return found
+    (only_container,) = pod(manifest)["containers"]
+    return only_container
 
 
 def started(manifest, index=None):
-    """Arguments and variables of a pod of a Job; secrets are not given."""
+    """Return the arguments and variables of a pod of a Job, without secrets."""
     known = {}
     for entry in container(manifest)["env"]:
         source = entry.get("valueFrom", {})
@@ -79,7 +79,7 @@ def test_chunks_have_the_same_variables_as_on_this_machine():
 
 
 @pytest.mark.process
-def test_a_pod_gives_its_program_the_item(tmp_path):
+def test_the_program_of_a_pod_gets_its_item(tmp_path):
     items = tuple(text for text in HOSTILE if text)
     see = "import json, os, sys; json.dump([dict(os.environ), sys.argv[1:]], open('seen', 'w'))"
     step = command("x", "python", "-c", see, "$(ITEM)", "it's", foreach=items)
@@ -91,8 +91,8 @@ def test_a_pod_gives_its_program_the_item(tmp_path):
         subprocess.run(argv, env={"PATH": os.environ["PATH"], **known}, cwd=tmp_path, check=True)
         environment, arguments = json.loads((tmp_path / "seen").read_text())
         expected = step_variables(job, step, WorkUnit("x", index, len(items)), 1)
-        told = json.loads(environment.pop(PARAMETERS))
-        assert told == json.loads(expected.pop(PARAMETERS))
+        parameters = json.loads(environment.pop(PARAMETERS))
+        assert parameters == json.loads(expected.pop(PARAMETERS))
         assert {name: environment.get(name) for name in expected} == expected
         assert arguments == ["$(ITEM)", "it's"]
         assert item.ITEMS not in environment
@@ -110,12 +110,12 @@ def test_a_program_that_cannot_be_started_ends_as_in_a_shell(program, code):
     assert classify_failure(code, "") == "input"
 
 
-def test_manifests_have_the_form_that_kubernetes_asks_for():
+def test_manifests_have_the_form_that_kubernetes_requires():
     names = ("$(x)", "größer 🚀", "-", "a" * 128, "A.b_c", "'; x", "0" * 70)
     hostile = [command(name, "true", depends_on=(), chunks=2) for name in names]
     job = make_job(*hostile, name="-Hostile NAME\n" + "x" * 90)
-    found = [*manifests(job), *manifests(typical())]
-    for manifest in found:
+    rendered = [*manifests(job), *manifests(typical())]
+    for manifest in rendered:
         assert (manifest["apiVersion"], manifest["kind"]) == ("batch/v1", "Job")
         # Pods of an indexed Job are named with an index and five characters.
         name = manifest["metadata"]["name"]
@@ -136,10 +136,10 @@ def test_manifests_have_the_form_that_kubernetes_asks_for():
         assert container(manifest)["securityContext"] == closed
         assert manifest["spec"]["ttlSecondsAfterFinished"] == 86_400
         assert manifest["spec"]["activeDeadlineSeconds"] == 3600
-    assert len({manifest["metadata"]["name"] for manifest in found}) == len(found)
+    assert len({manifest["metadata"]["name"] for manifest in rendered}) == len(rendered)
 
 
-def test_retries_and_exit_codes_without_retries():
+def test_retries_are_limited_and_input_errors_are_not_retried():
     whole, own, chunks = (
         manifest["spec"]
         for manifest in manifests(
@@ -168,7 +168,7 @@ def test_retries_and_exit_codes_without_retries():
         assert not {0, 1, 75, 124, 130, 137, 143} & set(codes["values"])
 
 
-def test_times_are_of_an_attempt_and_of_the_job():
+def test_the_timeout_limits_the_pod_and_the_active_timeout_the_job():
     limited, free = manifests(
         make_job(command("a", "true", timeout=0.5), command("b", "true"), active_timeout=-1.0)
     )
@@ -178,7 +178,7 @@ def test_times_are_of_an_attempt_and_of_the_job():
 
 
 @pytest.mark.parametrize(
-    ("resources", "told"),
+    ("resources", "quantities"),
     [
         (Resources(cores=0.5), {"cpu": "500m"}),
         (Resources(cores=4.03, ram_gb=2.5), {"cpu": "4030m", "memory": "2500000000"}),
@@ -187,9 +187,11 @@ def test_times_are_of_an_attempt_and_of_the_job():
         (Resources(), None),
     ],
 )
-def test_resources_are_requests_and_limits(resources, told):
-    found = container(manifests(make_job(command("a", "true", resources=resources)))[0])
-    assert found.get("resources") == (told and {"requests": told, "limits": told})
+def test_resources_are_requests_and_limits(resources, quantities):
+    step_container = container(manifests(make_job(command("a", "true", resources=resources)))[0])
+    assert step_container.get("resources") == (
+        quantities and {"requests": quantities, "limits": quantities}
+    )
 
 
 def test_secrets_are_references_and_win_over_parameters(monkeypatch):
@@ -197,11 +199,15 @@ def test_secrets_are_references_and_win_over_parameters(monkeypatch):
     step = command("a", "true", secrets=("API_TOKEN", "database/password"))
     (document,) = documents(make_job(step, parameters={"api token": "mine"}))
     assert "s3cret" not in document.text
-    found = container(yaml.safe_load(document.text))["env"]
-    held = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in found if "valueFrom" in one}
+    variables = container(yaml.safe_load(document.text))["env"]
+    references = {
+        variable["name"]: variable["valueFrom"]["secretKeyRef"]
+        for variable in variables
+        if "valueFrom" in variable
+    }
     token = {"name": "hyperplane", "key": "API_TOKEN"}
     password = {"name": "database", "key": "password"}
-    assert held == {
+    assert references == {
         "HYPERPLANE_CUSTOM_SECRET_KEY_API_TOKEN": token,
         "API_TOKEN": token,
         "HYPERPLANE_CUSTOM_SECRET_KEY_DATABASE_PASSWORD": password,
@@ -209,7 +215,7 @@ def test_secrets_are_references_and_win_over_parameters(monkeypatch):
     }
 
 
-def test_steps_that_wait_are_suspended_and_say_for_whom():
+def test_steps_with_dependencies_are_suspended_and_annotated():
     last, first = manifests(
         make_job(command("b", "x", depends_on=("a",)), command("a", "x", depends_on=()))
     )
@@ -223,10 +229,10 @@ def test_paths_are_those_of_the_image():
     note = Step(name="n", kind="notebook", path="n.ipynb", output_path="out.ipynb", chunks=3)
     plain = Step(name="m", kind="notebook", path="n.ipynb")
     job = make_job(script, note, plain)
-    found = manifests(job, root="/srv/$x")
-    assert started(found[0])[0] == ["python", "/srv/$x/a/b.py"]
-    assert container(found[0])["workingDir"] == "/srv/$x/a"
+    rendered = manifests(job, root="/srv/$x")
+    assert started(rendered[0])[0] == ["python", "/srv/$x/a/b.py"]
+    assert container(rendered[0])["workingDir"] == "/srv/$x/a"
     begin = ["python", "-m", "hyperplane.jobs.notebook", "/srv/$x/n.ipynb"]
-    assert started(found[1], 2)[0] == [*begin, "/srv/$x/out-2.ipynb"]
-    assert started(found[2])[0][-1] == f"{kubernetes.FOLDER}/steps/002-m/n.ipynb"
+    assert started(rendered[1], 2)[0] == [*begin, "/srv/$x/out-2.ipynb"]
+    assert started(rendered[2])[0][-1] == f"{kubernetes.FOLDER}/steps/002-m/n.ipynb"
     assert container(manifests(job)[0])["command"][1] == "/data/flights/a/b.py"

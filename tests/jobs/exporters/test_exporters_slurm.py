@@ -48,7 +48,7 @@ def script(step, **options):
 
 
 def logged(root, text):
-    """A step that writes a line; the last one has all."""
+    """Return a command that appends a line to the log in the root."""
     return ("bash", "-c", f"sleep 0.02; echo {text} >> log", "x")
 
 
@@ -107,7 +107,7 @@ def test_hostile_words_and_values_arrive_unchanged(root, tmp_path):
     assert list(tmp_path.rglob("canary*")) == []
 
 
-def test_a_hostile_name_of_a_step_stays_a_name(root, tmp_path):
+def test_a_hostile_name_of_a_step_runs_nothing(root, tmp_path):
     names = [
         "$(touch canary)",
         "#SBATCH --mem=1",
@@ -164,9 +164,9 @@ def test_chunks_have_the_same_variables_as_on_this_machine(root, tmp_path):
         environment, _, _ = saw(root, f"x{place}")
         expected = step_variables(job, step, WorkUnit("x", place, len(HOSTILE_ITEMS)), 1)
         assert environment[PARAMETERS].count('"chunk_id": ') == 1
-        told = json.loads(environment[PARAMETERS])
-        assert told == json.loads(expected.pop(PARAMETERS))
-        assert (told["item"], told["chunk_id"]) == (item, str(place))
+        parameters = json.loads(environment[PARAMETERS])
+        assert parameters == json.loads(expected.pop(PARAMETERS))
+        assert (parameters["item"], parameters["chunk_id"]) == (item, str(place))
         assert {name: environment.get(name) for name in expected} == expected
         assert environment["HYPERPLANE_CLUSTER"] == '{"nprocs": 1}'
 
@@ -174,7 +174,7 @@ def test_chunks_have_the_same_variables_as_on_this_machine(root, tmp_path):
 HOSTILE_ITEMS = tuple(text for text in HOSTILE if text)
 
 
-def test_chunks_without_parameters_or_items(root, tmp_path):
+def test_chunks_without_parameters_or_items_have_only_their_index(root, tmp_path):
     step = seeing(root, "x", chunks=2, env={"CHUNK_ID": "mine"})
     run_rendered(make_job(step, root=root), tmp_path)
     environment = saw(root, "x1")[0]
@@ -190,12 +190,12 @@ def test_each_chunk_of_a_notebook_has_an_output(root):
     assert '\'/data/flights/o u/t-\'"$(printf %05d "$SLURM_ARRAY_TASK_ID")".ipynb' in text
 
 
-def test_options_of_the_slurm_script():
+def test_the_sbatch_options_are_those_of_the_step():
     step = command(
         "x", "true", chunks=10, max_parallel=4, retries=1, timeout="10m",
         resources=Resources(cores=2.5, ram_gb=4, gpus=2),
     )  # fmt: skip
-    # 4 * 10**9 bytes are 3814.7 MiB; twice 610 s, a wait, and 70 s for what did not end.
+    # 4 * 10**9 bytes are 3814.7 MiB. Two attempts of 610 s, the delay between them, and 70 s.
     assert [line for line in script(step).splitlines() if line.startswith("#SBATCH")] == [
         "#SBATCH --job-name=brisk-otter.000-x",
         "#SBATCH --no-requeue",
@@ -224,16 +224,20 @@ def test_options_of_the_slurm_script():
 def test_only_notebooks_and_retries_need_files_of_the_package(step, program):
     package = str(Path(hyperplane.__file__).parent)
     documents = render("slurm", make_job(step), python="/opt/bin/python")
-    named = [line for one in documents for line in one.text.splitlines() if package in line]
+    named = [
+        line for document in documents for line in document.text.splitlines() if package in line
+    ]
     assert len(named) == bool(program)
     assert f"{package}/{program}" in "".join(named) or not program
-    assert not [one for one in documents if "hyperplane." in one.text.replace(package, "")]
+    assert not [
+        document for document in documents if "hyperplane." in document.text.replace(package, "")
+    ]
 
 
-@pytest.mark.parametrize(("ram", "told"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
-def test_memory_is_rounded_up_to_a_mebibyte(ram, told):
+@pytest.mark.parametrize(("ram", "mebibytes"), [(2**20 / 1e9, 1), ((2**20 + 1) / 1e9, 2), (1, 954)])
+def test_memory_is_rounded_up_to_a_mebibyte(ram, mebibytes):
     text = script(command("x", "true", resources=Resources(ram_gb=ram)))
-    assert f"#SBATCH --mem={told}M\n" in text
+    assert f"#SBATCH --mem={mebibytes}M\n" in text
 
 
 def test_a_step_without_resources_gets_the_defaults_of_the_site():

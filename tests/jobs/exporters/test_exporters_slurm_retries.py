@@ -31,7 +31,7 @@ def attempts(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "retries", "code", "made_of_it"),
+    ("text", "retries", "code", "attempt_count"),
     [
         ("[ $n = 3 ]", 2, 0, 3),
         ("exit 1", 2, 1, 3),
@@ -42,19 +42,19 @@ def attempts(folder):
         ("true", 2, 0, 1),
     ],
 )
-def test_a_step_is_tried_again_where_that_may_help(tmp_path, text, retries, code, made_of_it):
+def test_failures_are_retried_except_input_errors(tmp_path, text, retries, code, attempt_count):
     codes, _ = run_rendered(make_job(counting(text, retries=retries), root=tmp_path), tmp_path)
     assert list(codes.values()) == [[code]]
-    assert attempts(tmp_path) == made_of_it
+    assert attempts(tmp_path) == attempt_count
 
 
-def test_a_step_has_the_retries_of_its_job_unless_it_has_its_own(tmp_path):
+def test_a_step_without_retries_has_those_of_its_job(tmp_path):
     run_rendered(make_job(counting("exit 1"), root=tmp_path, max_retries=1), tmp_path)
     assert attempts(tmp_path) == 2
 
 
 def test_an_attempt_that_times_out_is_ended_and_retried(tmp_path):
-    for timeout in (0.5, 5, 50):  # until it is enough for the second attempt on this machine
+    for timeout in (0.5, 5, 50):  # until the second attempt has enough time
         folder = tmp_path / f"{timeout}"
         folder.mkdir()
         # Longer than this test may take.
@@ -67,16 +67,16 @@ def test_an_attempt_that_times_out_is_ended_and_retried(tmp_path):
 
 
 def _running(tmp_path, step):
-    """The process of a script of a step, once that is ready for a signal or waits for a retry."""
+    """Start the script of a step; return once it is ready for a signal or waits for a retry."""
     document = render("slurm", make_job(step, root=tmp_path))[0]
     script = tmp_path / document.name
     script.write_text(document.text)
     script.chmod(0o700)
-    said = tmp_path / "said"
-    with said.open("wb") as opened:
+    stderr = tmp_path / "stderr"
+    with stderr.open("wb") as opened:
         process = subprocess.Popen([script], start_new_session=True, stderr=opened)
     deadline = time.monotonic() + 120
-    while not ((tmp_path / "ready").exists() or b"; next attempt in " in said.read_bytes()):
+    while not ((tmp_path / "ready").exists() or b"; next attempt in " in stderr.read_bytes()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
@@ -89,7 +89,7 @@ def test_sigterm_reaches_the_step_and_ends_the_retries(tmp_path, retries, send):
     text = f"sleep 600 & {trap}; touch ready; wait"
     with dask.config.set(LONG_WAITS):
         process = _running(tmp_path, counting(text, retries=retries))
-    # Slurm sends it to the script before the limit, and to all processes when cancelled.
+    # Slurm sends SIGTERM to the script before the limit, to all processes in a cancellation.
     send(process.pid, signal.SIGTERM)
     assert process.wait(120) == 3
     assert (tmp_path / "ended").exists()
@@ -110,7 +110,7 @@ def _secret_step(tmp_path, *names):
     return command("x", "bash", "-c", text, secrets=secrets)
 
 
-def test_secrets_arrive_and_stand_nowhere_else(tmp_path, monkeypatch):
+def test_secrets_are_only_in_the_environment_of_their_step(tmp_path, monkeypatch):
     monkeypatch.setenv("API_TOKEN", SECRET)
     monkeypatch.setenv("DATABASE_PASS_WORD", "from the environment")
     names = (
@@ -127,8 +127,10 @@ def test_secrets_arrive_and_stand_nowhere_else(tmp_path, monkeypatch):
     assert seen == [SECRET, SECRET, "from the environment", "from the environment"]
     assert not any("s3cret" in text or "from the env" in text for text in texts)
     assert "s3cret" not in (tmp_path / "others").read_text()
-    for kept in fake_slurm.jobs(tmp_path / "slurm"):
-        assert "s3cret" not in str([kept["arguments"], kept["script"], kept["options"]])
+    for batch_job in fake_slurm.jobs(tmp_path / "slurm"):
+        assert "s3cret" not in str(
+            [batch_job["arguments"], batch_job["script"], batch_job["options"]]
+        )
     assert list(tmp_path.rglob("canary")) == []
 
 

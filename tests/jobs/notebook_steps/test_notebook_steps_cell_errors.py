@@ -22,11 +22,11 @@ ERROR = "\x1b[31mKeyError\x1b[39m: 'b'"
 
 
 def lines(*frames, error="KeyError", message="'b'", last=ERROR):
-    told = describe_error(
+    report = describe_error(
         "a.ipynb", "cell 3 of 4 (In [2])", error, message, [DASHES, TITLE, *frames, last]
     )
-    assert "\x1b" not in told
-    return told.splitlines()
+    assert "\x1b" not in report
+    return report.splitlines()
 
 
 def test_a_short_traceback_of_the_users_own_code_is_shown_whole():
@@ -94,7 +94,7 @@ def test_the_last_line_of_a_long_message_stays_last():
     assert shown.count("line 20") == 1
 
 
-def test_a_line_of_any_length_leaves_the_class_of_the_error_in_the_end():
+def test_a_long_line_does_not_hide_the_class_of_the_error():
     message = "x" * 100_000
     shown = lines(CELL, error="ValueError", message=message, last=f"ValueError: {message}")
     assert f"ValueError: {message}" in shown  # in the whole traceback
@@ -120,7 +120,7 @@ def test_the_error_is_the_last_line_once(traceback, last):
     assert sum(line.startswith("ValueError") for line in shown) == 1
 
 
-def test_an_error_without_a_message():
+def test_an_error_without_a_message_is_shown_by_its_class():
     assert describe_error("a.ipynb", "cell 1", "KeyboardInterrupt", "", []).splitlines() == [
         "a.ipynb: cell 1 failed",
         "KeyboardInterrupt",
@@ -148,14 +148,14 @@ def test_cells_are_counted_as_in_the_notebook_that_was_submitted(tmp_path):
 def test_a_step_shows_the_error_of_its_cell_and_no_frames_of_papermill(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-    made.cells = [
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    notebook.cells = [
         nbformat.v4.new_markdown_cell("# Totals"),
         nbformat.v4.new_code_cell("year = '1990'", metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell("import json\ndef parsed():\n    return json.loads(year)"),
         nbformat.v4.new_code_cell("parsed()"),
     ]
-    nbformat.write(made, "totals.ipynb")
+    nbformat.write(notebook, "totals.ipynb")
     step = Step(name="totals", kind="notebook", path="totals.ipynb")
     job = run_job(step, parameters={"year": "{"}, max_retries=0)
     assert job.status == FAILED

@@ -30,12 +30,12 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def step(name, *cells, tagged=None, **metadata):
-    """A notebook of these cells, the first one tagged if it is given, as a step."""
-    made = nbformat.v4.new_notebook(metadata=metadata)
+    """Return a step with a notebook; ``tagged`` is its cell tagged ``parameters``, if any."""
+    notebook = nbformat.v4.new_notebook(metadata=metadata)
     if tagged is not None:
-        made.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
-    made.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
-    nbformat.write(made, f"{name}.ipynb")
+        notebook.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
+    notebook.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(notebook, f"{name}.ipynb")
     return Step(name=name, kind="notebook", path=f"{name}.ipynb")
 
 
@@ -45,9 +45,9 @@ def faults(*steps, **options):
     return caught.value.faults
 
 
-def told(*steps, **parameters):
-    made = Pipeline.from_steps("p", steps)
-    return notebook_warnings(made, parameters) + find_unread_parameters(made, parameters)
+def warnings_for(*steps, **parameters):
+    pipeline = Pipeline.from_steps("p", steps)
+    return notebook_warnings(pipeline, parameters) + find_unread_parameters(pipeline, parameters)
 
 
 def test_a_missing_kernel_is_reported_at_submission():
@@ -79,17 +79,19 @@ def test_an_installation_without_notebooks_is_reported(monkeypatch):
 
 
 def test_a_notebook_that_names_no_kernel_runs_with_python3():
-    made = step("plain", "print(year)", tagged="year = '1'")
+    notebook_step = step("plain", "print(year)", tagged="year = '1'")
     warned = "plain.ipynb names no kernel; it runs with python3"
-    assert told(made) == [warned]
+    assert warnings_for(notebook_step) == [warned]
     with pytest.warns(UserWarning, match=warned):
-        job = submit(Pipeline.from_steps("p", [made]), parameters={"year": 7}, max_retries=0)
+        job = submit(
+            Pipeline.from_steps("p", [notebook_step]), parameters={"year": 7}, max_retries=0
+        )
     assert job.wait(LIMIT) == DONE, job.logs()
     # On a busy machine libzmq may complain when the kernel ends.
     assert job.logs().splitlines()[0] == "7"
 
 
-def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
+def test_a_notebook_that_names_no_kernel_needs_python3(monkeypatch):
     monkeypatch.setattr(notebook_checks, "_installed_kernels", list)
     (fault,) = faults(step("plain", "1"))
     assert fault.asked == "no kernel, so python3"
@@ -100,11 +102,11 @@ def test_a_misspelled_parameter_is_reported_with_the_most_similar_name():
     cell = "%matplotlib inline\nyear: str = '1990'\nrate='1.5'\n# never = 3\nif x == 2: pass"
     magic = step("magic", tagged=cell, kernelspec=PYTHON)
     plain = step("plain", tagged="month, day = '1', '2'\nnames = 'a=1'", kernelspec=PYTHON)
-    assert told(magic, plain, year=1, rate=2, month=3, day=4, names=5) == []
-    (said,) = told(magic, plain, yaer=1)
-    assert said == "no step reads the parameter 'yaer': did you mean year?"
-    assert "did you mean month?" in told(plain, MONTH=1)[0]
-    assert told(plain, zebra=1) == [
+    assert warnings_for(magic, plain, year=1, rate=2, month=3, day=4, names=5) == []
+    (warning,) = warnings_for(magic, plain, yaer=1)
+    assert warning == "no step reads the parameter 'yaer': did you mean year?"
+    assert "did you mean month?" in warnings_for(plain, MONTH=1)[0]
+    assert warnings_for(plain, zebra=1) == [
         "no step reads the parameter 'zebra': they read day, month, names"
     ]
 
@@ -112,30 +114,32 @@ def test_a_misspelled_parameter_is_reported_with_the_most_similar_name():
 def test_a_parameter_that_another_step_may_read_is_not_reported():
     plain = step("plain", tagged="month = 1", kernelspec=PYTHON)
     free = step("free", "print(1)", kernelspec=PYTHON)
-    assert told(plain, bash("a", "echo $LEVEL"), level=1) == []
+    assert warnings_for(plain, bash("a", "echo $LEVEL"), level=1) == []
     unseen = step("unseen", "import some_package", kernelspec=PYTHON)
-    assert told(plain, unseen, level=1) == []
-    assert told(plain, free, level=1) == ["no step reads the parameter 'level': they read month"]
-    assert len(told(plain, unseen, mnoth=1)) == 1
-    assert told(bash("a", "some-program"), mnoth=1) == []
-    assert told(bash("a", "true"), mnoth=1) == [
+    assert warnings_for(plain, unseen, level=1) == []
+    assert warnings_for(plain, free, level=1) == [
+        "no step reads the parameter 'level': they read month"
+    ]
+    assert len(warnings_for(plain, unseen, mnoth=1)) == 1
+    assert warnings_for(bash("a", "some-program"), mnoth=1) == []
+    assert warnings_for(bash("a", "true"), mnoth=1) == [
         "no step reads the parameter 'mnoth': they read none"
     ]
 
 
 def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     text = "import os; print(month, os.environ['MODEL_NAME'], os.environ['CLASS'])"
-    made = step("plain", text, tagged="month = '1'", kernelspec=PYTHON)
+    notebook_step = step("plain", text, tagged="month = '1'", kernelspec=PYTHON)
     # Some programs write only the name of the kernel.
     document = json.loads(Path("plain.ipynb").read_text())
     document["metadata"] = {"kernelspec": {"name": "python3"}}
     Path("plain.ipynb").write_text(json.dumps(document))
     parameters = {"model-name": "a b", "class": "c", "month": 2}
-    first, second = told(made, **parameters)
+    first, second = warnings_for(notebook_step, **parameters)
     assert first.startswith("parameter 'model-name' is not a valid Python variable name")
     assert second.startswith("parameter 'class' is not a valid")
     with pytest.warns(UserWarning, match="not a valid Python variable name"):
-        job = run_job(made, parameters=parameters, max_retries=0)
+        job = run_job(notebook_step, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "2 a b c"
 
@@ -153,30 +157,32 @@ def test_a_missing_python_kernel_is_replaced_with_one_warning():
         job = run_job(first, parameters={"year": 7}, max_retries=0)
     assert len(caught) == 1
     assert job.status == DONE, job.logs()
-    said, printed = job.logs().splitlines()[:2]
-    assert "names the kernel 'conda-root-py', which is not installed; it runs with" in said
+    notice, printed = job.logs().splitlines()[:2]
+    assert "names the kernel 'conda-root-py', which is not installed; it runs with" in notice
     assert printed == f"{sys.executable} 7"
 
 
 def test_a_missing_kernel_of_another_language_is_refused():
     other = {"name": "ir", "display_name": "R", "language": "R"}
     sage = {"name": "sagemath", "display_name": "SageMath 9", "language": "sage"}
-    made = [
+    steps = [
         step("r", "1", kernelspec=other, language_info={"name": "R"}),
         step("sage", "1", kernelspec=sage, language_info={"name": "python"}),
     ]
-    first, second = faults(*made)
+    first, second = faults(*steps)
     assert first.asked == "the kernel 'ir' of the language r"
     assert second.asked == "the kernel 'sagemath' of the language sage"
     assert first.advice == "select another with kernel: in the step, or install it"
-    chosen = [one.model_copy(update={"kernel": "python3"}) for one in made]
-    assert told(*chosen) == []
-    new_job(Pipeline.from_steps("p", chosen))
+    with_python3 = [
+        notebook_step.model_copy(update={"kernel": "python3"}) for notebook_step in steps
+    ]
+    assert warnings_for(*with_python3) == []
+    new_job(Pipeline.from_steps("p", with_python3))
 
 
 @pytest.fixture
 def own_kernel(tmp_path, monkeypatch):
-    """A kernel called ``of-this-test`` that says so in its environment."""
+    """Install a kernel ``of-this-test`` that sets the variable CHOSEN."""
     folder = tmp_path / "jupyter" / "kernels" / "of-this-test"
     folder.mkdir(parents=True)
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -185,19 +191,23 @@ def own_kernel(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
 
 
-def test_a_step_chooses_the_kernel(own_kernel):
-    made = step("chooses", "import os; print(year, os.environ['CHOSEN'])", tagged="year = '1'")
-    assert len(told(made)) == 1
-    made = made.model_copy(update={"kernel": "of-this-test"})
-    assert told(made) == []
-    job = run_job(made, parameters={"year": 3}, max_retries=0)
+def test_a_step_selects_the_kernel(own_kernel):
+    notebook_step = step(
+        "chooses", "import os; print(year, os.environ['CHOSEN'])", tagged="year = '1'"
+    )
+    assert len(warnings_for(notebook_step)) == 1
+    notebook_step = notebook_step.model_copy(update={"kernel": "of-this-test"})
+    assert warnings_for(notebook_step) == []
+    job = run_job(notebook_step, parameters={"year": 3}, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "3 yes"
 
 
-def test_a_step_that_selects_a_missing_kernel(own_kernel):
-    made = step("chooses", "1", kernelspec=PYTHON).model_copy(update={"kernel": "of-this-tset"})
-    (fault,) = faults(made)
+def test_a_step_that_selects_a_missing_kernel_is_refused(own_kernel):
+    notebook_step = step("chooses", "1", kernelspec=PYTHON).model_copy(
+        update={"kernel": "of-this-tset"}
+    )
+    (fault,) = faults(notebook_step)
     assert (fault.where, fault.asked) == ("step 'chooses': kernel", "'of-this-tset'")
     assert fault.advice.startswith("did you mean of-this-test?")
 
@@ -213,16 +223,18 @@ def test_a_step_that_selects_a_missing_kernel(own_kernel):
         ({}, {"name": "julia"}, "julia"),
     ],
 )
-def test_languages_of_notebooks(spec, info, language):
+def test_the_language_of_a_notebook_is_that_of_its_metadata(spec, info, language):
     assert notebook_language({"kernelspec": spec, "language_info": info}) == language
 
 
-def texts(tagged, *cells, names=("n",), **fields):
-    """The warning of a notebook that gets texts, or an empty text."""
-    made = step("typed", *cells, tagged=tagged, kernelspec=PYTHON).model_copy(update=fields)
-    found = notebook_warnings(Pipeline.from_steps("p", [made]), names)
-    assert len(found) <= 1
-    return found[0] if found else ""
+def type_warning(tagged, *cells, names=("n",), **fields):
+    """The warning of a notebook whose parameters arrive as text; empty if there is none."""
+    notebook_step = step("typed", *cells, tagged=tagged, kernelspec=PYTHON).model_copy(
+        update=fields
+    )
+    warnings = notebook_warnings(Pipeline.from_steps("p", [notebook_step]), names)
+    assert len(warnings) <= 1
+    return warnings[0] if warnings else ""
 
 
 @pytest.mark.parametrize(
@@ -238,14 +250,14 @@ def texts(tagged, *cells, names=("n",), **fields):
     ],
 )
 def test_a_text_for_a_default_of_another_type_is_reported(tagged, kind, conversion):
-    assert texts(tagged, "print(n + n)") == (
+    assert type_warning(tagged, "print(n + n)") == (
         "typed.ipynb: parameters arrive as text (str), but the cell tagged parameters has other "
         f"types: n ({kind}); convert them in a later cell, as with {conversion}"
     )
 
 
-def test_all_parameters_of_a_notebook_are_in_one_line():
-    line = texts("a = 1\nb = 2.5\nc = 'x'", "1", names=("a", "b", "c", "d"))
+def test_one_warning_lists_all_parameters_of_a_notebook():
+    line = type_warning("a = 1\nb = 2.5\nc = 'x'", "1", names=("a", "b", "c", "d"))
     assert ": a (int), b (float); convert" in line
 
 
@@ -257,8 +269,8 @@ def test_all_parameters_of_a_notebook_are_in_one_line():
     ],
     ids=lambda text: text[:20],
 )
-def test_a_text_for_a_text_is_no_news(tagged):
-    assert texts(tagged, "print(n + n)") == ""
+def test_a_default_that_is_text_or_no_literal_gives_no_warning(tagged):
+    assert type_warning(tagged, "print(n + n)") == ""
 
 
 @pytest.mark.parametrize(
@@ -277,24 +289,24 @@ def test_a_text_for_a_text_is_no_news(tagged):
     ],
 )
 def test_a_notebook_that_converts_its_parameters_has_no_warning(cell):
-    assert texts("n = 3", "print(1)", cell) == ""
+    assert type_warning("n = 3", "print(1)", cell) == ""
 
 
 @pytest.mark.parametrize("deep", ["x" + ".y" * 50_000, "-" * 100_000 + "1", "'\0'"])
 def test_cells_that_cannot_be_parsed_hide_no_warning(deep):
-    assert "n (int)" in texts("n = 3", deep)
+    assert "n (int)" in type_warning("n = 3", deep)
 
 
 def test_the_numbers_of_chunks_arrive_as_text_too():
-    assert "chunk_id (int)" in texts("chunk_id = 0", "1", names=(), chunks=3)
-    assert "item (int)" in texts("item = 1990", "1", names=(), foreach=("1991", "1992"))
-    assert texts("chunk_id = 0", "1", names=()) == ""
+    assert "chunk_id (int)" in type_warning("chunk_id = 0", "1", names=(), chunks=3)
+    assert "item (int)" in type_warning("item = 1990", "1", names=(), foreach=("1991", "1992"))
+    assert type_warning("chunk_id = 0", "1", names=()) == ""
 
 
 @pytest.mark.parametrize(
     "cells", [[{}], [{"source": 3}], [{"source": "a", "metadata": {"tags": 3}}], [3], 3]
 )
-def test_cells_that_are_none_are_a_fault_of_the_notebook(cells):
+def test_a_notebook_with_malformed_cells_cannot_be_read(cells):
     Path("odd.ipynb").write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": PYTHON}}))
     with pytest.raises(ValueError, match="cannot be read"):
         notebook_checks.read_declared_parameters(Path("odd.ipynb"))

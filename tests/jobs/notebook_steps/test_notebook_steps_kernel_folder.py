@@ -50,14 +50,14 @@ def temporary(tmp_path, monkeypatch):
 
 
 def step(name, *cells, **options):
-    made = nbformat.v4.new_notebook(metadata={"kernelspec": PYTHON})
-    made.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
-    nbformat.write(made, f"{name}.ipynb")
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": PYTHON})
+    notebook.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(notebook, f"{name}.ipynb")
     return Step(name=name, kind="notebook", path=f"{name}.ipynb", depends_on=(), **options)
 
 
 @pytest.mark.timeout(scaled(300, 1800))
-def test_kernels_that_start_together_hear_no_message_of_another(temporary):
+def test_kernels_that_start_together_get_no_messages_of_each_other(temporary):
     names = [f"n{number}" for number in range(AT_ONCE)]
     # Only some of the steps without stated resources run at once.
     small = Resources(cores=0.02)
@@ -80,19 +80,19 @@ def test_kernels_that_start_together_hear_no_message_of_another(temporary):
 
 
 def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_path):
-    told = str(tmp_path / "pids")
+    pid_file = str(tmp_path / "pids")
     cell = (
-        f"import os; open('{told}.draft', 'w').write(f'{{os.getpid()}} {{os.getppid()}}'); "
-        f"os.rename('{told}.draft', '{told}')"
+        f"import os; open('{pid_file}.draft', 'w').write(f'{{os.getpid()}} {{os.getppid()}}'); "
+        f"os.rename('{pid_file}.draft', '{pid_file}')"
     )
     # A kernel that holds the interpreter does not see that its parent has ended.
     job = submit_job(step("busy", cell, "import ctypes; ctypes.PyDLL(None).sleep(300)"))
-    wait_until(Path(told).exists)
+    wait_until(Path(pid_file).exists)
     (folder,) = temporary.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     sockets = {path.name for path in folder.iterdir() if path.is_socket()}
     assert sockets == {f"k-{number}" for number in range(1, 6)}
-    kernel, executor = map(int, Path(told).read_text().split())
+    kernel, executor = map(int, Path(pid_file).read_text().split())
     # The step and its wrapper, but not its kernel, which has a separate session.
     os.killpg(os.getpgid(executor), signal.SIGKILL)
     wait_until(lambda: not folder.exists())
@@ -178,10 +178,10 @@ def test_an_executed_notebook_is_complete_while_two_runs_write_it(tmp_path):
 def _read_until(ended, output, torn):
     while not ended.is_set():
         try:
-            found = json.loads(output.read_text())
+            content = json.loads(output.read_text())
         except ValueError as error:
             torn.append(error)
             return
-        if len(set(found)) > 1:
-            torn.append(found)
-        time.sleep(0.001)  # the writers have the interpreter meanwhile
+        if len(set(content)) > 1:
+            torn.append(content)
+        time.sleep(0.001)  # lets the writers run

@@ -40,8 +40,8 @@ def sbatch(folder: Path, options: dict[str, str], names: list[str]) -> str:
             ["sh", "-c", text], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             start_new_session=True,
         )  # fmt: skip
-    kept = {"name": options["job-name"], "group": process.pid}
-    (folder / f"{number}.job").write_text(json.dumps(kept))
+    stored = {"name": options["job-name"], "group": process.pid}
+    (folder / f"{number}.job").write_text(json.dumps(stored))
     return number
 
 
@@ -54,7 +54,7 @@ def squeue(folder: Path, options: dict[str, str], names: list[str]) -> str:
         if file.stem in numbers if numbers is not None else state == "RUNNING":
             fields = {"i": file.stem, "T": state, "l": "UNLIMITED", "r": "None"}
             fields["j"] = _read(folder, file.stem)["name"]
-            lines.append(re.sub("%(.)", lambda one, f=fields: f[one[1]], options["format"]))
+            lines.append(re.sub("%(.)", lambda match, f=fields: f[match[1]], options["format"]))
     return "\n".join(lines)
 
 
@@ -63,11 +63,11 @@ def scancel(folder: Path, options: dict[str, str], names: list[str]) -> str:
     for number in names:
         if _state(folder, number) != "RUNNING" or options.get("state") == "PENDING":
             continue
-        asked = signal.SIGTERM if options.get("signal") == "TERM" else signal.SIGKILL
-        if asked == signal.SIGKILL:
+        signal_number = signal.SIGTERM if options.get("signal") == "TERM" else signal.SIGKILL
+        if signal_number == signal.SIGKILL:
             (folder / f"{number}.cancelled").touch()
         with suppress(ProcessLookupError):
-            os.killpg(_read(folder, number)["group"], asked)
+            os.killpg(_read(folder, number)["group"], signal_number)
     return ""
 
 
@@ -81,14 +81,14 @@ def _state(folder: Path, number: str) -> str:
 
 
 def _read(folder: Path, number: str) -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads((folder / f"{number}.job").read_text())
-    return kept
+    stored: dict[str, Any] = json.loads((folder / f"{number}.job").read_text())
+    return stored
 
 
 def main(name: str, folder: str, *words: str) -> None:
     """Run a command."""
-    given = [word.removeprefix("--").partition("=") for word in words if word.startswith("--")]
-    options = {key: value for key, _, value in given}
+    pairs = [word.removeprefix("--").partition("=") for word in words if word.startswith("--")]
+    options = {key: value for key, _, value in pairs}
     names = [word for word in words if not word.startswith("--")]
     commands = {"sbatch": sbatch, "squeue": squeue, "scancel": scancel}
     if text := commands[name](Path(folder), options, names):

@@ -28,7 +28,7 @@ local = {__name__}:ShellRunner
 words = {__name__}:WordsExporter
 slurm = {__name__}:WordsExporter
 """
-#: Writes its number, runs the words after the prefix, and writes how they ended.
+#: Writes its process ID, runs the arguments after the prefix, and writes their exit code.
 _SCRIPT = """
 prefix=$1; shift; trap : TERM
 echo $$ > "$prefix.pid"

@@ -24,7 +24,7 @@ from hyperplane.jobs.runners import registry
 
 Result = TypeVar("Result")
 
-#: Seconds for what takes a few on an idle machine.
+#: Time limit in seconds, for work that takes a few on an idle machine.
 SOON = 120.0
 #: A supervisor that starts an attempt and is gone at once.
 SUPERVISOR = """
@@ -40,7 +40,7 @@ STEP = command("one", "true")
 
 @pytest.mark.process
 class RunnerContract:
-    """Start, follow, end and find again the attempts of steps."""
+    """Start, wait for, end and reattach to attempts at steps."""
 
     name: str
 
@@ -132,9 +132,9 @@ class RunnerContract:
         async def work(runner: Any) -> int | None:
             process = await runner.start(attempt, STEP, 1.0)
             await process.wait_until_running()
-            found: int | None = await process.wait()
-            assert process.exit_code() == found
-            return found
+            exit_code: int | None = await process.wait()
+            assert process.exit_code() == exit_code
+            return exit_code
 
         assert self.run(runner, work) == code
         log = attempt.file(".log").read_text()
@@ -143,7 +143,7 @@ class RunnerContract:
         assert not list(tmp_path.rglob("canary"))
 
     @pytest.mark.parametrize("polite", [True, False])
-    def test_it_is_ended_and_killed_after_the_grace(
+    def test_an_attempt_is_terminated_and_killed_after_the_grace_period(
         self, runner: Any, tmp_path: Path, polite: bool
     ) -> None:
         then = "echo ended > ended; exit 7" if polite else ""
@@ -157,15 +157,15 @@ class RunnerContract:
             process = await runner.start(attempt, STEP, 1.0)
             await process.wait_until_running()
             await asyncio.to_thread(until, (tmp_path / "pid").exists)
-            found: int | None = await process.end(60.0 if polite else 0.2)
-            return found
+            exit_code: int | None = await process.end(60.0 if polite else 0.2)
+            return exit_code
 
         assert self.run(runner, work) != 0
         pid = int((tmp_path / "pid").read_text())
         until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
         assert (tmp_path / "ended").exists() == polite
 
-    def test_the_next_supervisor_finds_it(
+    def test_the_next_supervisor_reattaches_to_an_attempt(
         self, options: dict[str, Any], runner: Any, tmp_path: Path
     ) -> None:
         script = (
@@ -186,9 +186,9 @@ class RunnerContract:
             assert process.exit_code() is None
             await process.wait_until_running()
             (tmp_path / "go").touch()
-            found: int | None = await process.wait()
+            exit_code: int | None = await process.wait()
             assert process.end_time() > 0
-            return found
+            return exit_code
 
         assert self.run(runner, work) == 5
         assert attempt.file(".log").read_text().count("once") == 1

@@ -33,7 +33,7 @@ class SharedFilesContract(RunnerContract):
     def test_a_missing_folder_is_an_error_of_the_start(self, runner: Any, tmp_path: Path) -> None:
         attempt = replace(self.attempt(tmp_path, "true"), folder=str(tmp_path / "gone"))
         with pytest.raises(FileNotFoundError, match="gone"):
-            self.run(runner, lambda one: one.start(attempt, STEP, 1.0))
+            self.run(runner, lambda runner: runner.start(attempt, STEP, 1.0))
 
 
 class TestLocal(SharedFilesContract):
@@ -82,11 +82,13 @@ class TestAnotherPackage(SharedFilesContract):
         options["shell"] = "no-such-shell"
         return "no no-such-shell on the PATH"
 
-    def test_it_cannot_take_the_place_of_a_built_in_runner(self) -> None:
+    def test_a_package_cannot_replace_a_built_in_runner(self) -> None:
         assert RUNNERS.names() == [*RUNNERS.built_in, "shell"]
         assert RUNNERS.load("local") is LocalRunner
 
-    def test_its_exporter_renders_and_replaces_none(self, tmp_path: Path) -> None:
+    def test_the_exporter_of_a_package_renders_and_replaces_no_built_in_one(
+        self, tmp_path: Path
+    ) -> None:
         job = make_job(STEP, root=tmp_path)
         [document] = render("words", job, prefix="- ")
         assert document == ("words.txt", "- true", "step")

@@ -37,7 +37,9 @@ class ProcessPod:
         self._log = folder / f"{self.name}.log"
         spec = job["spec"]["template"]["spec"]
         [container] = spec["containers"]
-        variables = {one["name"]: expand(one.get("value", "")) for one in container["env"]}
+        variables = {
+            variable["name"]: expand(variable.get("value", "")) for variable in container["env"]
+        }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [expand(word) for word in container["command"]],
@@ -67,8 +69,8 @@ class ProcessPod:
             listed = listed or is_there  # the server lists it a moment after the start
             if listed and not is_there:
                 killed_at = killed_at or time.monotonic() + GRACE
-                asked = signal.SIGKILL if time.monotonic() > killed_at else signal.SIGTERM
-                self._signal(asked)
+                number = signal.SIGKILL if time.monotonic() > killed_at else signal.SIGTERM
+                self._signal(number)
             time.sleep(0.1)
         code = self._process.returncode
         self._server.logs[self.name] = self._log.read_bytes()

@@ -55,25 +55,25 @@ class FakeWatcher:
 
 
 def attempt(tmp_path, *pods, jobs=None):
-    """An attempt whose pods are these, and what there is."""
-    place = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    there = AttemptCommand((), {}, "", place)
-    there.file(".log").touch()
-    name = attempt_job_name(there)
+    """An attempt whose pods are these, and the snapshot that its watcher returns."""
+    prefix = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    command = AttemptCommand((), {}, "", prefix)
+    command.file(".log").touch()
+    name = attempt_job_name(command)
     snapshot = JobSnapshot({name: {}} if jobs is None else jobs, {name: list(pods)})
-    return PodProcess(there, FakeWatcher(snapshot), time.monotonic()), snapshot
+    return PodProcess(command, FakeWatcher(snapshot), time.monotonic()), snapshot
 
 
-def waited(tmp_path, *pods, **more):
-    """The exit code of an attempt whose pods are these, its log, and the attempt."""
+def wait_for_attempt(tmp_path, *pods, **more):
+    """Wait for an attempt whose pods are these; return exit code, log and process."""
     process, _ = attempt(tmp_path, *pods, **more)
     code = asyncio.run(asyncio.wait_for(process.wait(), 20))
     return code, process.command.file(".log").read_text(), process
 
 
-def test_an_exit_code_and_the_times_are_written_down(tmp_path):
-    code, log, process = waited(tmp_path, pod(ended(3), "Failed"))
+def test_the_exit_code_and_the_times_are_recorded(tmp_path):
+    code, log, process = wait_for_attempt(tmp_path, pod(ended(3), "Failed"))
     assert (code, log) == (3, "its log\n")
     assert process.end_time() - process.command.file(".pid").stat().st_mtime == 10
     assert process._watcher.deleted == [attempt_job_name(process.command)]
@@ -81,11 +81,11 @@ def test_an_exit_code_and_the_times_are_written_down(tmp_path):
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (143, -15), (137, -9), (255, 255)])
 def test_signals_are_distinguished_from_exit_codes(tmp_path, code, expected):
-    assert waited(tmp_path, pod(ended(code), "Failed"))[0] == expected
+    assert wait_for_attempt(tmp_path, pod(ended(code), "Failed"))[0] == expected
 
 
 def test_running_out_of_memory_is_logged_with_advice(tmp_path):
-    code, log, _ = waited(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
+    code, log, _ = wait_for_attempt(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
     assert code == -signal.SIGKILL
     assert "more than the memory of its pod, 1e-07 GB: request more with resources.ram_gb" in log
     assert classify_failure(code, log) == MEMORY
@@ -100,26 +100,28 @@ def test_running_out_of_memory_is_logged_with_advice(tmp_path):
     ],
 )
 def test_pods_that_kubernetes_evicts_or_deletes_are_lost(tmp_path, lost):
-    code, log, process = waited(tmp_path, lost)
+    code, log, process = wait_for_attempt(tmp_path, lost)
     assert code is None
     assert "Kubernetes ended the pod: " in log
     assert process._watcher.deleted
 
 
 def test_a_job_that_is_gone_is_lost(tmp_path):
-    assert waited(tmp_path, jobs={})[0] is None
+    assert wait_for_attempt(tmp_path, jobs={})[0] is None
 
 
-def test_a_done_step_stays_done_whatever_becomes_of_its_pod(tmp_path):
+def test_the_outcome_of_a_job_counts_without_its_pod(tmp_path):
     name = "hyperplane-6f1d2c3b-0000-000-a-1"
     done = {name: {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}}
-    assert waited(tmp_path, jobs=done)[0] == 0
+    assert wait_for_attempt(tmp_path, jobs=done)[0] == 0
     failed = {"type": "Failed", "status": "True", "message": "BackoffLimitExceeded"}
-    code, log, _ = waited(tmp_path / "b", jobs={name: {"status": {"conditions": [failed]}}})
+    code, log, _ = wait_for_attempt(
+        tmp_path / "b", jobs={name: {"status": {"conditions": [failed]}}}
+    )
     assert code is None
     assert "Kubernetes ended the job: BackoffLimitExceeded" in log
     # A child that ran out of memory, and a program that continued without it.
-    assert waited(tmp_path / "c", pod(ended(0, reason="OOMKilled"), "Succeeded"))[0] == 0
+    assert wait_for_attempt(tmp_path / "c", pod(ended(0, reason="OOMKilled"), "Succeeded"))[0] == 0
 
 
 def test_a_deleted_job_is_waited_for_while_its_pod_runs(tmp_path):
@@ -132,9 +134,9 @@ def test_a_deleted_job_is_waited_for_while_its_pod_runs(tmp_path):
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def test_a_node_that_does_not_answer_has_lost_it(tmp_path):
+def test_a_pod_on_a_node_that_does_not_respond_is_lost(tmp_path):
     lost = pod({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, metadata=DELETED)
-    code, log, _ = waited(tmp_path, lost)
+    code, log, _ = wait_for_attempt(tmp_path, lost)
     assert code is None
     assert "does not answer: it is lost" in log
 
@@ -143,8 +145,10 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     tmp_path, monkeypatch
 ):
     name = "hyperplane-6f1d2c3b-0000-000-a-1"
-    said = f'secret "{name}" not found'
-    waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
+    message = f'secret "{name}" not found'
+    waits = pod(
+        {"waiting": {"reason": "CreateContainerConfigError", "message": message}}, "Pending"
+    )
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
     monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod_process.SECRET_SECONDS", -1.0)
     process, snapshot = attempt(tmp_path, waits)
@@ -159,20 +163,20 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
 
 def test_a_pod_that_never_starts_is_an_input_error(tmp_path):
     waiting = {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}
-    code, log, _ = waited(tmp_path, pod(waiting, "Pending"))
+    code, log, _ = wait_for_attempt(tmp_path, pod(waiting, "Pending"))
     assert code == 78
     assert "ErrImageNeverPull: not there; image_pull_policy is Never" in log
     no_program = ended(128, reason="StartError", message='exec: "nothing": not found')
-    code, log, _ = waited(tmp_path / "b", pod(no_program, "Failed"))
+    code, log, _ = wait_for_attempt(tmp_path / "b", pod(no_program, "Failed"))
     assert code == 127
     assert 'StartError: exec: "nothing": not found' in log
 
 
-def test_an_executed_notebook_comes_with_the_log(tmp_path):
+def test_an_executed_notebook_is_extracted_from_the_log(tmp_path):
     packed = base64.b64encode(zlib.compress(b"{1}")).decode()
     mark = "hyperplane-notebook:"
-    sent = f"{mark}{packed[:4]}\nValueError: x\n{mark}{packed[4:]}\n"  # with a line between
-    log = f"cell\n\n{sent}".encode()
+    printed = f"{mark}{packed[:4]}\nValueError: x\n{mark}{packed[4:]}\n"  # with a line between
+    log = f"cell\n\n{printed}".encode()
     process, snapshot = attempt(tmp_path, pod(ended(1), "Failed"))
     output = tmp_path / "out" / "a.ipynb"
     process.command.file(".notebook").write_text(str(output))
@@ -188,22 +192,22 @@ def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
             yield b"its "
             raise KubernetesError("the log broke off")
 
-    said = "warning: no step reads the parameter 'sorce'\n"
+    warning = "warning: no step reads the parameter 'sorce'\n"
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "wait"}}
     process, _ = attempt(tmp_path, pod(waiting, "Pending"))
-    process.command.file(".preface").write_text(said)
+    process.command.file(".preface").write_text(warning)
     files, log = process._files, process.command.file(".log")
     process._watcher = files._watcher = Follows(None)
     files.write_status("no node")
-    assert log.read_text() == f"{said}waiting for Kubernetes: no node\n"
+    assert log.read_text() == f"{warning}waiting for Kubernetes: no node\n"
     files.record_start("n-x", 1.0)
-    assert log.read_text() == said
+    assert log.read_text() == warning
 
     async def ends():
         files.follow("n-x")
         await asyncio.wait({files._following})
-        assert log.read_text() == f"{said}its "
+        assert log.read_text() == f"{warning}its "
         await files.save_log("n-x")
 
     asyncio.run(ends())
-    assert log.read_text() == f"{said}its log\n"
+    assert log.read_text() == f"{warning}its log\n"

@@ -79,17 +79,17 @@ def test_variables_and_secrets_arrive_unchanged(monkeypatch):
     assert job.wait(120) == DONE, job.logs()
     # The value of the secret is masked in the log.
     assert "s3cret" not in job.logs()
-    told = json.loads(job.logs("first"))
-    assert told["TEXT"] == told["HYPERPLANE_JOB_PARAMETER_YEAR"] == text
-    assert told["TWO"] == "$(TEXT)"
-    assert told["HOME"] == "/tmp"
-    assert told["MY_OWN"] is None
-    assert told["folder"] == "/var/lib/hyperplane"
+    variables = json.loads(job.logs("first"))
+    assert variables["TEXT"] == variables["HYPERPLANE_JOB_PARAMETER_YEAR"] == text
+    assert variables["TWO"] == "$(TEXT)"
+    assert variables["HOME"] == "/tmp"
+    assert variables["MY_OWN"] is None
+    assert variables["folder"] == "/var/lib/hyperplane"
     assert "s3cret" not in json.dumps(seen)
     assert job.job.runner == "kubernetes"
 
 
-def test_a_secret_has_its_value_on_this_machine(monkeypatch):
+def test_a_secret_has_the_value_of_the_submission(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME) ü")
     count = "import os; print(len(os.environ['THE_TOKEN'].encode()))"
     job = run_job(python("a", count, secrets=("THE_TOKEN",)), runner="kubernetes", wait=120)
@@ -133,7 +133,7 @@ def test_an_executed_notebook_comes_back_also_when_a_cell_fails(tmp_path):
     assert "hyperplane-notebook:" not in job.logs()
 
 
-def test_steps_follow_each_other_and_chunks_run_beside_each_other():
+def test_steps_run_in_order_and_chunks_concurrently():
     job = run_job(
         bash("a", "echo first; sleep 1"),
         bash("chunks", "echo $CHUNK_ID $ITEM; sleep 1", foreach=("x y", "ü", "'"), resources=SMALL),
@@ -142,11 +142,15 @@ def test_steps_follow_each_other_and_chunks_run_beside_each_other():
         wait=200,
     )
     assert job.status == DONE, job.logs()
-    ended = {one.step: one.ended for one in job.attempts if one.chunk in (-1, 0)}
+    ended = {attempt.step: attempt.ended for attempt in job.attempts if attempt.chunk in (-1, 0)}
     assert ended["a"] < ended["chunks"] < ended["last"]
-    logs = [Path(job.job.folder, one.log).read_text() for one in job.attempts if one.chunk >= 0]
+    logs = [
+        Path(job.job.folder, attempt.log).read_text()
+        for attempt in job.attempts
+        if attempt.chunk >= 0
+    ]
     assert sorted(logs) == ["0 x y\n", "1 ü\n", "2 '\n"]
-    assert {one.number for one in job.attempts} == {1}
+    assert {attempt.number for attempt in job.attempts} == {1}
 
 
 def test_output_is_readable_while_the_step_runs():
@@ -164,7 +168,7 @@ def test_a_killed_supervisor_costs_no_attempt():
     assert kill_supervisor()
     time.sleep(8)  # the pod ends while no supervisor is running
     assert JobHandle(job.id).wait(120) == DONE
-    assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
+    assert [(attempt.step, attempt.number) for attempt in job.attempts] == [("a", 1), ("b", 1)]
     assert job.logs("a") == "a\na\n"
 
 
@@ -181,8 +185,8 @@ def test_supervisors_killed_at_any_moment_repeat_nothing(monkeypatch):
             JobHandle(job.id).wait(0.05)  # starts another supervisor
     assert JobHandle(job.id).wait(120) == DONE
     assert kills > 1
-    made = sorted((one.step, one.chunk, one.status) for one in job.attempts)
-    assert made == [*(("a", chunk, DONE) for chunk in range(8)), ("b", -1, DONE)]
+    attempts = sorted((attempt.step, attempt.chunk, attempt.status) for attempt in job.attempts)
+    assert attempts == [*(("a", chunk, DONE) for chunk in range(8)), ("b", -1, DONE)]
 
 
 def test_cancelling_ends_running_and_waiting_attempts():
@@ -192,7 +196,7 @@ def test_cancelling_ends_running_and_waiting_attempts():
     until(lambda: "begun" in job.logs(), 60)
     job.cancel()
     assert job.wait(90) == CANCELLED
-    assert "asked" in "".join(one.read_text() for one in Path(job.job.folder).rglob("*.log"))
+    assert "asked" in "".join(log.read_text() for log in Path(job.job.folder).rglob("*.log"))
 
 
 def test_a_step_that_runs_out_of_memory_gets_more():
@@ -214,16 +218,16 @@ def test_the_timeout_of_a_step_ends_its_pod():
         bash("slow", "echo begun; sleep 100", timeout=4), runner="kubernetes", max_retries=0
     )
     assert job.status == FAILED
-    assert [one.status for one in job.attempts] == [TIMED_OUT]
+    assert [attempt.status for attempt in job.attempts] == [TIMED_OUT]
     assert "exceeded the step's timeout of 4 s" in job.job.reason
 
 
-def test_exit_codes_decide_on_another_attempt():
+def test_the_exit_code_decides_on_a_retry():
     job = run_job(bash("a", "echo no >&2; exit 65"), runner="kubernetes", max_retries=3, wait=120)
     assert (job.status, len(job.attempts)) == (FAILED, 1)
     assert job.job.reason.endswith("exit code 65: no")
     job = run_job(bash("a", "exit 9"), runner="kubernetes", max_retries=1, wait=120)
-    assert [one.exit_code for one in job.attempts] == [9, 9]
+    assert [attempt.exit_code for attempt in job.attempts] == [9, 9]
 
 
 def test_a_deleted_pod_is_lost_and_created_again():
@@ -233,26 +237,26 @@ def test_a_deleted_pod_is_lost_and_created_again():
     [pod] = objects("pods")
     kubectl("-n", NAMESPACE, "delete", "pod", pod["metadata"]["name"], "--wait=false")
     assert job.wait(120) == DONE
-    assert [one.status for one in job.attempts] == ["lost", DONE]
+    assert [attempt.status for attempt in job.attempts] == ["lost", DONE]
 
 
 @pytest.mark.parametrize(
-    ("program", "options", "said"),
+    ("program", "options", "reason"),
     [
         ("true", {"image": "test.invalid/hyperplane/nothing:1"}, "ErrImageNeverPull"),
         ("true", {"image": "test.invalid/hyperplane/pause:1"}, "not root"),
         ("no-such-program", {}, "executable file not found"),
     ],
 )
-def test_an_attempt_that_can_never_run_fails_without_retries(program, options, said):
+def test_an_attempt_that_can_never_run_fails_without_retries(program, options, reason):
     step = Step(name="a", kind="command", argv=(program,))
     job = submit_job(step, runner="kubernetes", runner_options=options, max_retries=3)
     assert job.wait(120) == FAILED
-    assert said in job.job.reason
+    assert reason in job.job.reason
     assert len(job.attempts) == 1
 
 
-def test_why_it_waits_is_in_the_log():
+def test_the_log_has_the_reason_why_a_step_is_pending():
     job = submit_job(bash("a", "true", resources={"cores": 64}), runner="kubernetes")
     until(lambda: "Insufficient cpu" in job.logs(), 90)
     job.cancel()
@@ -271,7 +275,7 @@ def test_unsupported_pipelines_are_refused_at_submission(tmp_path):
         submit_job(*steps, runner="kubernetes", runner_options={"imag": "x"})
 
 
-def test_not_without_an_api_server(tmp_path, monkeypatch):
+def test_a_submission_without_an_api_server_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("KUBECONFIG", str(tmp_path / "none"))
         with pytest.raises(RequestError, match="no usable configuration of kubectl"):

@@ -31,20 +31,20 @@ from hyperplane.spec.settings import KubernetesJobSettings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"
 IMAGE = "registry.example/flights:1"
-PLACE = Path("/jobs/6f1d2c3b-0000-4000-8000-000000000001/steps/001-years/chunk-00002/attempt-1")
+PREFIX = Path("/jobs/6f1d2c3b-0000-4000-8000-000000000001/steps/001-years/chunk-00002/attempt-1")
 STEP = command("years", "python", "-c", "x", resources=Resources(cores=1.5, ram_gb=2, gpus=1))
 COMMAND = AttemptCommand(
     ("python", "/var/lib/hyperplane/$(HOME).py"),
     {"PATH": "/home/me/bin", "TOKEN": "s3cret"},
     "/var/lib/hyperplane",
-    PLACE,
+    PREFIX,
     step_variables={"TEXT": "$(HOME) $$ \n", "TOKEN": "not this one"},
     secret_variables={"TOKEN": "s3cret ü"},
     script=Path("steps/$(HOME).py"),
     pool="16_16",
 )
-SENT = [StagedFile("hyperplane-file", "/var/lib/hyperplane/$(HOME).py", b"print(1)\xff")]
-MADE = {
+STAGED_FILES = [StagedFile("hyperplane-file", "/var/lib/hyperplane/$(HOME).py", b"print(1)\xff")]
+JOB = {
     "apiVersion": "batch/v1",
     "kind": "Job",
     "metadata": {"name": "n", "uid": "u", "labels": {}},
@@ -65,7 +65,7 @@ def test_the_job_of_an_attempt_is_as_the_file_shows():
         labels=("team=a",),
         run_as_user=1000,
     )
-    text = dump_yaml(build_job(COMMAND, STEP, 1.5, more, SENT))
+    text = dump_yaml(build_job(COMMAND, STEP, 1.5, more, STAGED_FILES))
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def test_the_job_of_an_attempt_is_as_the_file_shows():
     assert "/home/me" not in text
 
 
-def test_labels_with_a_pool_are_for_steps_that_name_one():
+def test_node_selectors_with_a_pool_are_for_steps_that_name_one():
     plain = dataclasses.replace(COMMAND, pool="")
     more = settings(node_selector=("example.com/pool={pool}", "disk=ssd"))
     pod = build_job(plain, STEP, 1, more, [])["spec"]["template"]["spec"]
@@ -81,13 +81,13 @@ def test_labels_with_a_pool_are_for_steps_that_name_one():
 
 
 def test_the_secret_has_hidden_values_and_files_and_is_owned_by_the_job():
-    found = build_secret(MADE, COMMAND, SENT)
-    held = {name: base64.b64decode(text) for name, text in found["data"].items()}
-    assert held == {"TOKEN": "s3cret ü".encode(), "hyperplane-file": b"print(1)\xff"}
-    [owner] = found["metadata"]["ownerReferences"]
+    secret = build_secret(JOB, COMMAND, STAGED_FILES)
+    contents = {name: base64.b64decode(text) for name, text in secret["data"].items()}
+    assert contents == {"TOKEN": "s3cret ü".encode(), "hyperplane-file": b"print(1)\xff"}
+    [owner] = secret["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "batch/v1", "kind": "Job", "name": "n", "uid": "u"}
-    assert list(build_secret(MADE, COMMAND, [])["data"]) == ["TOKEN"]
-    assert build_secret(MADE, dataclasses.replace(COMMAND, secret_variables={}), []) is None
+    assert list(build_secret(JOB, COMMAND, [])["data"]) == ["TOKEN"]
+    assert build_secret(JOB, dataclasses.replace(COMMAND, secret_variables={}), []) is None
 
 
 def test_names_of_jobs_are_short_and_distinct():
@@ -100,12 +100,12 @@ def test_names_of_jobs_are_short_and_distinct():
 
 
 def test_options_are_those_of_the_engine_over_the_configuration():
-    told = {"namespace": "lab", "node-selector": ["disk=ssd"], "image": "there:1"}
-    with dask.config.set({"hyperplane.engines.kubernetes": told}):
-        found = registry.resolve_options("kubernetes", {"image": IMAGE, "root": "/srv"})
-    assert (found["image"], found["namespace"], found["root"]) == (IMAGE, "lab", "/srv")
-    assert found["node_selector"] == ["disk=ssd"]
-    assert registry.resolve_options("kubernetes", found) == found
+    configured = {"namespace": "lab", "node-selector": ["disk=ssd"], "image": "there:1"}
+    with dask.config.set({"hyperplane.engines.kubernetes": configured}):
+        options = registry.resolve_options("kubernetes", {"image": IMAGE, "root": "/srv"})
+    assert (options["image"], options["namespace"], options["root"]) == (IMAGE, "lab", "/srv")
+    assert options["node_selector"] == ["disk=ssd"]
+    assert registry.resolve_options("kubernetes", options) == options
 
 
 def test_all_that_is_wrong_with_options_is_reported_at_once():
@@ -137,23 +137,23 @@ def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
         command("call", "python", "-m", calls.PROGRAM, depends_on=()),
     ]
     job = make_job(*steps, root=tmp_path, requirements="needs.txt")
-    told = [fault.where for fault in runner().find_unsupported(job.pipeline)]
-    assert told == ["requirements", "step 'large': large.py", "step 'call': argv"]
-    told = [fault.where for fault in runner(root="/srv").find_unsupported(job.pipeline)]
-    assert told == ["requirements", "step 'call': argv"]
+    places = [fault.where for fault in runner().find_unsupported(job.pipeline)]
+    assert places == ["requirements", "step 'large': large.py", "step 'call': argv"]
+    places = [fault.where for fault in runner(root="/srv").find_unsupported(job.pipeline)]
+    assert places == ["requirements", "step 'call': argv"]
 
 
-def test_where_steps_find_their_files():
+def test_paths_are_those_of_staged_files_or_of_the_image():
     step = Step(name="a", kind="python", path="steps/a.py", working_dir="data")
-    sent, held = (
+    staged, in_image = (
         runner().with_runtime_paths(make_job(step)),
         runner(root="/srv").with_runtime_paths(make_job(step)),
     )
-    assert (sent.pipeline.root, sent.pipeline.steps[0].path) == ("/var/lib/hyperplane", "a.py")
-    assert sent.pipeline.steps[0].working_dir is None
-    assert (held.pipeline.root, held.pipeline.steps[0].path) == ("/srv", "steps/a.py")
-    assert held.pipeline.steps[0].working_dir == "data"
-    assert sent.python == held.python == "python"
+    assert (staged.pipeline.root, staged.pipeline.steps[0].path) == ("/var/lib/hyperplane", "a.py")
+    assert staged.pipeline.steps[0].working_dir is None
+    assert (in_image.pipeline.root, in_image.pipeline.steps[0].path) == ("/srv", "steps/a.py")
+    assert in_image.pipeline.steps[0].working_dir == "data"
+    assert staged.python == in_image.python == "python"
 
 
 def test_the_kubernetes_cluster_is_selected_at_submission(tmp_path, monkeypatch):
@@ -161,43 +161,43 @@ def test_the_kubernetes_cluster_is_selected_at_submission(tmp_path, monkeypatch)
     (tmp_path / "a").write_text(json.dumps({"contexts": contexts}))
     (tmp_path / "b").write_text(json.dumps({"current-context": "far"}))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
-    found = registry.resolve_options("kubernetes", {"image": IMAGE})
-    assert (found["context"], found["namespace"]) == ("far", "lab")
-    assert found["kubeconfig"] == f"{tmp_path}/a:{tmp_path}/b"
+    options = registry.resolve_options("kubernetes", {"image": IMAGE})
+    assert (options["context"], options["namespace"]) == ("far", "lab")
+    assert options["kubeconfig"] == f"{tmp_path}/a:{tmp_path}/b"
     assert registry.resolve_options("kubernetes", {"context": "near"})["namespace"] is None
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
-    assert registry.resolve_options("kubernetes", found) == found
+    assert registry.resolve_options("kubernetes", options) == options
 
 
 @pytest.mark.process
 def test_the_program_that_executes_notebooks_is_staged_completely(tmp_path):
     class Creates:
         async def create(self, job, secret_of):
-            self.job, self.secret = job, secret_of({**job, "metadata": {**MADE["metadata"]}})
+            self.job, self.secret = job, secret_of({**job, "metadata": {**JOB["metadata"]}})
 
-    place = tmp_path / "steps" / "000-n" / "attempt-1"
-    place.parent.mkdir(parents=True)
+    prefix = tmp_path / "steps" / "000-n" / "attempt-1"
+    prefix.parent.mkdir(parents=True)
     (tmp_path / "n.ipynb").write_text("{}")
-    made = runner(image=IMAGE)
-    made._watcher = sent = Creates()
+    pod_runner = runner(image=IMAGE)
+    pod_runner._watcher = watcher = Creates()
     argv = ("python", "here.py", "/var/lib/hyperplane/n.ipynb", "out.ipynb")
     attempt = AttemptCommand(
-        argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb")
+        argv, {}, "/", prefix, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb")
     )
-    asyncio.run(made.start(attempt, Step(name="n", kind="notebook", path="n.ipynb"), 1.0))
-    (container,) = sent.job["spec"]["template"]["spec"]["containers"]
+    asyncio.run(pod_runner.start(attempt, Step(name="n", kind="notebook", path="n.ipynb"), 1.0))
+    (container,) = watcher.job["spec"]["template"]["spec"]["containers"]
     for mount in container["volumeMounts"][1:]:
         file = Path(f"{tmp_path}/pod{mount['mountPath']}")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(base64.b64decode(sent.secret["data"][mount["subPath"]]))
+        file.write_bytes(base64.b64decode(watcher.secret["data"][mount["subPath"]]))
     _, program, notebook, _ = container["command"]
     # Without site packages, including hyperplane: it fails at the first missing import.
     words = [sys.executable, "-I", "-S", f"{tmp_path}/pod{program}", f"{tmp_path}/pod{notebook}"]
     done = subprocess.run(
         [*words, str(tmp_path / "o")], capture_output=True, text=True, check=False
     )
-    said = (
+    message = (
         "No module named 'papermill'. Notebooks need additional packages: "
         "pip install 'hyperplane[jobs]'"
     )
-    assert (done.returncode, done.stderr) == (1, f"{said}\n")
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")

@@ -26,8 +26,8 @@ ID = "6f1d2c3b-0000-4000-8000-000000000001"
 def server(tmp_path, monkeypatch):
     monkeypatch.setattr(pod_process, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(job_watcher, "CACHE_SECONDS", 0.0)
-    with running_api_server(tmp_path, monkeypatch) as found:
-        yield found
+    with running_api_server(tmp_path, monkeypatch) as api_server:
+        yield api_server
 
 
 def create_runner():
@@ -44,42 +44,42 @@ async def using(runner, work):
 
 
 def attempt(folder):
-    place = folder / ID / "steps" / "000-a" / "attempt-1"
-    place.parent.mkdir(parents=True)
+    prefix = folder / ID / "steps" / "000-a" / "attempt-1"
+    prefix.parent.mkdir(parents=True)
     script = folder / "a.py"
     script.write_text("print(1)")
-    there = AttemptCommand(
-        ("python", "/var/lib/hyperplane/a.py"), {}, "/var/lib/hyperplane", place,
+    attempt_command = AttemptCommand(
+        ("python", "/var/lib/hyperplane/a.py"), {}, "/var/lib/hyperplane", prefix,
         secret_variables={"TOKEN": "s3cret"}, script=script,
     )  # fmt: skip
-    there.file(".log").touch()
-    return there
+    attempt_command.file(".log").touch()
+    return attempt_command
 
 
-def pod_of(made, state, phase):
+def pod_of(manifest, state, phase):
     status = {"name": "step", "state": state}
     return {
-        "metadata": {"name": f"{made['metadata']['name']}-x"},
-        "spec": made["spec"]["template"]["spec"],
+        "metadata": {"name": f"{manifest['metadata']['name']}-x"},
+        "spec": manifest["spec"]["template"]["spec"],
         "status": {"phase": phase, "containerStatuses": [status]},
     }
 
 
 def test_the_job_of_an_attempt_is_deleted_after_its_log_is_copied(tmp_path, server):
-    there, seen = attempt(tmp_path), []
+    attempt_command, seen = attempt(tmp_path), []
 
-    def run(made):
-        seen.append(made)
+    def run(manifest):
+        seen.append(manifest)
         times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:10Z"}
-        server.logs[f"{made['metadata']['name']}-x"] = b"1\n"
-        return [pod_of(made, {"terminated": {"exitCode": 3, **times}}, "Failed")]
+        server.logs[f"{manifest['metadata']['name']}-x"] = b"1\n"
+        return [pod_of(manifest, {"terminated": {"exitCode": 3, **times}}, "Failed")]
 
     server.run = run
     runner = create_runner()
     assert runner.unavailable_reason() == ""
 
     async def main():
-        process = await runner.start(there, command("a", "true"), 1.0)
+        process = await runner.start(attempt_command, command("a", "true"), 1.0)
         [secret] = [one for (kind, _), one in server.objects.items() if kind == "secrets"]
         data = {key: base64.b64decode(text) for key, text in secret["data"].items()}
         assert data == {"TOKEN": b"s3cret", "hyperplane-file": b"print(1)"}
@@ -88,32 +88,34 @@ def test_the_job_of_an_attempt_is_deleted_after_its_log_is_copied(tmp_path, serv
         return await process.wait()
 
     assert asyncio.run(using(runner, main())) == 3
-    assert there.file(".log").read_text() == "1\n"
-    assert there.file(".pid").read_text() == f"{seen[0]['metadata']['name']}-x"
+    assert attempt_command.file(".log").read_text() == "1\n"
+    assert attempt_command.file(".pid").read_text() == f"{seen[0]['metadata']['name']}-x"
     assert server.objects == {}, "the pod and the Secret end with the Job"
 
 
 def test_an_attempt_of_another_supervisor_is_found_by_its_name(tmp_path, server):
-    there = attempt(tmp_path)
-    server.run = lambda made: [pod_of(made, {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "")]
+    attempt_command = attempt(tmp_path)
+    server.run = lambda manifest: [
+        pod_of(manifest, {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "")
+    ]
 
     runner, other = create_runner(), create_runner()
 
     async def end():
-        process = other.reattach(there)
+        process = other.reattach(attempt_command)
         await process.wait_until_running()
         assert process.exit_code() is None
         return await process.end(0.0)
 
-    asyncio.run(using(runner, runner.start(there, command("a", "true"), 1.0)))
+    asyncio.run(using(runner, runner.start(attempt_command, command("a", "true"), 1.0)))
     [name] = server.names("pods")
     server.logs[name] = b"begun\n"
     assert asyncio.run(using(other, end())) is None
-    assert there.file(".log").read_text() == "begun\n"
+    assert attempt_command.file(".log").read_text() == "begun\n"
     assert server.objects == {}
 
 
-def test_a_refusal_of_the_api_server_is_the_reason(tmp_path, server):
+def test_a_refusal_of_the_api_server_is_reported(tmp_path, server):
     server.refusals["POST", "jobs"] = [422]
     runner = create_runner()
     work = runner.start(attempt(tmp_path), command("a", "true"), 1.0)
@@ -128,14 +130,14 @@ def test_a_refusal_of_the_api_server_is_the_reason(tmp_path, server):
 def test_a_submitted_job_runs_its_steps_in_order_and_deletes_everything(tmp_path, server):
     order = []
 
-    def run(made):
-        step = made["metadata"]["annotations"]["hyperplane.dev/step-name"]
+    def run(manifest):
+        step = manifest["metadata"]["annotations"]["hyperplane.dev/step-name"]
         order.append(step)
-        name = f"{made['metadata']['name']}-x"
+        name = f"{manifest['metadata']['name']}-x"
         server.logs[name] = f"this is {step}\n".encode()
         times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z"}
         code = 65 if step == "last" else 0
-        return [pod_of(made, {"terminated": {"exitCode": code, **times}}, "Failed")]
+        return [pod_of(manifest, {"terminated": {"exitCode": code, **times}}, "Failed")]
 
     server.run = run
     steps = [
@@ -146,7 +148,7 @@ def test_a_submitted_job_runs_its_steps_in_order_and_deletes_everything(tmp_path
     options = {"image": "registry.example/flights:1"}
     job = run_job(*steps, runner="kubernetes", runner_options=options, max_retries=2)
     assert order == ["first", *["chunks"] * 3, "last"], "an error of the input is not retried"
-    assert (job.status, [one.exit_code for one in job.attempts]) == (FAILED, [0, 0, 0, 0, 65])
+    assert (job.status, [record.exit_code for record in job.attempts]) == (FAILED, [0, 0, 0, 0, 65])
     assert job.logs("first") == "this is first\n"
     assert server.objects == {}
 

@@ -30,8 +30,8 @@ NAME = st.text("ABC_", min_size=1, max_size=3)
 
 
 def command(chunk=0, place="/p", argv=("true",), attempt=1, folder="/work", **environment):
-    traces = Path(place, "job", "steps", "000-a", f"chunk-{chunk:05d}", f"attempt-{attempt}")
-    return AttemptCommand(argv, environment, folder, traces)
+    prefix = Path(place, "job", "steps", "000-a", f"chunk-{chunk:05d}", f"attempt-{attempt}")
+    return AttemptCommand(argv, environment, folder, prefix)
 
 
 @given(
@@ -48,26 +48,26 @@ def test_each_task_reads_its_own_variables_and_command(drawn):
         common = shared_variables(commands)
         write_tasks(path, commands, common)
         assert path.stat().st_mode & 0o777 == 0o600
-        for one in commands:
-            traces, variables, argv = array_task.read_task(str(path), task_index(one))
-            assert traces == os.fsencode(one.attempt_prefix)
-            assert argv == [os.fsencode(word) for word in one.argv]
+        for attempt in commands:
+            prefix, variables, argv = array_task.read_task(str(path), task_index(attempt))
+            assert prefix == os.fsencode(attempt.attempt_prefix)
+            assert argv == [os.fsencode(word) for word in attempt.argv]
             own = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
-            assert {**common, **own} == one.environment
+            assert {**common, **own} == attempt.environment
             assert not set(own.items()) & set(common.items())
         with pytest.raises(LookupError, match="no task 1 in"):
             array_task.read_task(str(path), 1)
 
 
 @pytest.mark.process
-def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
-    around = tmp_path / "around.py"
-    around.write_text("import os, sys; print(sys.argv[1:], sys.flags.isolated, dict(os.environ))")
+def test_a_task_becomes_the_wrapper_with_its_command_and_variables(tmp_path):
+    wrapper = tmp_path / "around.py"
+    wrapper.write_text("import os, sys; print(sys.argv[1:], sys.flags.isolated, dict(os.environ))")
     commands = [command(n, argv=("run", "", f"{n} ü\n"), ITEM=f"i={n}", SAME="1") for n in (4, 7)]
     write_tasks(tmp_path / "tasks", commands, {"SAME": "1"})
     environment = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_JOB_ID": "1", "SLURM_JOB_ID": "8"}
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", array_task.__file__, str(tmp_path / "tasks"), str(around)],
+    completed = subprocess.run(
+        [sys.executable, "-I", "-S", array_task.__file__, str(tmp_path / "tasks"), str(wrapper)],
         env={**environment, "SAME": "1", "LC_ALL": "C.UTF-8"},
         capture_output=True,
         text=True,
@@ -75,7 +75,7 @@ def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
     )
     words = [str(commands[1].attempt_prefix), "run", "", "7 ü\n"]
     seen = {"SLURM_JOB_ID": "8", "SAME": "1", "LC_ALL": "C.UTF-8", "ITEM": "i=7"}
-    assert done.stdout == f"{words} 1 {seen}\n"
+    assert completed.stdout == f"{words} 1 {seen}\n"
 
 
 def test_attempts_that_differ_only_in_the_chunk_form_one_array():
@@ -108,21 +108,25 @@ def test_the_task_file_has_only_differences(tmp_path):
     assert b"SLURM_X" not in written
 
 
-def test_the_number_of_a_task_is_that_of_its_array(tmp_path):
+def test_the_id_of_a_task_is_made_from_that_of_its_array(tmp_path):
     single, first, second = (command(n, place=tmp_path) for n in range(3))
-    for one in (single, first, second):
-        one.attempt_prefix.parent.mkdir(parents=True)
+    for attempt in (single, first, second):
+        attempt.attempt_prefix.parent.mkdir(parents=True)
     whole = array_command([first, second])
     assert not SlurmJobId(first).may_appear()
-    for one in (single, whole):
-        prepare_id_file(one)
-    for one in (first, second):
-        prepare_id_file(one, whole, task_index(one))
-    number = SlurmJobId(second)
-    assert (number.read(), number.may_appear()) == ("", True)
-    assert number.name() == "hyperplane-job-000-a-array-chunk-00001-attempt-1"
+    for attempt in (single, whole):
+        prepare_id_file(attempt)
+    for attempt in (first, second):
+        prepare_id_file(attempt, whole, task_index(attempt))
+    task_id = SlurmJobId(second)
+    assert (task_id.read(), task_id.may_appear()) == ("", True)
+    assert task_id.name() == "hyperplane-job-000-a-array-chunk-00001-attempt-1"
     SlurmJobId(first).write("42")
-    assert (number.read(), SlurmJobId(first).read(), number.may_appear()) == ("42_2", "42_1", False)
+    assert (task_id.read(), SlurmJobId(first).read(), task_id.may_appear()) == (
+        "42_2",
+        "42_1",
+        False,
+    )
     assert SlurmJobId(single).read() == ""
     SlurmJobId(single).write("43")
     assert SlurmJobId(single).read() == "43"

@@ -51,9 +51,9 @@ def calls(tmp_path, monkeypatch):
     return calls
 
 
-def numbers(job):
-    """Attempts of each chunk."""
-    return Counter(one.chunk for one in job.attempts)
+def count_attempts(job):
+    """Return the number of attempts at each chunk."""
+    return Counter(attempt.chunk for attempt in job.attempts)
 
 
 def test_two_hundred_chunks_need_few_calls_and_have_separate_variables(
@@ -75,34 +75,34 @@ def test_two_hundred_chunks_need_few_calls_and_have_separate_variables(
     )
     job = run_job(step, runner="slurm", parameters={"year": "ü '"}, wait=120)
     assert job.status == DONE, job.job.reason
-    assert set(numbers(job).values()) == {1}
+    assert set(count_attempts(job).values()) == {1}
     for chunk, item in enumerate(items):
         *got, parameters, year, token, _ = Path(f"got.{chunk}").read_text().split("\0")
         assert got == [str(chunk), item, str(chunk)]
         assert json.loads(parameters) == {"year": "ü '", "chunk_id": str(chunk), "item": item}
         assert (year, token) == ("ü '", "s3cret 'word'")
     logs = sorted(Path(job.job.folder).rglob("attempt-1.log"))
-    assert [one.read_text() for one in logs] == [f"{tmp_path}\nchunk {n}\n" for n in range(200)]
+    assert [file.read_text() for file in logs] == [f"{tmp_path}\nchunk {n}\n" for n in range(200)]
     assert 1 <= len(calls("sbatch")) <= 4
     for name in ("shown", "script", "processes", "calls"):
         assert Path(name).read_text(errors="replace")
         assert "s3cret" not in Path(name).read_text(errors="replace")
-    files = [one for one in Path(job.job.folder).rglob("*") if one.is_file()]
-    assert not [one for one in files if b"s3cret" in one.read_bytes()]
-    tasks = [one for one in files if one.suffix == ".tasks"]
-    assert {one.stat().st_mode & 0o777 for one in tasks} == {0o600}
+    files = [file for file in Path(job.job.folder).rglob("*") if file.is_file()]
+    assert not [file for file in files if b"s3cret" in file.read_bytes()]
+    tasks = [file for file in files if file.suffix == ".tasks"]
+    assert {file.stat().st_mode & 0o777 for file in tasks} == {0o600}
 
 
 def test_only_the_failed_chunk_is_retried(calls):
     fails = '[ "$CHUNK_ID" != 2 ] || [ -e tried ] || { touch tried; exit 3; }'
     job = run_job(bash("a", fails, chunks=6, resources=SMALL), runner="slurm", max_retries=1)
     assert job.status == DONE
-    assert numbers(job) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
+    assert count_attempts(job) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
     # A single attempt is an ordinary batch job.
     assert ["--array" in " ".join(words) for words in calls("sbatch")] == [True, False]
 
 
-def test_one_that_runs_out_of_memory_gets_more_and_the_others_do_not(calls):
+def test_only_the_chunk_that_ran_out_of_memory_gets_more(calls):
     size = "$((CHUNK_ID == 1 ? 400000000 : 1))"
     hungry = f"python3 -c 'import sys, time; x = bytearray(int(sys.argv[1])); time.sleep(4)' {size}"
     job = run_job(
@@ -112,12 +112,12 @@ def test_one_that_runs_out_of_memory_gets_more_and_the_others_do_not(calls):
         wait=120,
     )
     assert job.status == DONE
-    assert numbers(job) == {0: 1, 1: 2, 2: 1}
-    assert [(one.chunk, one.fault) for one in job.attempts if one.status == FAILED] == [
-        (1, "memory")
-    ]
-    asked = [[word for word in words if "--mem" in word] for words in calls("sbatch")]
-    assert asked == [["--mem=191M"], ["--mem=763M"]]
+    assert count_attempts(job) == {0: 1, 1: 2, 2: 1}
+    assert [
+        (attempt.chunk, attempt.fault) for attempt in job.attempts if attempt.status == FAILED
+    ] == [(1, "memory")]
+    memory_options = [[word for word in words if "--mem" in word] for words in calls("sbatch")]
+    assert memory_options == [["--mem=191M"], ["--mem=763M"]]
 
 
 def test_cancelling_when_half_is_done_leaves_nothing(tmp_path, calls):
@@ -127,35 +127,35 @@ def test_cancelling_when_half_is_done_leaves_nothing(tmp_path, calls):
     )
     job = submit_job(bash("slow", polite, chunks=40, resources=LARGE), runner="slurm")
     until(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
-    until(lambda: sum(one.status == DONE for one in job.attempts) == 4)
+    until(lambda: sum(attempt.status == DONE for attempt in job.attempts) == 4)
     job.cancel()
     began = time.monotonic()
     assert job.wait(60) == CANCELLED
     assert time.monotonic() - began < 30
     until(lambda: queue() == [])
-    ended = Counter(one.status for one in job.attempts)
+    ended = Counter(attempt.status for attempt in job.attempts)
     assert ended == {DONE: 4, CANCELLED: 36}
-    logs = [one.read_text() for one in Path(job.job.folder).rglob("*.log")]
-    assert sum("asked" in one for one in logs) == 2
+    logs = [log.read_text() for log in Path(job.job.folder).rglob("*.log")]
+    assert sum("asked" in log for log in logs) == 2
     assert len(list(tmp_path.glob("*.begun"))) == 2
     assert len(calls("scancel")) <= 4
 
 
 @pytest.mark.parametrize("written", ["yes", "not yet", "lost"])
 def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
-    told = "echo $CHUNK_ID >> told; sleep 1; echo $CHUNK_ID >> told"
-    job = submit_job(bash("a", told, chunks=6, resources=LARGE), runner="slurm")
-    until((tmp_path / "told").exists)
+    script = "echo $CHUNK_ID >> record; sleep 1; echo $CHUNK_ID >> record"
+    job = submit_job(bash("a", script, chunks=6, resources=LARGE), runner="slurm")
+    until((tmp_path / "record").exists)
     assert kill_supervisor()
-    [number] = Path(job.job.folder).rglob("array-*.slurm")
+    [id_file] = Path(job.job.folder).rglob("array-*.slurm")
     if written == "lost":
-        number.unlink()
+        id_file.unlink()
     elif written == "not yet":
-        number.write_text("")
+        id_file.write_text("")
     time.sleep(1.5)  # some end while no supervisor is running
     assert JobHandle(job.id).wait(60) == DONE
-    assert Counter((tmp_path / "told").read_text().split()) == dict.fromkeys("012345", 2)
-    assert set(numbers(job).values()) == {1}
+    assert Counter((tmp_path / "record").read_text().split()) == dict.fromkeys("012345", 2)
+    assert set(count_attempts(job).values()) == {1}
     assert len(calls("sbatch")) == 1
 
 
@@ -167,16 +167,21 @@ def test_a_task_ended_by_an_administrator_fails_and_the_others_continue(tmp_path
     )
     until(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
     whole = queue()[0].partition("_")[0]
-    subprocess.run(["scancel", f"{whole}_1", f"{whole}_3"], check=True)  # one runs, one waits
+    # The first runs, the second waits.
+    subprocess.run(["scancel", f"{whole}_1", f"{whole}_3"], check=True)
     assert job.wait(60) == FAILED
-    assert [one.status for one in sorted(job.attempts, key=lambda one: one.chunk)] == [
+    assert [
+        attempt.status for attempt in sorted(job.attempts, key=lambda attempt: attempt.chunk)
+    ] == [
         *(DONE, FAILED),
         *(DONE, FAILED),
     ]
-    for one in job.attempts:
-        ended = f"Slurm ended job {whole}_{one.chunk}: CANCELLED"
-        assert one.reason.endswith(ended if one.status == FAILED else ""), one
-    assert sorted(one.name for one in tmp_path.glob("*.begun")) == [f"{n}.begun" for n in (0, 1, 2)]
+    for attempt in job.attempts:
+        ended = f"Slurm ended job {whole}_{attempt.chunk}: CANCELLED"
+        assert attempt.reason.endswith(ended if attempt.status == FAILED else ""), attempt
+    assert sorted(file.name for file in tmp_path.glob("*.begun")) == [
+        f"{n}.begun" for n in (0, 1, 2)
+    ]
 
 
 def test_without_arrays_each_chunk_is_a_single_batch_job(tmp_path, calls):
@@ -184,12 +189,12 @@ def test_without_arrays_each_chunk_is_a_single_batch_job(tmp_path, calls):
     job = run_job(bash("a", "echo $CHUNK_ID", chunks=5, resources=SMALL), runner="slurm")
     assert job.status == DONE
     assert len(calls("sbatch")) == 6
-    assert sorted(one.read_text() for one in Path(job.job.folder).rglob("*.log")) == [
+    assert sorted(log.read_text() for log in Path(job.job.folder).rglob("*.log")) == [
         f"{n}\n" for n in range(5)
     ]
 
 
-def test_arrays_of_more_than_a_thousand_chunks(tmp_path, calls):
+def test_chunks_of_different_thousands_form_separate_arrays(tmp_path, calls):
     step = bash("a", "true", chunks=9, resources=SMALL)
     chunks = (3, 999, 1000, 1003, 1999, 123456)
 
@@ -204,8 +209,8 @@ def test_arrays_of_more_than_a_thousand_chunks(tmp_path, calls):
             )
             for n in chunks
         ]
-        started = await asyncio.gather(*(runner.start(one, step, 1.0) for one in commands))
-        return await asyncio.gather(*(one.wait() for one in started))
+        started = await asyncio.gather(*(runner.start(attempt, step, 1.0) for attempt in commands))
+        return await asyncio.gather(*(attempt.wait() for attempt in started))
 
     assert asyncio.run(go()) == [0] * len(chunks)
     for n in chunks:

@@ -29,18 +29,18 @@ def _slurm():
 def _in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield
-    until(lambda: queue() == [], 60)  # Slurm takes a moment to see that one has ended
+    until(lambda: queue() == [], 60)  # Slurm takes a moment to see that a job has ended
 
 
 def queue():
     """The batch jobs in the queue."""
-    said = subprocess.run(
+    completed = subprocess.run(
         ["squeue", "--me", "--array", "--noheader", "--format=%i %T %j"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return said.stdout.splitlines()
+    return completed.stdout.splitlines()
 
 
 def logs_of(job):
@@ -48,9 +48,9 @@ def logs_of(job):
     return sorted(Path(job.job.folder).rglob("*.log"))
 
 
-def until(true, seconds=60):
+def until(condition, seconds=60):
     deadline = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -79,7 +79,7 @@ def test_variables_and_secrets_arrive_unchanged(tmp_path, monkeypatch):
     assert job.job.runner == "slurm"
 
 
-def test_steps_follow_each_other_and_chunks_run_beside_each_other():
+def test_steps_run_in_order_and_chunks_concurrently():
     count = "echo $CHUNK_ID >> done; sleep 0.5"
     job = run_job(
         bash("a", "sleep 0.2; touch a"),
@@ -89,28 +89,28 @@ def test_steps_follow_each_other_and_chunks_run_beside_each_other():
     )
     assert job.status == DONE
     assert job.logs("last") == "012345"
-    assert {one.number for one in job.attempts} == {1}
+    assert {attempt.number for attempt in job.attempts} == {1}
 
 
 def test_a_killed_supervisor_costs_no_attempt(tmp_path):
-    steps = [bash(name, f"echo {name} >> told; sleep 2; echo {name} >> told") for name in "ab"]
+    steps = [bash(name, f"echo {name} >> record; sleep 2; echo {name} >> record") for name in "ab"]
     job = submit_job(*steps, runner="slurm")
-    until((tmp_path / "told").exists)
+    until((tmp_path / "record").exists)
     assert kill_supervisor()
     time.sleep(4)  # the batch job ends while no supervisor is running
     assert JobHandle(job.id).wait(60) == DONE
-    assert (tmp_path / "told").read_text() == "a\na\nb\nb\n"
-    assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
+    assert (tmp_path / "record").read_text() == "a\na\nb\nb\n"
+    assert [(attempt.step, attempt.number) for attempt in job.attempts] == [("a", 1), ("b", 1)]
 
 
-def test_a_batch_job_whose_number_was_not_written_down_is_found(tmp_path):
-    job = submit_job(bash("a", "echo a >> told; sleep 5"), runner="slurm")
-    until((tmp_path / "told").exists)
+def test_a_batch_job_whose_id_was_not_stored_is_found_by_its_name(tmp_path):
+    job = submit_job(bash("a", "echo a >> record; sleep 5"), runner="slurm")
+    until((tmp_path / "record").exists)
     assert kill_supervisor()
-    [number] = Path(job.job.folder).rglob("*.slurm")
-    number.unlink()
+    [id_file] = Path(job.job.folder).rglob("*.slurm")
+    id_file.unlink()
     assert JobHandle(job.id).wait(60) == DONE
-    assert (tmp_path / "told").read_text() == "a\n"
+    assert (tmp_path / "record").read_text() == "a\n"
 
 
 def test_cancelling_ends_running_and_waiting_attempts(tmp_path):
@@ -124,7 +124,7 @@ def test_cancelling_ends_running_and_waiting_attempts(tmp_path):
     job.cancel()
     assert job.wait(60) == CANCELLED
     until(lambda: queue() == [])
-    assert "asked" in "".join(one.read_text() for one in Path(job.job.folder).rglob("*.log"))
+    assert "asked" in "".join(log.read_text() for log in Path(job.job.folder).rglob("*.log"))
 
 
 def test_a_step_that_runs_out_of_memory_gets_more():
@@ -150,12 +150,12 @@ def test_the_timeout_of_a_step_counts_from_when_it_runs():
         runner="slurm",
         max_retries=0,
     )
-    ended = {one.step: one.status for one in job.attempts}
+    ended = {attempt.step: attempt.status for attempt in job.attempts}
     assert ended == {"a": DONE, "b": DONE, "c": TIMED_OUT}
     assert "exceeded the step's timeout of 1 s" in job.job.reason
 
 
-def test_why_it_waits_is_in_the_log():
+def test_the_log_has_the_reason_why_a_step_is_pending():
     everything = {"cores": 8, "ram_gb": 0.1}
     steps = [bash(name, "sleep 6", resources=everything, depends_on=()) for name in "ab"]
     job = submit_job(*steps, runner="slurm")
@@ -202,7 +202,7 @@ def test_cancelling_while_much_is_being_submitted_leaves_nothing():
     assert queue() == []
 
 
-def test_not_without_the_commands_of_slurm(monkeypatch):
+def test_a_submission_without_the_commands_of_slurm_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nonexistent")
         with pytest.raises(RequestError, match="no sbatch, squeue, scancel on the PATH"):

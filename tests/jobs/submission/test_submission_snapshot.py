@@ -48,7 +48,7 @@ def test_each_job_has_the_settings_of_its_submission():
     assert time.monotonic() - began < 90
 
 
-def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
+def test_secrets_are_read_from_the_folder_configured_at_submission(tmp_path):
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("s3cret-in-a-file\n")
     with dask.config.set({"hyperplane.jobs.secrets": str(tmp_path / "secrets")}):
@@ -57,7 +57,7 @@ def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
     assert job.logs() == "17\n"
 
 
-def test_a_pool_that_only_the_submission_knows():
+def test_a_step_has_the_sizes_of_a_pool_configured_only_at_submission():
     with dask.config.set({"hyperplane.pools.mine": POOL}):
         job = submit_job(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
         submission_snapshot.save_snapshot(job.job, {}, {})
@@ -128,21 +128,21 @@ def test_a_snapshot_has_no_secret_and_is_private(monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": {}}', '{"settings": 7}', "\0"])
 def test_an_unreadable_snapshot_counts_as_missing(text):
-    made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    submission_snapshot.save_snapshot(made, {"PATH": "/bin"}, {})
-    (made.folder_path / "submission.json").write_text(text)
-    assert submission_snapshot.load_snapshot(made).apply_to({"PATH": "/usr/bin"}) == {
+    job = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
+    submission_snapshot.save_snapshot(job, {"PATH": "/bin"}, {})
+    (job.folder_path / "submission.json").write_text(text)
+    assert submission_snapshot.load_snapshot(job).apply_to({"PATH": "/usr/bin"}) == {
         "PATH": "/usr/bin"
     }
-    assert submission_snapshot.load_snapshot(made).settings.retry_wait == "0.1s"
+    assert submission_snapshot.load_snapshot(job).settings.retry_wait == "0.1s"
 
 
 def test_a_folder_that_cannot_be_used_is_reported(monkeypatch):
-    made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    made.folder_path.parent.mkdir(parents=True, exist_ok=True)
-    made.folder_path.write_text("a file")
+    job = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
+    job.folder_path.parent.mkdir(parents=True, exist_ok=True)
+    job.folder_path.write_text("a file")
     with pytest.raises(JobError, match="cannot be used"):
-        submission_snapshot.save_snapshot(made, {}, {})
+        submission_snapshot.save_snapshot(job, {}, {})
 
 
 def test_unknown_pools_are_reported_at_submission():

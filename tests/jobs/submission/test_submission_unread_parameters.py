@@ -37,13 +37,13 @@ def javascript(text):
 
 
 def notebook(*cells, tagged=None):
-    made = nbformat.v4.new_notebook(
+    document = nbformat.v4.new_notebook(
         metadata={"kernelspec": {"name": "python3", "display_name": "3", "language": "python"}}
     )
     if tagged is not None:
-        made.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
-    made.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
-    nbformat.write(made, "step.ipynb")
+        document.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
+    document.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(document, "step.ipynb")
     return Step(name="nb", kind="notebook", path="step.ipynb")
 
 
@@ -53,7 +53,7 @@ def unread(step, *names):
 
 
 def test_a_misspelled_name_is_reported_with_the_most_similar_one():
-    said = "no step reads the parameter 'sorce': did you mean source?"
+    message = "no step reads the parameter 'sorce': did you mean source?"
     for step in (
         python(GET),
         python(GET + "import some_package, subprocess\n"),
@@ -62,8 +62,8 @@ def test_a_misspelled_name_is_reported_with_the_most_similar_one():
         javascript("console.log(process.env.SOURCE)"),
         javascript("import x from 'some-package'; const {SOURCE, YEAR: y} = process.env"),
     ):
-        assert unread(step, "sorce") == [said]
-    assert unread(notebook("print(source)", tagged="source = 1"), "sorce") == [said]
+        assert unread(step, "sorce") == [message]
+    assert unread(notebook("print(source)", tagged="source = 1"), "sorce") == [message]
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_a_script_that_may_read_anything_is_not_reported(text):
     assert unread(python(text), "zebra") == []
 
 
-def test_a_script_whose_every_read_is_seen_is_reported():
-    told = "no step reads the parameter 'zebra': they read"
-    assert unread(python(GET), "zebra") == [f"{told} source, year"]
+def test_a_script_whose_reads_are_all_known_is_reported():
+    start = "no step reads the parameter 'zebra': they read"
+    assert unread(python(GET), "zebra") == [f"{start} source, year"]
     assert unread(python("import numpy as np, json\nfrom dask import delayed"), "zebra") == [
-        f"{told} none"
+        f"{start} none"
     ]
     assert unread(python(GET), "source", "year") == []
     assert len(unread(python(GET), "zebra", "sorce", "source")) == 2
@@ -186,16 +186,16 @@ def test_parameters_that_a_notebook_may_pass_on_are_not_reported(cells, seen):
     assert unread(notebook(*cells, "%run x.py zebra"), "zebra") == []
 
 
-def test_one_step_that_reads_it_is_enough():
+def test_a_parameter_that_one_step_reads_is_not_reported():
     both = [python(GET, "a.py"), bash("sh", "echo $ZEBRA")]
     assert unread(both, "zebra") == []
     assert unread([both[0], bash("sh", "make")], "zebra") == []
-    # A parameter of a similar name is given, so this one is no typing error of it.
+    # The job has the similar parameter, too, so this one is no misspelling of it.
     assert unread(bash("sh", "make $MODEL"), "models", "model") == []
 
 
 def test_a_misspelled_parameter_is_reported_at_submission_and_in_the_log(tmp_path):
-    said = "no step reads the parameter 'sorce': did you mean source?"
+    message = "no step reads the parameter 'sorce': did you mean source?"
     with pytest.warns(UserWarning, match=r"did you mean source\?"):
         job = run_job(
             bash("first", "echo ${SOURCE-none}"),
@@ -204,7 +204,7 @@ def test_a_misspelled_parameter_is_reported_at_submission_and_in_the_log(tmp_pat
             max_retries=0,
         )
     assert job.status == DONE
-    assert job.logs("first") == f"warning: {said}\nnone\n"
+    assert job.logs("first") == f"warning: {message}\nnone\n"
     assert job.logs("second") == "second\n"
 
 
@@ -226,8 +226,8 @@ def test_a_misspelled_parameter_is_reported_in_the_log_of_a_batch_job(tmp_path, 
     step = bash("first", "echo ${SOURCE-none}")
     with pytest.warns(UserWarning, match=r"did you mean source\?"):
         job = run_job(step, parameters={"sorce": "a"}, max_retries=0, runner="slurm")
-    said = "no step reads the parameter 'sorce': did you mean source?"
-    assert (job.status, job.logs()) == (DONE, f"warning: {said}\nnone\n")
+    message = "no step reads the parameter 'sorce': did you mean source?"
+    assert (job.status, job.logs()) == (DONE, f"warning: {message}\nnone\n")
 
 
 def test_a_misspelled_parameter_is_reported_by_the_command_line(tmp_path):
@@ -238,8 +238,8 @@ def test_a_misspelled_parameter_is_reported_by_the_command_line(tmp_path):
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    said = "warning: no step reads the parameter 'sorce': did you mean source?"
-    assert done.stderr.splitlines().count(said) == 1
+    message = "warning: no step reads the parameter 'sorce': did you mean source?"
+    assert done.stderr.splitlines().count(message) == 1
 
 
 def test_a_function_reads_what_its_module_names():
@@ -259,6 +259,6 @@ def test_a_function_reads_what_its_module_names():
 
 def test_a_missing_file_may_read_any_parameter():
     step = python(GET)
-    made = Pipeline.from_steps("p", [step])
+    pipeline = Pipeline.from_steps("p", [step])
     Path("step.py").unlink()
-    assert find_unread_parameters(made, ["zebra"]) == []
+    assert find_unread_parameters(pipeline, ["zebra"]) == []

@@ -36,40 +36,40 @@ class AttemptFiles:
             return None
 
     def end_time(self) -> float:
-        """Return the end time of its container; 0 while it is unknown."""
+        """Return the end time of the container; 0 while it is unknown."""
         with suppress(OSError):
             return self._command.file(".exit").stat().st_mtime
         return 0.0
 
     def pod_name(self) -> str:
-        """Return the name of the pod that runs it; empty before the start."""
+        """Return the name of the pod that runs the attempt; empty before the start."""
         try:
             return self._command.file(".pid").read_text()
         except OSError:
             return ""
 
     def record_start(self, pod: str, at: float) -> None:
-        """Record which pod runs it, and since when."""
+        """Record which pod runs the attempt, and since when."""
         if not self.pod_name():
-            # The log replaces the messages on why it does not run yet.
+            # The log replaces the messages on why the attempt does not run yet.
             self._write(".log", self._preface())
             self._write(".pid", pod.encode(), at)
 
     def record_end(self, code: int, at: float | None = None) -> None:
-        """Record how and when it ended."""
+        """Record how and when the attempt ended."""
         self._write(".exit", str(code).encode(), at)
 
     def write_status(self, message: str) -> None:
-        """Write why it does not run yet, replacing the previous message."""
+        """Write to the log why the attempt does not run yet, replacing the previous message."""
         self._write(".log", self._preface() + f"waiting for Kubernetes: {message}\n".encode())
 
     def append_line(self, message: str) -> None:
-        """Append a line to its log."""
+        """Append a line to the log."""
         with self._command.file(".log").open("a") as log:
             log.write(f"\n{message}\n")
 
     def follow(self, pod: str) -> None:
-        """Copy its log as it is written; start over if the connection broke."""
+        """Copy the log of a pod as it is written; start over if the connection broke."""
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._follow(pod))
 
@@ -101,9 +101,9 @@ class AttemptFiles:
         for _ in range(LOG_ATTEMPTS):
             text = await self._watcher.read_log(pod)
             if text is not None:
-                log, whole = self._command.file(".log"), self._preface() + text
-                if not text.startswith(_LOG_REMOVED) and len(whole) >= log.stat().st_size:
-                    self._write(".log", whole)
+                log, whole_log = self._command.file(".log"), self._preface() + text
+                if not text.startswith(_LOG_REMOVED) and len(whole_log) >= log.stat().st_size:
+                    self._write(".log", whole_log)
                 break
             await asyncio.sleep(LOG_RETRY_SECONDS)
         self._extract_notebook()
@@ -122,12 +122,12 @@ class AttemptFiles:
             log = self._command.file(".log").read_bytes()
         except OSError:
             return
-        text, found = extract_notebook(log)
+        text, notebook = extract_notebook(log)
         if text != log:
             self._write(".log", text)
-        if found is not None:
+        if notebook is not None:
             output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_bytes(found)
+            output.write_bytes(notebook)
 
     def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
         """Write a file through a draft and a rename."""

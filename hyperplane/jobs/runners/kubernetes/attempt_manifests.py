@@ -40,7 +40,7 @@ def attempt_job_name(command: AttemptCommand) -> str:
     """
     above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
     step, *chunk, number = attempt.split("/")
-    words = [Path(above).name[:13], step[:24], *(one.removeprefix("chunk-") for one in chunk)]
+    words = [Path(above).name[:13], step[:24], *(part.removeprefix("chunk-") for part in chunk)]
     words.append(number.removeprefix("attempt-"))
     return re.sub("[^a-z0-9]+", "-", "-".join(["hyperplane", *words]).lower())
 
@@ -97,7 +97,7 @@ def build_secret(
         name: text.encode(errors="surrogateescape")
         for name, text in command.secret_variables.items()
     }
-    contents |= {one.key: one.content for one in files}
+    contents |= {file.key: file.content for file in files}
     if not contents:
         return None
     return objects.build_secret(job, job["metadata"]["name"], job["metadata"]["labels"], contents)

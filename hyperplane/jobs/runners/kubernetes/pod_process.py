@@ -22,7 +22,8 @@ POLL_SECONDS = 1.0
 STATUS_SECONDS = 15.0
 #: Seconds between deletion requests, and their maximum number.
 DELETE_SECONDS, DELETE_ATTEMPTS = 10.0, 12
-#: Seconds for which a pod must report that it cannot run, by reason; registries may be busy.
+#: Seconds after which a pod that reports a reason counts as unable to start; registries may be
+#: busy.
 PENDING_SECONDS = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
 DEFAULT_PENDING_SECONDS = 20.0
 #: Seconds after which a Secret that an earlier supervisor had to create counts as missing.
@@ -56,11 +57,11 @@ class PodProcess:
         return self._files.exit_code()
 
     def end_time(self) -> float:
-        """Return the end time of its container; 0 if unknown."""
+        """Return the end time of the container; 0 if unknown."""
         return self._files.end_time()
 
     async def wait_until_running(self) -> None:
-        """Wait until its container runs, or will never run."""
+        """Wait until the container runs, or will never run."""
         while (
             self.exit_code() is None
             and not await self._is_finished()
@@ -79,14 +80,14 @@ class PodProcess:
         return self.exit_code()
 
     async def delete_job(self) -> None:
-        """Delete its Job; without a response, Kubernetes removes the Job after its TTL."""
+        """Delete the Job; without a response, Kubernetes removes it after its TTL."""
         for _ in range(DELETE_ATTEMPTS):
             if await self._watcher.delete(self._name):
                 return
             await asyncio.sleep(DELETE_SECONDS)
 
     async def end(self, grace: float) -> int | None:
-        """Delete its Job, whose pod gets SIGTERM and later SIGKILL; return the exit code."""
+        """Delete the Job, whose pod gets SIGTERM and later SIGKILL; return the exit code."""
         requested, until = float("-inf"), time.monotonic() + grace + LOST_SECONDS
         while True:
             if time.monotonic() - requested > DELETE_SECONDS:
@@ -111,7 +112,7 @@ class PodProcess:
         return await self._watcher.get_snapshot(labels, self._created or float("-inf"))
 
     async def _is_finished(self) -> bool:
-        """Poll; return whether the attempt is finished, with its exit code recorded."""
+        """Poll; return whether the attempt is finished. Its exit code, if any, is then recorded."""
         self._finished = self._finished or await self._check_finished()
         return self._finished
 
@@ -124,7 +125,7 @@ class PodProcess:
         if (pod := self._find_own_pod(pods)) is not None:
             return await self._check_pod(snapshot, pod)
         if job is None:
-            return all(pod_status.has_finished(one, CONTAINER) for one in pods)
+            return all(pod_status.has_finished(remaining, CONTAINER) for remaining in pods)
         if (end := pod_status.find_job_end(job)) is not None:
             return self._finish_without_pod(end)
         if self._files.pod_name():
@@ -134,7 +135,7 @@ class PodProcess:
         return False
 
     def _find_own_pod(self, pods: Sequence[Object]) -> Object | None:
-        """Return the pod that runs the attempt, or before that the one that will."""
+        """Return the pod that runs the attempt; before the start, the one that will run it."""
         if name := self._files.pod_name():
             # A replacement created by Kubernetes would be another attempt.
             return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
@@ -146,7 +147,7 @@ class PodProcess:
         return next(begun, pods[-1] if pods else None)
 
     def _finish_without_pod(self, end: JobEnd) -> bool:
-        """Record the outcome that the Job has of a deleted pod: success or a message."""
+        """Record the outcome of a deleted pod that the Job states: success or a message."""
         if end.succeeded:
             self._files.append_line("the pod was deleted, and its log with it")
             self._files.record_end(0)
@@ -173,7 +174,7 @@ class PodProcess:
         return not self._files.pod_name() and await self._will_not_start(snapshot, pod)
 
     async def _will_not_start(self, snapshot: JobSnapshot, pod: Object) -> bool:
-        """Whether the pod will not start."""
+        """Whether the pod will never start; the reason is then in the log."""
         self._report_status(pod_status.summarize([pod], self._list_warnings(snapshot)))
         if self._created is None and time.monotonic() - self._began > SECRET_SECONDS:
             # The supervisor may have been killed between the creation of Job and Secret.
@@ -210,11 +211,11 @@ class PodProcess:
         self._files.record_end(end.code, end.time)
 
     def _list_warnings(self, snapshot: JobSnapshot) -> list[Object]:
-        """Return warnings about its Job and its pod."""
+        """Return the warnings of Kubernetes about the Job and the pod."""
         return pod_status.select_events(snapshot.events, self._name)
 
     def _report_status(self, status: str) -> None:
-        """Log periodically why it does not run yet."""
+        """Log periodically why the pod does not run yet."""
         if (
             status
             and not self._files.pod_name()

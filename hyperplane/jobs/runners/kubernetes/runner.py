@@ -44,13 +44,14 @@ if TYPE_CHECKING:
     from hyperplane.platforms.kubernetes.api import KubernetesApi
 
 _PYTHON = "python"
-#: Time limit for the login: no user sees a supervisor wait for a browser.
+#: Seconds for the login, short because no user of a supervisor can log in with a browser.
 LOGIN_SECONDS = 30.0
 #: Seconds within which the API server has to respond to a request.
 REQUEST_SECONDS = 30.0
 #: Files of the program that executes notebooks, and their folder in a pod.
 _PROGRAM_FILES = [
-    Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, process_identity)
+    Path(str(module.__file__))
+    for module in (notebook, cell_errors, kernel_folder, process_identity)
 ]
 _PROGRAM_FOLDER = f"{FOLDER}/.hyperplane"
 
@@ -78,7 +79,7 @@ class KubernetesRunner(RemoteQueueMixin):
         return settings_in_use.model_dump(mode="json", by_alias=True, warnings="none")
 
     def unavailable_reason(self) -> str:
-        """Check for kr8s, an image, and an API server that responds."""
+        """Return why kr8s, an image or the API server is missing; empty if none is."""
         if importlib.util.find_spec("kr8s") is None:
             return "install kr8s with: pip install 'hyperplane[kubernetes]'"
         if self._settings.image is None:
@@ -114,7 +115,7 @@ class KubernetesRunner(RemoteQueueMixin):
         )
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return everything in a pipeline that pods cannot run."""
+        """Return a fault for each part of a pipeline that pods cannot run."""
         faults = find_requirements_faults(pipeline)
         for step in pipeline.steps:
             where = f"step {step.name!r}: "
@@ -131,8 +132,8 @@ class KubernetesRunner(RemoteQueueMixin):
         steps = pipeline.steps
         if root is None:  # the file of each step is staged
             steps = tuple(
-                one.model_copy(update={"path": Path(one.path).name, "working_dir": None})
-                for one in steps
+                step.model_copy(update={"path": Path(step.path).name, "working_dir": None})
+                for step in steps
             )
             pipeline = pipeline.model_copy(update={"working_dir": None})
         moved = pipeline.model_copy(update={"root": root or FOLDER, "steps": steps})

@@ -29,9 +29,9 @@ def find_requirements_faults(pipeline: Pipeline) -> list[Fault]:
     """Return a fault if the pipeline has requirements: pods have the packages of their image."""
     if pipeline.requirements is None:
         return []
-    given, allowed = format_value(pipeline.requirements), "no requirements on kubernetes"
+    asked, allowed = format_value(pipeline.requirements), "no requirements on kubernetes"
     advice = "install them in the image, and omit the key"
-    return [Fault("requirements", given, allowed, advice)]
+    return [Fault("requirements", asked, allowed, advice)]
 
 
 def build_step_labels(job_id: str) -> dict[str, str]:

@@ -67,7 +67,7 @@ def shared_variables(commands: Sequence[AttemptCommand]) -> dict[str, str]:
     return {
         name: value
         for name, value in drop_job_variables(commands[0].environment).items()
-        if all(one.environment.get(name) == value for one in commands)
+        if all(command.environment.get(name) == value for command in commands)
     }
 
 
@@ -75,12 +75,12 @@ def write_tasks(path: Path, commands: Iterable[AttemptCommand], shared: Mapping[
     """Write the differences between tasks to a file."""
     index_lines, entries, offset = [], [], 0
     for command in commands:
-        own = [
+        differences = [
             f"{name}={value}"
             for name, value in drop_job_variables(command.environment).items()
             if shared.get(name) != value
         ]
-        words = [str(command.attempt_prefix), str(len(own)), *own, *command.argv]
+        words = [str(command.attempt_prefix), str(len(differences)), *differences, *command.argv]
         entries.append(b"\0".join(map(os.fsencode, words)))
         index_lines.append(f"{task_index(command)} {offset} {len(entries[-1])}\n")
         offset += len(entries[-1])

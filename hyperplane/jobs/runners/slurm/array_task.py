@@ -16,16 +16,16 @@ _ARRAY_PREFIX = b"SLURM_ARRAY_"
 
 def read_task(path: str, index: int) -> tuple[bytes, list[bytes], list[bytes]]:
     """Return the file prefix of a task, its variables as ``NAME=value``, and its command."""
-    found = None
+    location = None
     with open(path, "rb") as tasks:  # noqa: PTH123 - pathlib is slow to import
         while line := tasks.readline().strip():
             number, offset, size = map(int, line.split())
             if number == index:
-                found = (offset, size)
-        if found is None:
+                location = (offset, size)
+        if location is None:
             raise LookupError(f"no task {index} in {path}")
-        tasks.seek(found[0], os.SEEK_CUR)
-        prefix, count, *rest = tasks.read(found[1]).split(b"\0")
+        tasks.seek(location[0], os.SEEK_CUR)
+        prefix, count, *rest = tasks.read(location[1]).split(b"\0")
     return prefix, rest[: int(count)], rest[int(count) :]
 
 

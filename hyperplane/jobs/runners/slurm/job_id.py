@@ -28,8 +28,8 @@ class SlurmJobId:
     def read(self) -> str:
         """Return the id as ``42`` or ``42_7``; empty while it is unknown."""
         if not self._cached:
-            holder, task = self._locate()
-            job_id = _read_text(holder.file(".slurm"))
+            command, task = self._locate()
+            job_id = _read_text(command.file(".slurm"))
             self._cached = task_id(job_id, task) if job_id and task else job_id
         return self._cached
 
@@ -61,7 +61,7 @@ class SlurmJobId:
 def prepare_id_file(
     command: AttemptCommand, array: AttemptCommand | None = None, task: int = 0
 ) -> None:
-    """Write the file that names the array with the id; empty for a single batch job."""
+    """Write the id file of an attempt: the array and the task; empty for a single batch job."""
     text = "" if array is None else f"{array.attempt_prefix.name}/{task}"
     command.file(".slurm").write_text(text)
 

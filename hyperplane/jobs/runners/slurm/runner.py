@@ -83,7 +83,7 @@ class SlurmProcess:
         return self.command.file(".exit").stat().st_mtime
 
     async def wait_until_running(self) -> None:
-        """Wait until a node runs it, or Slurm no longer has it."""
+        """Wait until a node runs the batch job, or Slurm no longer has it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
             if not await self._in_queue() and not self._job_id.may_appear():
                 return
@@ -91,7 +91,7 @@ class SlurmProcess:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _report_pending(self) -> None:
-        """Log why it is pending; cancel it if it can never start."""
+        """Log why the batch job is pending; cancel it if it can never start."""
         job_id = self._job_id.read()
         pending = self._queue.pending_status(job_id)
         if pending is None or self.command.file(".pid").exists():
@@ -114,7 +114,7 @@ class SlurmProcess:
             log.write(f"{message}\n")
 
     async def wait(self) -> int | None:
-        """Wait until Slurm no longer has the job, and return its exit code."""
+        """Wait until Slurm no longer has the batch job, and return its exit code."""
         state = ""
         while self.exit_code() is None:
             if not await self._in_queue():
@@ -141,7 +141,7 @@ class SlurmProcess:
         if not job_id or self._end_requested or code not in (None, *_SIGNAL_CODES):
             return code
         state = await self._state()
-        for _ in range(STATE_CHECKS):  # a step ended by a signal ends before its batch job
+        for _ in range(STATE_CHECKS):  # the batch job ends some time after its program
             if not is_active(state):
                 break
             await asyncio.sleep(POLL_SECONDS)
@@ -154,7 +154,7 @@ class SlurmProcess:
         log = self.command.file(".log")
         out_of_memory = is_out_of_memory(state, read_tail(log))
         self._append_log(f"\nSlurm ended job {job_id}{' for its memory' * out_of_memory}: {state}")
-        # Not a signal, which would hide the line above from the reason of the attempt.
+        # Not the code of a signal: the reason of the attempt would then lack the line above.
         return -signal.SIGKILL if out_of_memory else 1
 
     async def end(self, grace: float) -> int | None:
@@ -204,7 +204,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         self._submissions = RequestBatcher(self._submit, uncancellable=True)
 
     def unavailable_reason(self) -> str:
-        """Check for Slurm's commands."""
+        """Return which of Slurm's commands are missing; empty if none is."""
         missing = find_missing_commands(self._slurm_environment)
         if not missing:
             return ""
@@ -218,8 +218,8 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)
         # Attempts without an array key have a unique key.
-        kind = array_key(command, step, memory_factor) or command.attempt_prefix
-        error_of_attempt = await self._submissions.request((command, step, memory_factor), kind)
+        key = array_key(command, step, memory_factor) or command.attempt_prefix
+        error_of_attempt = await self._submissions.request((command, step, memory_factor), key)
         if error_of_attempt is not None:
             raise error_of_attempt
         return SlurmProcess(command, self._queue)
@@ -262,14 +262,17 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         """Submit one batch job or array, and store its id."""
         job_id = SlurmJobId(command)
         try:
-            number = await asyncio.get_running_loop().run_in_executor(_SUBMIT_THREADS, submission)
+            submitted_id = await asyncio.get_running_loop().run_in_executor(
+                _SUBMIT_THREADS, submission
+            )
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            number = await self._queue.find_submitted(job_id.name())  # Slurm may have accepted it
-            if not number:
+            # Slurm may have accepted it.
+            submitted_id = await self._queue.find_submitted(job_id.name())
+            if not submitted_id:
                 raise
-        job_id.write(number)
+        job_id.write(submitted_id)
 
     def reattach(self, command: AttemptCommand) -> SlurmProcess:
         """Return the process of a batch job that an earlier supervisor submitted."""
