@@ -64,7 +64,7 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     """
     file_schemas = []
     faults = []

@@ -67,7 +67,7 @@ class SupportsRead(FileFormat, Protocol):
         RequestError
             With every invalid option, and everything in the request that does not match the files.
         ReadError
-            When a file is damaged and ``request.on_error`` is not ``"skip"``.
+            If a file is damaged and ``request.on_error`` is not ``"skip"``.
         """
         ...
 

@@ -137,7 +137,7 @@ def cast_exactly(values: pl.Series, kind: pl.DataType) -> pl.Series:
     Raises
     ------
     InexactValue
-        When the type cannot represent a value exactly.
+        If the type cannot represent a value exactly.
     """
     # Polars treats names such as ^x$ as patterns.
     name, values = values.name, values.alias("values")

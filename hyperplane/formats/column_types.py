@@ -37,7 +37,7 @@ def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     Raises
     ------
     ValueError, pyarrow.ArrowException, polars.exceptions.PolarsError
-        When Polars does not support the type.
+        If Polars does not support the type.
 
     Examples
     --------

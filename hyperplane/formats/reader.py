@@ -56,7 +56,7 @@ class PartitionReader:
         Raises
         ------
         ReadError
-            When a file is damaged.
+            If a file is damaged.
         """
         like = self.like if columns is None else self.like[list(columns)]
         with translate_read_errors(part):

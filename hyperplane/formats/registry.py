@@ -156,7 +156,7 @@ def format_of(
     Raises
     ------
     RequestError
-        When a suffix or ``asked`` is unknown or the files have different formats.
+        If a suffix or ``asked`` is unknown or the files have different formats.
     """
     if asked is None:
         known = sorted(list_formats(interface, built_in=True)[0])

@@ -45,7 +45,7 @@ class TimeFormat:
         Raises
         ------
         pyarrow.ArrowInvalid, polars.exceptions.InvalidOperationError
-            When a text is not a time in this format.
+            If a text is not a time in this format.
         """
         if self.polars_format is None:
             unit, zone = self.kind.time_unit, self.kind.time_zone
@@ -174,7 +174,7 @@ def parse_column(
     Raises
     ------
     ReadError
-        When a text is not a time in this format.
+        If a text is not a time in this format.
     """
     try:
         return time_format.parse(texts)

@@ -39,7 +39,7 @@ class RecordCountCheck:
     Raises
     ------
     WrongRecordCount
-        When the schema has arrays of zero-byte items.
+        If the schema has arrays of zero-byte items.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -52,7 +52,7 @@ class RecordCountCheck:
         Raises
         ------
         WrongRecordCount
-            When the block cannot contain that many records, or there are too many empty ones.
+            If the block cannot contain that many records, or there are too many empty ones.
         """
         if count < 0 or (self._record_bytes and count * self._record_bytes > size):
             raise WrongRecordCount(

@@ -100,7 +100,7 @@ def read_header(file: File) -> AvroHeader:
     Raises
     ------
     ReadError
-        When the file has no valid header.
+        If the file has no valid header.
     """
     read = need("fastavro", extra="avro").schemaless_reader
     length = HEADER_SIZE
@@ -148,7 +148,7 @@ class AvroDecoder:
         Raises
         ------
         ReadError
-            When a block is damaged.
+            If a block is damaged.
         """
         blocks = self._read_blocks(byte_range)
         every = self.header.fields
@@ -269,9 +269,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     ReadError
-        When a header is invalid and ``on_error`` is not "skip".
+        If a header is invalid and ``on_error`` is not "skip".
     """
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
         results = list(pool.map(_try_read_header, files))

@@ -86,7 +86,7 @@ def parse_fields(schema: Any) -> list[AvroField]:
     Raises
     ------
     UnsupportedAvroSchema
-        When it is not a record, is recursive, nested too deeply, or expands to too many types.
+        If it is not a record, is recursive, nested too deeply, or expands to too many types.
     """
     named = _NamedTypes()
     if not isinstance(schema, dict) or schema.get("type") != "record":

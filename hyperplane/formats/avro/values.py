@@ -17,7 +17,7 @@ def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
     Raises
     ------
     DataError
-        When the type of its union cannot represent a value exactly.
+        If the type of its union cannot represent a value exactly.
 
     Examples
     --------

@@ -98,7 +98,7 @@ class CsvDecoder:
         Raises
         ------
         ReadError
-            When a value does not fit its column's type, or a row has the wrong number of values.
+            If a value does not fit its column's type, or a row has the wrong number of values.
         """
         data = byte_range.read_data()
         self._check_quotes(data, byte_range)

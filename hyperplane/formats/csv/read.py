@@ -53,9 +53,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
     Raises
     ------
     RequestError
-        When the columns differ, or the request does not match them.
+        If the columns differ, or the request does not match them.
     ReadError
-        When a file cannot be read and ``on_error`` is not "skip".
+        If a file cannot be read and ``on_error`` is not "skip".
     """
     sampled, errors = text_samples.read_samples(
         files, lambda file, text: _find_last_end(file, text, options)

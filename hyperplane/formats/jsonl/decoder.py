@@ -69,7 +69,7 @@ class JsonDecoder:
         Raises
         ------
         ReadError
-            When a line is not a JSON object, has a field that no sample had, or a value that does
+            If a line is not a JSON object, has a field that no sample had, or a value that does
             not fit its column's type.
         """
         data = byte_range.read_data()
@@ -285,7 +285,7 @@ def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, 
     Raises
     ------
     ReadError
-        When the line is not JSON, or not an object.
+        If the line is not JSON, or not an object.
     """
     try:
         record = json.loads(line)

@@ -26,9 +26,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
     Raises
     ------
     RequestError
-        When the request does not match the fields of the files.
+        If the request does not match the fields of the files.
     ReadError
-        When a file cannot be read and ``on_error`` is not "skip".
+        If a file cannot be read and ``on_error`` is not "skip".
     """
     sampled, errors = text_samples.read_samples(files, lambda _, text: text.rfind(b"\n") + 1)
     values: dict[str, list[Any]] = {}

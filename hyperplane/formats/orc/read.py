@@ -84,7 +84,7 @@ class StripeRange:
         Raises
         ------
         ReadError
-            When the stripes have fewer rows than the footer declares, or the file has been
+            If the stripes have fewer rows than the footer declares, or the file has been
             replaced by one with other rows or without a column.
         """
         with open_orc(self.file) as opened:
@@ -161,9 +161,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     ReadError
-        When a footer is invalid and ``on_error`` is not "skip".
+        If a footer is invalid and ``on_error`` is not "skip".
     """
     footers, errors = read_footers(files)
     request.raise_or_warn(errors, len(footers))

@@ -198,7 +198,7 @@ def read_categories(
     Raises
     ------
     ReadError
-        When a file cannot be read.
+        If a file cannot be read.
     """
     wanted = sorted(names)
     if not wanted:

@@ -101,9 +101,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     ReadError
-        When a footer is invalid and ``on_error`` is not "skip".
+        If a footer is invalid and ``on_error`` is not "skip".
     """
     footers_read, errors = footers.read_footers(files)
     request.raise_or_warn(errors, len(footers_read))
