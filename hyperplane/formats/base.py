@@ -65,7 +65,7 @@ class SupportsRead(FileFormat, Protocol):
         Raises
         ------
         RequestError
-            With every invalid option, and everything in the request that does not match the files.
+            If an option is invalid or the request does not match the files; it lists all faults.
         ReadError
             If a file is damaged and ``request.on_error`` is not ``"skip"``.
         """
@@ -88,8 +88,7 @@ class SupportsRowShards(SupportsRead, Protocol):
 
         Together the shards have each row once, in the order of ``index``. Each process calls this
         for its own shard only, so the boundaries must depend on nothing but the files, ``options``
-        and ``count``.
-        Parameters and errors are those of ``plan_partitions``.
+        and ``count``. The other parameters and the errors are those of ``plan_partitions``.
         """
         ...
 
@@ -103,7 +102,7 @@ class SizeEstimate(NamedTuple):
 
 @runtime_checkable
 class SupportsSize(FileFormat, Protocol):
-    """A format of which :func:`hyperplane.size_cluster` estimates the size in memory."""
+    """A format of files whose size in memory :func:`hyperplane.size_cluster` estimates."""
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
         """Estimate the size of all files from metadata or from samples of a few."""
@@ -150,7 +149,7 @@ class SupportsSave(FileFormat, Protocol):
         Raises
         ------
         DataError
-            With the name of the column that would have other values when it is read back.
+            If a column would have other values when it is read back; it names the column.
         """
         ...
 
@@ -176,7 +175,7 @@ class SupportsSave(FileFormat, Protocol):
 
 @runtime_checkable
 class SupportsSaveRecords(FileFormat, Protocol):
-    """A format of the items of bags for :func:`hyperplane.save` and :func:`hyperplane.load`.
+    """A format of records, the items of bags, for :func:`hyperplane.save` and ``load``.
 
     Attributes
     ----------
@@ -192,7 +191,7 @@ class SupportsSaveRecords(FileFormat, Protocol):
         Raises
         ------
         WrongType
-            With the item's number, if it would not be loaded unchanged.
+            If an item would not be loaded unchanged; it has the number of the item.
         """
         ...
 
@@ -206,7 +205,7 @@ class SupportsColumnLoad(SupportsSave, Protocol):
     """A format whose files hold their schema, and whose columns can be loaded separately."""
 
     def load_columns(self, file: Any, columns: Sequence[str] | None) -> pa.Table:
-        """Return some or all columns of an opened file, and its index; raise if damaged."""
+        """Return some or all columns of an opened file, and the index; raise if it is damaged."""
         ...
 
     def load_schema(self, file: Any) -> pa.Schema:

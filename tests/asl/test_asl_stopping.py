@@ -87,7 +87,7 @@ def test_a_task_that_exceeds_its_limit_fails_with_a_timeout_that_task_failed_doe
         work.released.set()
 
 
-def test_a_timeout_error_of_a_task_is_not_a_timeout_of_the_machine():
+def test_a_timeout_error_of_a_task_is_not_a_states_timeout():
     def work(data):
         raise TimeoutError("the other side")
 
