@@ -78,7 +78,7 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
     columns, faults = schemas.merge_schemas(file_schemas, request.schema_mode)
     check(faults)
     paths = [file.path for group in groups for file in group.files]
-    keys, key_types, keyless = hive_partitions.parse_hive_keys(paths, columns)
+    keys, key_types, partial_keys = hive_partitions.parse_hive_keys(paths, columns)
     columns = {**columns, **key_types}
     filters, chosen = request.resolve(columns, list(columns))
     filter_schema = {name: columns[name] for name in list_filter_columns(filters)}
@@ -94,7 +94,7 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
                 )
             mappings[file] = by_keys[constants]
     optional = {name for name in chosen if name not in key_types and _is_nullable(name, groups)}
-    optional |= keyless.intersection(chosen)
+    optional |= partial_keys.intersection(chosen)
     return ArrowColumns(chosen, filter_schema, filters, optional, mappings)
 
 

@@ -94,8 +94,8 @@ def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
     """
     if type(kind) in _NULLABLE:
         name = _NULLABLE[type(kind)]
-        plain = "bool" if name == "boolean" else name.lower()
-        return pd.api.types.pandas_dtype(name if nullable else plain)
+        numpy_name = "bool" if name == "boolean" else name.lower()
+        return pd.api.types.pandas_dtype(name if nullable else numpy_name)
     if isinstance(kind, (pl.Float32, pl.Float64)):
         return np.dtype("float32" if isinstance(kind, pl.Float32) else "float64")
     if isinstance(kind, pl.String):

@@ -35,7 +35,7 @@ def detect_common_format(
     Raises
     ------
     RequestError
-        With every unknown suffix, or if the files have several formats.
+        If a suffix is unknown or the files have several formats; it lists all unknown suffixes.
     """
     by_suffix: dict[str, File] = {}
     for file in files:
@@ -53,9 +53,11 @@ def detect_common_format(
     for suffix, file in by_suffix.items():
         by_format.setdefault(formats[suffix], file)
     if len(by_format) > 1:
-        given = " and ".join(f"{name} ({file.url})" for name, file in sorted(by_format.items()))
+        formats_found = " and ".join(
+            f"{name} ({file.url})" for name, file in sorted(by_format.items())
+        )
         glob = f"use a glob such as '*{next(iter(by_suffix))}'"
-        check([Fault("urls", given, "files of one format", glob)])
+        check([Fault("urls", formats_found, "files of one format", glob)])
     return next(iter(by_format))
 
 
@@ -69,8 +71,8 @@ def _find_text_file_faults(
     data = next((file for file in files if suffix_of(file.path) in {*formats} - {_TEXT}), None)
     if data is None:
         return []
-    given: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
-    links = [link for url in given for link in os.fspath(url).split("::")]
+    url_list: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
+    links = [link for url in url_list for link in os.fspath(url).split("::")]
     patterns = [name for name in map(file_name, links) if _TEXT in name]
     for file in files:
         name = file_name(file.path)

@@ -116,11 +116,11 @@ class CsvDecoder:
                 byte_range.file.url, self._describe_error(error, data, byte_range)
             ) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        place = partial(locate_record, self.dialect, data, byte_range.file, byte_range.start)
-        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
+        locate_row = partial(locate_record, self.dialect, data, byte_range.file, byte_range.start)
+        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, locate_row)
         return frame.with_columns(
             time_formats.parse_column(
-                frame.get_column(name), time_format, byte_range.file.url, place
+                frame.get_column(name), time_format, byte_range.file.url, locate_row
             )
             for name, time_format in self.times
             if name in selected
@@ -129,13 +129,15 @@ class CsvDecoder:
     def _check_quotes(self, data: bytes, byte_range: ByteRange) -> None:
         if quotes.is_sound(data, self.dialect.separator_bytes):
             return
-        at = quotes.find_unclosed_quote(data, self.dialect.separator_bytes)
+        offset = quotes.find_unclosed_quote(data, self.dialect.separator_bytes)
         problem = ""
-        if at is not None:
-            place = text_errors.locate_line(
-                byte_range.file, byte_range.start, data.count(b"\n", 0, at) + 1
+        if offset is not None:
+            location = text_errors.locate_line(
+                byte_range.file, byte_range.start, data.count(b"\n", 0, offset) + 1
             )
-            problem = text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at))
+            problem = text_errors.describe_open_quote(
+                location, text_errors.excerpt_line(data, offset)
+            )
         divided = not self.dialect.multiline and not byte_range.file.compression
         odd = data.count(b'"') % 2 == 1
         if divided and (odd or problem):
@@ -161,9 +163,9 @@ class CsvDecoder:
             row = inference.find_hexadecimal(texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
+                location = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
                 problem = text_errors.describe_value(
-                    name, text, str(types[name]), name in self.declared, place
+                    name, text, str(types[name]), name in self.declared, location
                 )
                 raise ReadError(byte_range.file.url, problem)
 
@@ -181,11 +183,11 @@ class CsvDecoder:
             row = inference.find_inexact(table.column(name), texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
+                location = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
                 raise ReadError(
                     byte_range.file.url,
                     f"column {name!r} holds {text}, which float64 cannot represent exactly, and "
-                    f"the column also contains fractions ({place}); write "
+                    f"the column also contains fractions ({location}); write "
                     f"dtypes={{{name!r}: 'str'}} to keep all digits, or 'float64' to round",
                 )
 
@@ -194,14 +196,14 @@ class CsvDecoder:
         if value is None:
             return describe_row_error(error, self.dialect, data, byte_range.file, byte_range.start)
         name = self.dialect.names[int(value[1])]
-        place = locate_record(
+        location = locate_record(
             self.dialect, data, byte_range.file, byte_range.start, int(value[2] or 1) - 1
         )
         if "UTF8" in value[4]:
             fix = "write encoding='latin-1', or the encoding of the file"
-            return f"column {name!r}: {value[4]} ({place}); {fix}"
+            return f"column {name!r}: {value[4]} ({location}); {fix}"
         text = value[4].removeprefix("invalid value ").strip("'")
-        problem = text_errors.describe_value(name, text, value[3], name in self.declared, place)
+        problem = text_errors.describe_value(name, text, value[3], name in self.declared, location)
         if text_errors.suggest_dtype(text, value[3]) == "str":
             problem += f", or na_values={{{name!r}: {text!r}}} where that is a missing value"
         return problem
@@ -220,9 +222,9 @@ def describe_row_error(
     row = _BAD_ROW.match(str(error))
     if row is None:
         return f"{error}, in bytes {start} to {start + len(data)}"
-    place = locate_record(dialect, data, file, start, int(row[1]) - 1) if row[1] else "a line"
+    location = locate_record(dialect, data, file, start, int(row[1]) - 1) if row[1] else "a line"
     return text_errors.describe_row_length(
-        f"{place}: {row[2]}: {row[3]!r}", dialect.names, dialect.separator
+        f"{location}: {row[2]}: {row[3]!r}", dialect.names, dialect.separator
     )
 
 

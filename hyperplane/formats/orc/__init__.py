@@ -1,1 +1,1 @@
-"""ORC files. CONTRIBUTING.md, *Add a file format*, lists what else a format has."""
+"""ORC. CONTRIBUTING.md, *Add a file format*, describes the files of this package."""
