@@ -1,1 +1,1 @@
-"""ORC. CONTRIBUTING.md, *Add a file format*, describes the files of this package."""
+"""ORC: the example of *Add a file format* in CONTRIBUTING.md."""
