@@ -138,10 +138,10 @@ def _array_get_item(array: Any, index: Any) -> Any:
 
 
 def _array_unique(array: Any) -> list[Any]:
-    seen: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     for item in _require_array(array):
-        seen.setdefault(_equality_key(item), item)
-    return list(seen.values())
+        unique.setdefault(_equality_key(item), item)
+    return list(unique.values())
 
 
 def _equality_key(value: Any) -> str:

@@ -152,28 +152,28 @@ def detect_format(
 
 
 def format_of(
-    files: Sequence[File], interface: type[Supported], asked: Any = None, urls: Any = None
+    files: Sequence[File], interface: type[Supported], name: Any = None, urls: Any = None
 ) -> Supported:
-    """Return the format named ``asked``; if that is None, the format of the suffixes.
+    """Return the format with a name; if the name is None, the format of the suffixes.
 
     Raises
     ------
     RequestError
-        If a suffix or ``asked`` is unknown or the files have different formats.
+        If a suffix or ``name`` is unknown or the files have different formats.
     """
-    if asked is None:
+    if name is None:
         known = sorted(list_formats(interface, built_in=True)[0])
         advice = f"or set format= to {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
         return detect_format(files, interface, urls, advice)
-    if is_one_of(asked, FORMATS.names()):
-        asked_format = load(asked)
-        if isinstance(asked_format, interface):
-            return asked_format
+    if is_one_of(name, FORMATS.names()):
+        file_format = load(name)
+        if isinstance(file_format, interface):
+            return file_format
     known = sorted(list_formats(interface)[0])
-    close = difflib.get_close_matches(str(asked), known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     advice = f"did you mean {close[0]!r}?" if close else ""
     allowed = f"one of {', '.join(known)}"
-    raise RequestError([Fault("format", repr(asked)[:80], allowed, advice)])
+    raise RequestError([Fault("format", repr(name)[:80], allowed, advice)])
 
 
 def check_read_options(file_format: SupportsRead, **arguments: Any) -> dict[str, Any]:

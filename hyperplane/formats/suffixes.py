@@ -29,8 +29,8 @@ def detect_common_format(
     advice : str
         Advice for a file with an unknown suffix.
     urls : str, path or iterable of these, optional
-        What the caller gave to find the files. If given, ``.txt`` counts as data only if all
-        files have it, or if a URL names the file or is a glob such as ``*.txt``.
+        The argument from which the files were listed. If it is set, ``.txt`` counts as data only
+        if all files have it, or if a URL names the file or is a glob such as ``*.txt``.
 
     Raises
     ------

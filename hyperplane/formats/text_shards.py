@@ -67,14 +67,14 @@ class _Cut:
 def plan_shard(whole: ReadPlan, index: int, count: int, boundaries: RecordBoundaries) -> ReadPlan:
     """Plan the rows of a shard; ``whole`` is the plan of all files as one partition."""
     part = cast(ByteRangePartition, whole.parts[0])
-    selected = select_spans(part, index, count, boundaries)
+    selected = select_ranges(part, index, count, boundaries)
     return replace(whole, parts=[selected] if selected else [])
 
 
-def select_spans(
+def select_ranges(
     part: ByteRangePartition, index: int, count: int, boundaries: RecordBoundaries
 ) -> ByteRangePartition | None:
-    """Return the byte ranges of one of ``count`` shards; None if it has none.
+    """Return the byte ranges of one of ``count`` shards; None if the shard has none.
 
     ``part`` has all files, each as one byte range.
 
@@ -83,7 +83,7 @@ def select_spans(
     RequestError
         If there is only one file and it is compressed.
     ReadError
-        If a file cannot be read, or the boundaries that are found in it are contradictory.
+        If a file cannot be read, or the end of the shard is before its start.
     """
     byte_ranges = part.ranges
     if count > 1 and len(byte_ranges) == 1 and byte_ranges[0].file.compression:
