@@ -65,7 +65,8 @@ class SupportsRead(FileFormat, Protocol):
         Raises
         ------
         RequestError
-            If an option is invalid or the request does not match the files; it lists all faults.
+            If an option is invalid or the request does not match the files; the error lists
+            all faults.
         ReadError
             If a file is damaged and ``request.on_error`` is not ``"skip"``.
         """
@@ -149,7 +150,7 @@ class SupportsSave(FileFormat, Protocol):
         Raises
         ------
         DataError
-            If a column would have other values when it is read back; it names the column.
+            If a column would have other values when it is read back; the error names the column.
         """
         ...
 
@@ -191,7 +192,7 @@ class SupportsSaveRecords(FileFormat, Protocol):
         Raises
         ------
         WrongType
-            If an item would not be loaded unchanged; it has the number of the item.
+            If an item would not be loaded unchanged; the error has the number of the item.
         """
         ...
 

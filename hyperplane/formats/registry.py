@@ -140,7 +140,8 @@ def detect_format(
     Raises
     ------
     RequestError
-        If a suffix is unknown or the files have several formats; it lists all unknown suffixes.
+        If a suffix is unknown or the files have several formats; the error
+        lists all unknown suffixes.
     """
     formats, broken = list_formats(interface, built_in=True)
     if not map_suffixes(formats).keys() >= {suffix_of(file.path) for file in files}:

@@ -102,7 +102,7 @@ class ReadRequest:
         Raises
         ------
         RequestError
-            If a column is unknown or a filter is invalid; it lists all faults.
+            If a column is unknown or a filter is invalid; the error lists all faults.
         """
         faults = []
         names = list(default)

@@ -35,7 +35,8 @@ def detect_common_format(
     Raises
     ------
     RequestError
-        If a suffix is unknown or the files have several formats; it lists all unknown suffixes.
+        If a suffix is unknown or the files have several formats; the error
+        lists all unknown suffixes.
     """
     by_suffix: dict[str, File] = {}
     for file in files:
