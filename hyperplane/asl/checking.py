@@ -45,10 +45,10 @@ def check_machine(document: Mapping[str, Any]) -> list[Fault]:
         copy = copy_json_to_depth(document, MAX_DEPTH)
     except ValueError as error:
         return [Fault("machine", "a mapping", "JSON", str(error))]
-    return [found.to_fault() for found in find_faults(copy)]
+    return [problem.to_fault() for problem in find_problems(copy)]
 
 
-def find_faults(document: Any) -> list[Problem]:
+def find_problems(document: Any) -> list[Problem]:
     """Find the problems of a machine with their locations."""
     checker = _Checker()
     if not checker.collector.check_object(document, ()):
@@ -281,7 +281,7 @@ def _check_retry_catch(collector: ProblemCollector, value: Any, location: JsonLo
 def _check_error_names(
     collector: ProblemCollector, names: Any, location: JsonLocation, last: bool
 ) -> None:
-    if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         collector.add(location, format_value(names), "a list of at least one error name")
     elif ALL in names and (len(names) > 1 or not last):
         collector.add(location, format_value(names), f"{ALL} alone, in the last entry")
@@ -330,11 +330,13 @@ def _check_csv_headers(
         return
     collector.check_required(config, location, ["CSVHeaderLocation"])
     headers = config.get("CSVHeaders")
-    given = config.get("CSVHeaderLocation") == "GIVEN"
-    fits = isinstance(headers, list) and headers and all(isinstance(one, str) for one in headers)
-    if given and not fits:
+    headers_required = config.get("CSVHeaderLocation") == "GIVEN"
+    headers_valid = (
+        isinstance(headers, list) and headers and all(isinstance(header, str) for header in headers)
+    )
+    if headers_required and not headers_valid:
         collector.add((*location, "CSVHeaders"), format_value(headers), "a list of column names")
-    if not given and headers is not None:
+    if not headers_required and headers is not None:
         collector.add(
             (*location, "CSVHeaders"),
             format_value(headers),

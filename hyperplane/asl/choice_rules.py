@@ -50,32 +50,32 @@ def matches_rule(rule: dict[str, Any], data: Any, context: Any) -> bool:
     """
     if "Variable" not in rule:
         if "And" in rule:
-            return all(matches_rule(one, data, context) for one in rule["And"])
+            return all(matches_rule(inner, data, context) for inner in rule["And"])
         if "Or" in rule:
-            return any(matches_rule(one, data, context) for one in rule["Or"])
+            return any(matches_rule(inner, data, context) for inner in rule["Or"])
         return not matches_rule(rule["Not"], data, context)
     name = next(field for field in rule if field not in _OTHER_RULE_FIELDS)
-    wanted = rule[name]
+    expected = rule[name]
     try:
         value = _value_at_path(rule["Variable"], data, context)
     except PathNotFound as error:
         if name == "IsPresent":
-            return wanted is False
+            return expected is False
         raise StateError(RUNTIME, f"Variable {error}") from None
     if name == "IsPresent":
-        return wanted is True
+        return expected is True
     if name in _TYPE_TESTS:
-        return _TYPE_TESTS[name](value) is wanted
+        return _TYPE_TESTS[name](value) is expected
     if name.endswith("Path"):
         try:
-            wanted = _value_at_path(wanted, data, context)
+            expected = _value_at_path(expected, data, context)
         except PathNotFound as error:
             raise StateError(RUNTIME, f"{name} {error}") from None
         name = name.removesuffix("Path")
     if name == "StringMatches":
-        return isinstance(value, str) and matches_pattern(wanted, value)
+        return isinstance(value, str) and matches_pattern(expected, value)
     kind = next(kind for kind in _COMPARABLE if name.startswith(kind))
-    left, right = _COMPARABLE[kind](value), _COMPARABLE[kind](wanted)
+    left, right = _COMPARABLE[kind](value), _COMPARABLE[kind](expected)
     if left is None or right is None:
         return False
     return _COMPARISONS[name.removeprefix(kind)](left, right)
@@ -113,8 +113,8 @@ def matches_pattern(pattern: str, text: str) -> bool:
     position, end = len(first), len(text) - len(last)
     for part in middle:
         # The earliest match leaves the most text to later parts, so no backtracking is needed.
-        found = text.find(part, position, end)
-        if found < 0:
+        index = text.find(part, position, end)
+        if index < 0:
             return False
-        position = found + len(part)
+        position = index + len(part)
     return True

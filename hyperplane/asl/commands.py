@@ -21,7 +21,7 @@ from hyperplane.core.public_calls import check_call
 
 #: Seconds between SIGTERM and SIGKILL.
 GRACE = 2.0
-#: Characters of a program's standard error that the cause of its failure contains.
+#: Maximum length of the end of standard error that the cause of a failure quotes.
 _TAIL = 2000
 
 
@@ -38,7 +38,7 @@ class Command:
     Raises
     ------
     RequestError
-        When ``argv`` is not a list of strings, or is empty.
+        If ``argv`` is not a list of strings, or is empty.
 
     Examples
     --------
@@ -49,11 +49,11 @@ class Command:
     argv: Sequence[str]
 
     def __post_init__(self) -> None:
-        given: object = self.argv
-        parts = given if isinstance(given, (list, tuple)) else ()
+        argv: object = self.argv
+        parts = argv if isinstance(argv, (list, tuple)) else ()
         if not (parts and parts[0] and all(isinstance(part, str) for part in parts)):
             advice = "a command line is not split: pass each argument as an item"
-            asked = "a list of other items" if parts else repr(given)[:80]
+            asked = "a list of other items" if parts else repr(argv)[:80]
             raise RequestError([Fault("argv", asked, "a list of strings, first a program", advice)])
         object.__setattr__(self, "argv", tuple(parts))
 

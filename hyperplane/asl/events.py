@@ -11,8 +11,7 @@ from typing import Literal
 class Event:
     """An event of a state.
 
-    A state that is stopped, because another branch failed or the execution ended, has no final
-    event.
+    A state that is stopped because another branch failed or the execution ended has no final event.
 
     Parameters
     ----------

@@ -47,10 +47,10 @@ StateRunner = Callable[["Execution", dict[str, Any], Any, ExecutionFrame], Any]
 class Execution:
     """One execution of a machine.
 
-    ``now`` returns the time in UTC. ``sleep`` is None for a wait that ends when the execution
-    stops. ``on_event`` receives one event at a time. ``max_workers`` limits the tasks that run
-    concurrently. ``variables`` are the context variables of the caller, for Python tasks.
-    ``run_states`` runs the states of a machine, a branch or a processor.
+    ``now`` returns the time in UTC. ``sleep`` waits a number of seconds; if it is None, waits end
+    early when the branch is stopped. ``on_event`` receives one event at a time. ``max_workers``
+    limits the tasks that run concurrently. ``variables`` are the context variables of the caller,
+    for Python tasks. ``run_states`` runs the states of a machine, a branch or a processor.
     """
 
     tasks: TaskRegistry
@@ -107,10 +107,12 @@ class Execution:
     def call_task(
         self, task: Task, payload: Any, limit: float | None, scope: ExecutionScope
     ) -> Any:
-        """Run a task until it ends, its time limit or the deadline."""
+        """Run a task until it ends, but not longer than to its time limit or the deadline."""
         with self._slot(scope):
             left = self.seconds_left()
-            shortest = min((one for one in (limit, left) if one is not None), default=None)
+            shortest = min(
+                (seconds for seconds in (limit, left) if seconds is not None), default=None
+            )
             try:
                 if isinstance(task, Command):
                     return run_command(task, payload, shortest, scope)

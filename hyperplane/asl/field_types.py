@@ -30,7 +30,8 @@ class FieldType:
     problem_with: Callable[[Any], str]
 
 
-def _unless(test: Callable[[Any], bool]) -> Callable[[Any], str]:
+def _valid_if(test: Callable[[Any], bool]) -> Callable[[Any], str]:
+    """Return a check of a :class:`FieldType` for values that pass a test."""
     return lambda value: "" if test(value) else "-"
 
 
@@ -38,7 +39,7 @@ def whole_number(low: int, high: int = EXCLUSIVE_MAXIMUM - 1) -> FieldType:
     """Type of integers from ``low`` to ``high``, both included."""
     return FieldType(
         f"a whole number from {low} to {high}",
-        _unless(lambda value: type(value) is int and low <= value <= high),
+        _valid_if(lambda value: type(value) is int and low <= value <= high),
     )
 
 
@@ -46,7 +47,7 @@ def number(low: float, high: float | None = None) -> FieldType:
     """Type of numbers from ``low`` to ``high``, both included."""
     return FieldType(
         f"a number of at least {low:g}" + (f" and at most {high:g}" if high is not None else ""),
-        _unless(
+        _valid_if(
             lambda value: is_number(value) and low <= value and (high is None or value <= high)
         ),
     )
@@ -60,7 +61,7 @@ def is_number(value: object) -> bool:
 def one_of(*names: str) -> FieldType:
     """Type of texts from a list."""
     return FieldType(
-        " or ".join(f'"{name}"' for name in names), _unless(lambda value: value in names)
+        " or ".join(f'"{name}"' for name in names), _valid_if(lambda value: value in names)
     )
 
 
@@ -79,19 +80,19 @@ def _is_reference(path: JsonPath) -> bool:
 
 _NO_REFERENCE = "a reference path starts with $ and contains only names and indexes such as [0]"
 
-TEXT = FieldType("text", _unless(lambda value: isinstance(value, str)))
-BOOLEAN = FieldType("true or false", _unless(lambda value: isinstance(value, bool)))
-NUMBER = FieldType("a number", _unless(is_number))
-ANYTHING = FieldType("anything", _unless(lambda value: True))
-OBJECT = FieldType("an object", _unless(lambda value: isinstance(value, dict)))
+TEXT = FieldType("text", _valid_if(lambda value: isinstance(value, str)))
+BOOLEAN = FieldType("true or false", _valid_if(lambda value: isinstance(value, bool)))
+NUMBER = FieldType("a number", _valid_if(is_number))
+ANYTHING = FieldType("anything", _valid_if(lambda value: True))
+OBJECT = FieldType("an object", _valid_if(lambda value: isinstance(value, dict)))
 SECONDS = whole_number(1)
 TIMESTAMP = FieldType(
     'a timestamp such as "2026-03-14T01:59:00Z"',
-    _unless(lambda value: parse_timestamp(value) is not None),
+    _valid_if(lambda value: parse_timestamp(value) is not None),
 )
 RESOURCE = FieldType(
     "the ARN or another URI of the task, or its name",
-    _unless(
+    _valid_if(
         lambda value: (
             isinstance(value, str) and bool(_URI.fullmatch(value) or _NAME.fullmatch(value))
         )

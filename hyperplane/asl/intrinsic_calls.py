@@ -79,31 +79,31 @@ class _IntrinsicParser:
 
     def unexpected(self, allowed: str) -> IntrinsicSyntax:
         at = self.position
-        found = repr(self.text[at]) if at < len(self.text) else "the end"
-        return IntrinsicSyntax(f"{found} at character {at + 1}, expected {allowed}")
+        character = repr(self.text[at]) if at < len(self.text) else "the end"
+        return IntrinsicSyntax(f"{character} at character {at + 1}, expected {allowed}")
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self.text, self.position)
-        if found:
-            self.position = found.end()
-        return found
+        match = pattern.match(self.text, self.position)
+        if match:
+            self.position = match.end()
+        return match
 
     def call(self) -> FunctionCall:
-        found = self.match(_CALL)
-        if not found:
+        match = self.match(_CALL)
+        if not match:
             raise self.unexpected("an intrinsic function such as States.Format(...)")
-        name = found.group(1)
+        name = match.group(1)
         if name not in intrinsic_functions.FUNCTIONS:
             raise IntrinsicSyntax(f"unknown function States.{name}")
         self.calls += 1
         if self.calls > MAX_CALLS:
             raise IntrinsicSyntax(f"more than {MAX_CALLS} functions in one expression")
         arguments = self.arguments()
-        few, many = intrinsic_functions.COUNTS[name]
-        if len(arguments) < few or (many is not None and len(arguments) > many):
-            wanted = f"at least {few}" if many is None else f"{few} to {many}"
-            wanted = f"{few}" if few == many else wanted
-            raise IntrinsicSyntax(f"States.{name} has {len(arguments)} arguments, not {wanted}")
+        fewest, most = intrinsic_functions.COUNTS[name]
+        if len(arguments) < fewest or (most is not None and len(arguments) > most):
+            allowed = f"at least {fewest}" if most is None else f"{fewest} to {most}"
+            allowed = f"{fewest}" if fewest == most else allowed
+            raise IntrinsicSyntax(f"States.{name} has {len(arguments)} arguments, not {allowed}")
         self.check_format(name, arguments)
         return FunctionCall(name, tuple(arguments))
 
@@ -120,18 +120,18 @@ class _IntrinsicParser:
                 raise IntrinsicSyntax(f"States.Format: {error}") from None
 
     def arguments(self) -> list[Any]:
-        found: list[Any] = []
+        arguments: list[Any] = []
         self.match(_BLANK)
         while not self.text.startswith(")", self.position):
-            if found:
+            if arguments:
                 if not self.text.startswith(",", self.position):
                     raise self.unexpected("a comma or )")
                 self.position += 1
                 self.match(_BLANK)
-            found.append(self.argument())
+            arguments.append(self.argument())
             self.match(_BLANK)
         self.position += 1
-        return found
+        return arguments
 
     def argument(self) -> TextLiteral | JsonLiteral | JsonPath | FunctionCall:
         if self.text.startswith("States.", self.position):
@@ -210,7 +210,7 @@ def _argument_value(
         return argument.value
     if isinstance(argument, TextLiteral):
         return _ESCAPE.sub(r"\1", argument.raw)
-    values = [_argument_value(one, data, context) for one in argument.arguments]
+    values = [_argument_value(inner, data, context) for inner in argument.arguments]
     if argument.name == "Format" and isinstance(argument.arguments[0], TextLiteral):
         values[0] = argument.arguments[0].raw
     return intrinsic_functions.FUNCTIONS[argument.name](*values)

@@ -35,20 +35,20 @@ def split_template(template: str, values: int) -> list[str | None]:
     >>> split_template(r"{} is \{\}", 1)
     [None, ' is ', '{', '}']
     """
-    found: list[str | None] = []
+    parts: list[str | None] = []
     position = 0
     while position < len(template):
         piece = _PIECE.match(template, position)
         if not piece or (piece.group(1) or "{") not in "'{}\\":
             raise ValueError(
                 f"{template[position]!r} at character {position + 1} of the template: "
-                r"braces are {}, or \{ and \} for themselves"
+                r"write {} for a placeholder, \{ and \} for braces, \\ for a backslash"
             )
-        found.append(None if piece.group() == "{}" else piece.group(1) or piece.group())
+        parts.append(None if piece.group() == "{}" else piece.group(1) or piece.group())
         position = piece.end()
-    if found.count(None) != values:
-        raise ValueError(f"the template has {found.count(None)} {{}} for {values} values")
-    return found
+    if parts.count(None) != values:
+        raise ValueError(f"the template has {parts.count(None)} {{}} for {values} values")
+    return parts
 
 
 def _format(template: Any, *values: Any) -> str:
@@ -58,11 +58,11 @@ def _format(template: Any, *values: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """Format a value as ``States.Format`` does, which does not write objects as JSON."""
+    """Format a value as ``States.Format`` does: an object as ``{key=value}``, not as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}={_format_value(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}={_format_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_format_value, value)) + "]"
     return json.dumps(value)
@@ -124,10 +124,10 @@ def _array_range(first: Any, last: Any, step: Any) -> list[int]:
     by = _require_integer(step, "the step")
     if by == 0:
         raise ValueError("the step is 0")
-    found = range(start, stop + (1 if by > 0 else -1), by)
-    if len(found) > MAX_RANGE_LENGTH:
-        raise ValueError(f"{len(found)} numbers, more than {MAX_RANGE_LENGTH}")
-    return list(found)
+    numbers = range(start, stop + (1 if by > 0 else -1), by)
+    if len(numbers) > MAX_RANGE_LENGTH:
+        raise ValueError(f"{len(numbers)} numbers, more than {MAX_RANGE_LENGTH}")
+    return list(numbers)
 
 
 def _array_get_item(array: Any, index: Any) -> Any:
@@ -138,10 +138,10 @@ def _array_get_item(array: Any, index: Any) -> Any:
 
 
 def _array_unique(array: Any) -> list[Any]:
-    seen: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     for item in _require_array(array):
-        seen.setdefault(_equality_key(item), item)
-    return list(seen.values())
+        unique.setdefault(_equality_key(item), item)
+    return list(unique.values())
 
 
 def _equality_key(value: Any) -> str:
@@ -203,7 +203,7 @@ def _math_random(start: Any, end: Any, *seed: Any) -> int:
     low, high = _require_int32(start, "the start"), _require_int32(end, "the end")
     if low >= high:
         raise ValueError(f"the start {low} is not less than the end {high}")
-    generator = random.Random(*(_require_integer(one, "the seed") for one in seed))  # noqa: S311
+    generator = random.Random(*(_require_integer(value, "the seed") for value in seed))  # noqa: S311
     return generator.randrange(low, high)
 
 

@@ -41,7 +41,7 @@ def object_reader(root: str) -> Callable[[Any], str]:
     Raises
     ------
     RequestError
-        When ``root`` is not a string.
+        If ``root`` is not the path or URL of a folder.
 
     Examples
     --------
@@ -52,9 +52,9 @@ def object_reader(root: str) -> Callable[[Any], str]:
     >>> object_reader(str(root))({"Bucket": "sales", "Key": "june.jsonl"})
     '{"n": 1}'
     """
-    given: Any = root
-    if not isinstance(given, str) or not given.strip() or "\0" in given:
-        check([Fault("root", ascii(given)[:80], "the path or fsspec URL of a folder")])
+    value: Any = root
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        check([Fault("root", ascii(value)[:80], "the path or fsspec URL of a folder")])
 
     def read(parameters: Any) -> str:
         names = [parameters.get(name) for name in ("Bucket", "Key")]
@@ -98,8 +98,8 @@ def _call_reader(
     if task is None:
         raise StateError(RUNTIME, f"there is no task {reader['Resource']}")
     try:
-        found = execution.call_task(task, parameters, None, frame.scope)
-        items = parse_items(found, config) if isinstance(found, str) else found
+        content = execution.call_task(task, parameters, None, frame.scope)
+        items = parse_items(content, config) if isinstance(content, str) else content
         if not isinstance(items, list):
             raise ValueError(f"the reader returned {type(items).__name__}, not an array")
     except (StateError, ValueError) as error:
@@ -155,19 +155,19 @@ def make_batches(
     if "BatchInput" in batcher:
         base["BatchInput"] = fill_template(batcher["BatchInput"], data, context)
     empty = size = _json_size({**base, "Items": []})
-    found: list[dict[str, Any]] = []
+    batches: list[dict[str, Any]] = []
     for payload in payloads:
-        more = _json_size(payload) + 1  # the comma
-        if max_bytes is not None and empty + more - 1 > max_bytes:
-            cause = f"a batch of one item has {empty + more - 1} bytes, more than {max_bytes}"
+        added = _json_size(payload) + 1  # the comma
+        if max_bytes is not None and empty + added - 1 > max_bytes:
+            cause = f"a batch of one item has {empty + added - 1} bytes, more than {max_bytes}"
             raise StateError("States.DataLimitExceeded", cause)
-        full = bool(found) and len(found[-1]["Items"]) == max_items
-        if not found or full or (max_bytes is not None and size + more - 1 > max_bytes):
-            found.append({**base, "Items": []})
+        full = bool(batches) and len(batches[-1]["Items"]) == max_items
+        if not batches or full or (max_bytes is not None and size + added - 1 > max_bytes):
+            batches.append({**base, "Items": []})
             size = empty
-        found[-1]["Items"].append(payload)
-        size += more
-    return found
+        batches[-1]["Items"].append(payload)
+        size += added
+    return batches
 
 
 def _json_size(value: Any) -> int:

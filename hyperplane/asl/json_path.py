@@ -84,8 +84,8 @@ def parse_path(text: str) -> JsonPath:
 
     A path is ``$``, or ``$$`` for the context object, and steps: ``.name``, ``['name']``, ``[0]``,
     ``[-1]``, ``[0,2]``, ``[1:3]``, ``[*]``, ``..name`` and ``[?(@.price < 10)]``. In ``.name``, a
-    backslash escapes any character; in a filter, it must escape operators. Raises PathSyntax for
-    an invalid path.
+    backslash escapes any character; in a filter, operators in a name must be escaped. Raises
+    PathSyntax for an invalid path.
 
     Examples
     --------
@@ -104,8 +104,8 @@ def parse_path(text: str) -> JsonPath:
 
 
 def _unexpected_text(text: str, position: int, allowed: str) -> PathSyntax:
-    found = repr(text[position]) if position < len(text) else "the end"
-    return PathSyntax(f"{found} at character {position + 1}, expected {allowed}")
+    character = repr(text[position]) if position < len(text) else "the end"
+    return PathSyntax(f"{character} at character {position + 1}, expected {allowed}")
 
 
 def _parse_steps(text: str, position: int, depth: int) -> tuple[tuple[PathStep, ...], int]:
@@ -125,15 +125,15 @@ def _parse_step(text: str, position: int, depth: int) -> tuple[PathStep, int]:
         return _parse_bracket(text, position, deep, depth)
     if text.startswith("*", position):
         return PathStep("all", deep=deep), position + 1
-    found = (_PLAIN_IN_FILTER if depth else _PLAIN).match(text, position)
-    if not found:
+    match = (_PLAIN_IN_FILTER if depth else _PLAIN).match(text, position)
+    if not match:
         raise _unexpected_text(text, position, "a name or *")
-    if text.startswith("(", found.end()):
+    if text.startswith("(", match.end()):
         raise PathSyntax(
-            f"{found.group()}() at character {position + 1}: functions in paths are not "
+            f"{match.group()}() at character {position + 1}: functions in paths are not "
             "supported; use an intrinsic function such as States.ArrayLength"
         )
-    return PathStep("name", _ESCAPED.sub(r"\1", found.group()), deep), found.end()
+    return PathStep("name", _ESCAPED.sub(r"\1", match.group()), deep), match.end()
 
 
 def _parse_bracket(text: str, position: int, deep: bool, depth: int) -> tuple[PathStep, int]:
@@ -149,18 +149,18 @@ def _parse_bracket(text: str, position: int, deep: bool, depth: int) -> tuple[Pa
 
 def _parse_bracket_content(text: str, position: int, depth: int) -> tuple[PathStep, int]:
     """Parse the content of brackets."""
-    if found := _QUOTED.match(text, position):
-        return PathStep("name", _unescape(found)), found.end()
+    if match := _QUOTED.match(text, position):
+        return PathStep("name", _unescape(match)), match.end()
     if text.startswith("*", position):
         return PathStep("all"), position + 1
-    if found := _SLICE.match(text, position):
-        bounds = tuple(int(bound) if bound else None for bound in found.groups())
-        return PathStep("slice", bounds), found.end()
-    if found := _INDICES.match(text, position):
-        numbers = tuple(int(number) for number in found.group().split(","))
+    if match := _SLICE.match(text, position):
+        bounds = tuple(int(bound) if bound else None for bound in match.groups())
+        return PathStep("slice", bounds), match.end()
+    if match := _INDICES.match(text, position):
+        numbers = tuple(int(number) for number in match.group().split(","))
         if len(numbers) == 1:
-            return PathStep("index", numbers[0]), found.end()
-        return PathStep("indices", numbers), found.end()
+            return PathStep("index", numbers[0]), match.end()
+        return PathStep("indices", numbers), match.end()
     if text.startswith("?", position):
         opened = _skip_blanks(text, position + 1)
         if not text.startswith("(", opened):
@@ -170,8 +170,8 @@ def _parse_bracket_content(text: str, position: int, depth: int) -> tuple[PathSt
     raise _unexpected_text(text, position, "an index, a slice, *, a quoted name or ?(")
 
 
-def _unescape(found: re.Match[str]) -> str:
-    return _ESCAPED.sub(r"\1", found.group(1) if found.group(2) is None else found.group(2))
+def _unescape(match: re.Match[str]) -> str:
+    return _ESCAPED.sub(r"\1", match.group(1) if match.group(2) is None else match.group(2))
 
 
 def _skip_blanks(text: str, position: int) -> int:
@@ -204,13 +204,17 @@ def _parse_operands(
 def _parse_or(text: str, position: int, depth: int) -> tuple[Condition, int]:
     if depth > MAX_DEPTH:
         raise PathSyntax(f"a filter nests deeper than {MAX_DEPTH} levels")
-    found: tuple[Condition, int] = _parse_operands(text, position, depth, "or", "||", _parse_and)
-    return found
+    condition: tuple[Condition, int] = _parse_operands(
+        text, position, depth, "or", "||", _parse_and
+    )
+    return condition
 
 
 def _parse_and(text: str, position: int, depth: int) -> tuple[Condition, int]:
-    found: tuple[Condition, int] = _parse_operands(text, position, depth, "and", "&&", _parse_not)
-    return found
+    condition: tuple[Condition, int] = _parse_operands(
+        text, position, depth, "and", "&&", _parse_not
+    )
+    return condition
 
 
 def _parse_not(text: str, position: int, depth: int) -> tuple[Condition, int]:
@@ -240,13 +244,13 @@ def _parse_operand(text: str, position: int, depth: int) -> tuple[Operand, int]:
         if text.startswith(start, position):
             steps, end = _parse_steps(text, position + 1, depth)
             return Operand("@" if start == "@" else "$", steps), end
-    if found := _QUOTED.match(text, position):
-        return Operand("literal", _unescape(found)), found.end()
-    if found := _WORD.match(text, position):
-        return Operand("literal", _WORDS[found.group()]), found.end()
-    if found := _NUMBER.match(text, position):
-        number = found.group()
+    if match := _QUOTED.match(text, position):
+        return Operand("literal", _unescape(match)), match.end()
+    if match := _WORD.match(text, position):
+        return Operand("literal", _WORDS[match.group()]), match.end()
+    if match := _NUMBER.match(text, position):
+        number = match.group()
         return Operand("literal", float(number) if set(number) & set(".eE") else int(number)), (
-            found.end()
+            match.end()
         )
     raise _unexpected_text(text, position, "@, $, a number, a quoted text, true, false or null")

@@ -8,7 +8,7 @@ from typing import Any
 
 from hyperplane.asl.json_path import Condition, JsonPath, Operand, PathStep, parse_path
 
-#: Value of a path in a filter that has no match.
+#: Value of an operand whose path matches nothing.
 _MISSING = object()
 
 
@@ -34,7 +34,7 @@ def find_value(path: JsonPath, root: Any) -> Any:
     for number, step in enumerate(path.steps):
         if definite and not step.deep and not _is_applicable(step, nodes[0]):
             raise PathNotFound(f"{path.text} has no value: step {number + 1} does not apply")
-        nodes = [found for node in nodes for found in _matches(step, node, root)]
+        nodes = [child for node in nodes for child in _matches(step, node, root)]
         definite = definite and step.kind in ("name", "index") and not step.deep
     return nodes[0] if definite else nodes
 
@@ -56,9 +56,15 @@ def _matches(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
         return
     todo = [node]
     while todo:
-        one = todo.pop()
-        yield from _children(step, one, root)
-        below = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        current = todo.pop()
+        yield from _children(step, current, root)
+        below = (
+            current.values()
+            if isinstance(current, dict)
+            else current
+            if isinstance(current, list)
+            else ()
+        )
         todo += reversed(list(below))
 
 
@@ -82,7 +88,7 @@ def _children(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
         elif kind == "all":
             yield from node
         elif kind == "filter":
-            yield from (one for one in node if _matches_condition(value, one, root))
+            yield from (item for item in node if _matches_condition(value, item, root))
 
 
 def _matches_condition(condition: Condition, node: Any, root: Any) -> bool:

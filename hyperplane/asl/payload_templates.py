@@ -30,7 +30,7 @@ def fill_template(template: Any, data: Any, context: Any) -> Any:
     {'id': 7, 'plain': '$.order'}
     """
     if isinstance(template, list):
-        return [fill_template(one, data, context) for one in template]
+        return [fill_template(item, data, context) for item in template]
     if not isinstance(template, dict):
         return template
     return {
@@ -84,8 +84,8 @@ def find_template_errors(
 ) -> Iterator[TemplateError]:
     """Yield the errors of a template: location of the field, its value, and the reason."""
     if isinstance(template, list):
-        for number, one in enumerate(template):
-            yield from find_template_errors(one, (*path, number))
+        for number, item in enumerate(template):
+            yield from find_template_errors(item, (*path, number))
     elif isinstance(template, dict):
         for name, value in template.items():
             if not name.endswith(DYNAMIC_SUFFIX):

@@ -12,7 +12,8 @@ from hyperplane.asl.fields import UNSUPPORTED_FIELDS, Fields
 from hyperplane.asl.strict_json import JsonLocation
 from hyperplane.core.errors import Fault
 
-#: Number of problems after which no similar names are searched, which takes time.
+#: Number of problems after which unknown fields get no advice, because searching for similar
+#: names takes time.
 _MAX_ADVISED = 100
 
 
@@ -102,9 +103,9 @@ class ProblemCollector:
         self, holder: dict[str, Any], location: JsonLocation, names: tuple[str, ...]
     ) -> None:
         """Add a problem if more than one of several fields is present."""
-        there = [name for name in names if name in holder]
-        if len(there) > 1:
-            self.add(location, " and ".join(there), f"only one of {', '.join(names)}")
+        present = [name for name in names if name in holder]
+        if len(present) > 1:
+            self.add(location, " and ".join(present), f"only one of {', '.join(names)}")
 
     def check_exactly_one(
         self, holder: dict[str, Any], location: JsonLocation, names: tuple[str, ...]
@@ -117,12 +118,12 @@ class ProblemCollector:
     def read_objects(
         self, value: Any, location: JsonLocation
     ) -> list[tuple[JsonLocation, dict[str, Any]]]:
-        """Objects of a non-empty list with their locations; add problems for other values."""
+        """Return the objects of a list with their locations; add problems for other values."""
         if not isinstance(value, list) or not value:
             self.add(location, format_value(value), "a list of at least one object")
             return []
-        locations = [((*location, number), one) for number, one in enumerate(value)]
-        return [(inside, one) for inside, one in locations if self.check_object(one, inside)]
+        locations = [((*location, number), item) for number, item in enumerate(value)]
+        return [(inside, item) for inside, item in locations if self.check_object(item, inside)]
 
 
 def _advice(name: str, known: Fields) -> str:

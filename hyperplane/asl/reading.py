@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperplane.asl.checking import find_faults
+from hyperplane.asl.checking import find_problems
 from hyperplane.asl.problems import Problem
 from hyperplane.asl.strict_json import (
     MAX_DEPTH,
@@ -53,7 +53,8 @@ def read_machine(
     Parameters
     ----------
     source : path or mapping
-        A JSON file of at most 1 MiB and 32 levels, in UTF-8; or the machine as a mapping.
+        A JSON file in UTF-8, of at most 1 MiB and 32 levels of nesting; or the machine as a
+        mapping.
     lenient : bool
         Accept unreachable states and duplicate names, and list them in ``Machine.doubts``.
 
@@ -64,7 +65,8 @@ def read_machine(
     Raises
     ------
     RequestError
-        With all faults, each with its location in the machine and its line in the file.
+        If the file cannot be read or the machine has faults. The error lists all faults, each with
+        its location in the machine and its line in the file.
 
     Examples
     --------
@@ -79,21 +81,23 @@ def read_machine(
         name, parsed, file = path.name.partition(".")[0], _parse_file(path), os.fspath(source)
     else:
         raise RequestError([Fault("machine", type(source).__name__, "a path or a mapping")])
-    found = [
+    problems = [
         *(Problem(location, "a duplicate field", "each field once") for location, _ in
           parsed.duplicates),
-        *find_faults(parsed.value),
+        *find_problems(parsed.value),
     ]  # fmt: skip
     lines = {**parsed.lines, **dict(parsed.duplicates)}
-    found.sort(key=lambda one: _line(one.location, lines))
-    faults = [(one, one.to_fault(_source(file, one.location, lines))) for one in found]
-    check(fault for one, fault in faults if not (lenient and one.doubt))
+    problems.sort(key=lambda problem: _line(problem.location, lines))
+    faults = [
+        (problem, problem.to_fault(_source(file, problem.location, lines))) for problem in problems
+    ]
+    check(fault for problem, fault in faults if not (lenient and problem.doubt))
     doubts = tuple(fault for _, fault in faults)
     return Machine(name or "machine", parsed.value, doubts)
 
 
 def _source(file: str, location: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:
-    """Return file and line of a location, or of its nearest existing parent."""
+    """Return file and line of a location, or of its nearest parent that exists."""
     return f"{file}:{_line(location, lines)}" if file else ""
 
 
@@ -111,21 +115,21 @@ def _parse_mapping(source: Mapping[str, Any]) -> JsonDocument:
 
 
 def _parse_file(path: Path) -> JsonDocument:
-    shown = os.fspath(path)
+    file_name = os.fspath(path)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise RequestError([Fault("machine", shown, "a file that can be read", why)]) from error
+        raise RequestError([Fault("machine", file_name, "a file that can be read", why)]) from error
     if len(data) > MAX_FILE_BYTES:
-        raise RequestError([Fault("machine", f"{shown} of more than 1 MiB", "at most 1 MiB")])
+        raise RequestError([Fault("machine", f"{file_name} of more than 1 MiB", "at most 1 MiB")])
     try:
         return parse_with_lines(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        fault = Fault("machine", "bytes that are not UTF-8", "UTF-8", source=f"{shown}:{line}")
+        fault = Fault("machine", "bytes that are not UTF-8", "UTF-8", source=f"{file_name}:{line}")
         raise RequestError([fault]) from None
     except JsonSyntaxError as error:
-        fault = Fault("machine", str(error), "JSON", source=f"{shown}:{error.line}")
+        fault = Fault("machine", str(error), "JSON", source=f"{file_name}:{error.line}")
         raise RequestError([fault]) from None

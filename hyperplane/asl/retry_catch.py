@@ -9,16 +9,17 @@ from hyperplane.asl.errors import RUNTIME, TIMEOUT, StateError
 from hyperplane.asl.field_types import EXCLUSIVE_MAXIMUM
 
 
-def matches_error(names: list[str], error: StateError, *, branches: bool) -> bool:
+def matches_error(names: list[str], error: StateError, *, in_branch: bool) -> bool:
     """Whether the ``ErrorEquals`` of a clause matches an error.
 
-    ``branches`` is whether the error occurred in a branch, which ``States.BranchFailed`` matches.
+    ``in_branch`` is whether the error comes from a branch of a Parallel state;
+    ``States.BranchFailed`` matches such errors.
 
     Examples
     --------
-    >>> matches_error(["States.TaskFailed"], StateError("OSError", ""), branches=False)
+    >>> matches_error(["States.TaskFailed"], StateError("OSError", ""), in_branch=False)
     True
-    >>> matches_error(["States.TaskFailed"], StateError("States.Timeout", ""), branches=False)
+    >>> matches_error(["States.TaskFailed"], StateError("States.Timeout", ""), in_branch=False)
     False
     """
     if error.name in names:
@@ -28,7 +29,7 @@ def matches_error(names: list[str], error: StateError, *, branches: bool) -> boo
     return (
         "States.ALL" in names
         or ("States.TaskFailed" in names and error.name != TIMEOUT)
-        or ("States.BranchFailed" in names and branches)
+        or ("States.BranchFailed" in names and in_branch)
     )
 
 
@@ -40,12 +41,12 @@ class RetryCounter:
         self._used = [0] * len(retriers)
         self.count = 0
 
-    def next_delay(self, error: StateError, *, branches: bool) -> float | None:
+    def next_delay(self, error: StateError, *, in_branch: bool) -> float | None:
         """Return the seconds until the next attempt; None if the error is not retried."""
         if error.name == RUNTIME:
             return None
         for number, retrier in enumerate(self._retriers):
-            if not matches_error(retrier["ErrorEquals"], error, branches=branches):
+            if not matches_error(retrier["ErrorEquals"], error, in_branch=in_branch):
                 continue
             used = self._used[number]
             if used >= retrier.get("MaxAttempts", 3):
@@ -69,8 +70,12 @@ def _backoff_seconds(retrier: dict[str, Any], used: int) -> float:
 
 
 def find_catcher(
-    catchers: list[dict[str, Any]], error: StateError, *, branches: bool
+    catchers: list[dict[str, Any]], error: StateError, *, in_branch: bool
 ) -> dict[str, Any] | None:
     """Return the first Catcher that matches an error; None if none does."""
-    fits = (one for one in catchers if matches_error(one["ErrorEquals"], error, branches=branches))
-    return next(fits, None)
+    matching = (
+        clause
+        for clause in catchers
+        if matches_error(clause["ErrorEquals"], error, in_branch=in_branch)
+    )
+    return next(matching, None)

@@ -85,10 +85,10 @@ def run_machine(
     Raises
     ------
     RequestError
-        Before the start, for invalid arguments, resources without a task and fields that are not
-        supported.
+        If an argument is invalid, a resource has no task, or the machine has a field that is not
+        supported; no task is called.
     MachineFailed
-        When a state fails and no Catch handles the error, the machine exceeds its
+        If a state fails and no Catch handles the error, the machine exceeds its
         ``TimeoutSeconds``, or the execution is cancelled.
 
     Notes
@@ -159,10 +159,10 @@ def _context(machine: Machine, data: Any, started: dt.datetime) -> dict[str, Any
 @contextmanager
 def _watch_cancel(cancel: threading.Event | None, scope: ExecutionScope) -> Iterator[None]:
     """Stop a scope when the caller sets the cancel event, and at the end of the block."""
-    over = threading.Event()
+    finished = threading.Event()
 
     def watch() -> None:
-        while not over.wait(_POLL_SECONDS):
+        while not finished.wait(_POLL_SECONDS):
             if cancel is not None and cancel.is_set():
                 scope.stop()
                 return
@@ -173,7 +173,7 @@ def _watch_cancel(cancel: threading.Event | None, scope: ExecutionScope) -> Iter
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         scope.stop()
         if cancel is not None:
             watcher.join()
@@ -204,10 +204,10 @@ def _run_state(
         try:
             outcome = _run_state_type(execution, state, data, context, frame)
         except StateError as error:
-            branches = bool(error.state) and state["Type"] == "Parallel"
-            delay = retry_counter.next_delay(error, branches=branches)
+            in_branch = bool(error.state) and state["Type"] == "Parallel"
+            delay = retry_counter.next_delay(error, in_branch=in_branch)
             if delay is None:
-                return _handle_failure(execution, state, path, data, error, branches)
+                return _handle_failure(execution, state, path, data, error, in_branch)
             execution.emit("retried", path, error, retry_counter.count + 1, delay)
             execution.wait(delay, frame.scope)
             continue
@@ -230,9 +230,9 @@ def _handle_failure(
     path: JsonLocation,
     data: Any,
     error: StateError,
-    branches: bool,
+    in_branch: bool,
 ) -> StateResult:
-    clause = find_catcher(state.get("Catch", []), error, branches=branches)
+    clause = find_catcher(state.get("Catch", []), error, in_branch=in_branch)
     if clause is not None:
         try:
             output = apply_result_path(clause, data, {"Error": error.name, "Cause": error.cause})

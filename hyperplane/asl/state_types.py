@@ -41,9 +41,9 @@ def _select_payload(state: dict[str, Any], data: Any, context: Any) -> Any:
 
 
 def _next_state(state: dict[str, Any]) -> str | None:
-    """Name of the next state; None after a terminal state."""
-    following: str | None = state.get("Next")
-    return following
+    """Return the name of the next state; None after a terminal state."""
+    name: str | None = state.get("Next")
+    return name
 
 
 def run_pass(
@@ -69,10 +69,10 @@ def run_task(
     if execution.tasks.is_lambda_invoke(resource):
         result = _invoke_function(execution, payload, limit, frame)
     else:
-        found = execution.tasks.find(resource)
-        if found is None:
+        task = execution.tasks.find(resource)
+        if task is None:
             raise StateError(RUNTIME, f"there is no task for {resource}")
-        result = execution.call_task(found, payload, limit, frame.scope)
+        result = execution.call_task(task, payload, limit, frame.scope)
     return build_output(state, data, result, context), _next_state(state)
 
 
@@ -81,10 +81,10 @@ def _invoke_function(
 ) -> Any:
     """Call a function like ``lambda:invoke``, which wraps the result of the function."""
     name = parameters.get("FunctionName")
-    found = execution.tasks.find_function(name)
-    if found is None:
+    task = execution.tasks.find_function(name)
+    if task is None:
         raise StateError(RUNTIME, f"there is no task for the function {name}")
-    result = execution.call_task(found, parameters.get("Payload", {}), limit, frame.scope)
+    result = execution.call_task(task, parameters.get("Payload", {}), limit, frame.scope)
     return {"ExecutedVersion": "$LATEST", "Payload": result, "StatusCode": 200}
 
 
@@ -93,13 +93,13 @@ def run_choice(
 ) -> StateResult:
     """Run a Choice state: the next state is that of the first rule that matches."""
     selected = select_path(state, "InputPath", data, context)
-    following = next(
+    next_state = next(
         (rule["Next"] for rule in state["Choices"] if matches_rule(rule, selected, context)),
         state.get("Default"),
     )
-    if following is None:
+    if next_state is None:
         raise StateError("States.NoChoiceMatched", "no rule matches, and there is no Default")
-    return select_path(state, "OutputPath", selected, context), following
+    return select_path(state, "OutputPath", selected, context), next_state
 
 
 def run_wait(
@@ -187,9 +187,11 @@ def run_map(
     )
     entries = [{"Index": number, "Value": value} for number, (value, _) in enumerate(payloads)]
     if "ItemBatcher" in state:
-        filled = make_batches(state["ItemBatcher"], [one for _, one in payloads], source, context)
-        entries = [{"Index": number, "Value": one} for number, one in enumerate(filled)]
-        payloads = [(one, one) for one in filled]
+        batches = make_batches(
+            state["ItemBatcher"], [payload for _, payload in payloads], source, context
+        )
+        entries = [{"Index": number, "Value": batch} for number, batch in enumerate(batches)]
+        payloads = [(batch, batch) for batch in batches]
     name = context["State"]["Name"]
     states = state.get("ItemProcessor") or state["Iterator"]
     iterations: list[Callable[[ExecutionScope], Any]] = [
@@ -228,21 +230,21 @@ def _item_payloads(
     selector = state.get("ItemSelector", state.get("Parameters"))
     if selector is None:
         return [(item, item) for item in items]
-    found = []
+    payloads = []
     for number, item in enumerate(items):
-        inside = {**context, "Map": {"Item": {"Index": number, "Value": item}}}
-        found.append((item, fill_template(selector, source, inside)))
-    return found
+        item_context = {**context, "Map": {"Item": {"Index": number, "Value": item}}}
+        payloads.append((item, fill_template(selector, source, item_context)))
+    return payloads
 
 
 class _ToleratedFailures:
-    """Counts failed items; up to the tolerated number, a report replaces the output of each."""
+    """Counts failed items; a tolerated failure becomes the output of its item, as a report."""
 
     def __init__(self, state: dict[str, Any], total: int, data: Any, context: Any) -> None:
         count = read_whole_number(state, "ToleratedFailureCount", data, context)
-        share = read_percentage(state, "ToleratedFailurePercentage", data, context)
+        percentage = read_percentage(state, "ToleratedFailurePercentage", data, context)
         limits = [] if count is None else [count]
-        limits += [] if share is None else [int(total * share / 100)]
+        limits += [] if percentage is None else [int(total * percentage / 100)]
         self._limit = min(limits, default=0)
         self._failed = 0
         self._lock = threading.Lock()
@@ -254,7 +256,7 @@ class _ToleratedFailures:
         iteration: Callable[[ExecutionScope], Any],
         scope: ExecutionScope,
     ) -> Any:
-        """Run one item; return the report of its failure while the number is tolerated."""
+        """Run one item; return a report of its failure if the failure is tolerated."""
         try:
             return iteration(scope)
         except StateError as error:

@@ -73,11 +73,11 @@ def copy_json_to_depth(value: Any, max_depth: int) -> Any:
     copy = copy_json(value)
     level = [copy]
     for _ in range(max_depth + 1):
-        level = [one for one in level if isinstance(one, (dict, list))]
+        level = [node for node in level if isinstance(node, (dict, list))]
         if not level:
             return copy
         level = [
-            inner for one in level for inner in (one.values() if isinstance(one, dict) else one)
+            inner for node in level for inner in (node.values() if isinstance(node, dict) else node)
         ]
     raise ValueError(f"it is nested deeper than {max_depth} levels")
 
@@ -137,8 +137,8 @@ class _JsonParser:
         return JsonSyntaxError(self.line_at(position), why)
 
     def skip_blanks(self, position: int) -> int:
-        found = _BLANK.match(self.text, position)
-        return found.end() if found else position
+        match = _BLANK.match(self.text, position)
+        return match.end() if match else position
 
     def expect(self, position: int, char: str, expected: str) -> int:
         if not self.text.startswith(char, position):
@@ -172,9 +172,9 @@ class _JsonParser:
         return value
 
     def parse_object(self, location: JsonLocation, position: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         while not self.text.startswith("}", position):
-            if found:
+            if members:
                 position = self.expect(position, ",", "a comma or }")
             if not self.text.startswith('"', position):
                 raise self.error(
@@ -183,20 +183,20 @@ class _JsonParser:
             start = position
             name = self.parse_scalar(position)
             inside = (*location, name)
-            if name in found:
+            if name in members:
                 self.document.duplicates.append((inside, self.line_at(start)))
             position = self.expect(self.skip_blanks(self.position), ":", "a colon")
-            found[name] = self.parse_value(inside, position)
+            members[name] = self.parse_value(inside, position)
             position = self.skip_blanks(self.position)
         self.position = position + 1
-        return found
+        return members
 
     def parse_list(self, location: JsonLocation, position: int) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         while not self.text.startswith("]", position):
-            if found:
+            if items:
                 position = self.expect(position, ",", "a comma or ]")
-            found.append(self.parse_value((*location, len(found)), position))
+            items.append(self.parse_value((*location, len(items)), position))
             position = self.skip_blanks(self.position)
         self.position = position + 1
-        return found
+        return items

@@ -33,16 +33,16 @@ class TaskRegistry:
         if resource in self._tasks:
             return self._tasks[resource]
         for pattern in (_LAMBDA, _ACTIVITY):
-            if found := pattern.fullmatch(resource):
-                return self._tasks.get(found.group(1))
+            if match := pattern.fullmatch(resource):
+                return self._tasks.get(match.group(1))
         return None
 
     def find_function(self, name: object) -> Task | None:
         """Return the task for a ``FunctionName`` (name, ARN or end of an ARN); None if none."""
-        found = _FUNCTION.fullmatch(name) if isinstance(name, str) else None
-        if not found:
+        match = _FUNCTION.fullmatch(name) if isinstance(name, str) else None
+        if not match:
             return None
-        return self._tasks.get(str(name)) or self._tasks.get(found.group(1))
+        return self._tasks.get(str(name)) or self._tasks.get(match.group(1))
 
     def is_lambda_invoke(self, resource: str) -> bool:
         """Whether a resource is ``lambda:invoke``, whose parameters name the function."""
@@ -117,9 +117,9 @@ def _find_resource_faults(
         yield _fault(location, "Resource", resource, allowed)
     elif tasks.is_lambda_invoke(resource):
         parameters = state.get("Parameters", {})
-        named = parameters.get("FunctionName")
-        if "FunctionName.$" not in parameters and tasks.find_function(named) is None:
-            yield _missing_task((*location, "Parameters"), named, tasks, "FunctionName")
+        function_name = parameters.get("FunctionName")
+        if "FunctionName.$" not in parameters and tasks.find_function(function_name) is None:
+            yield _missing_task((*location, "Parameters"), function_name, tasks, "FunctionName")
     elif tasks.find(resource) is None:
         yield _missing_task(location, resource, tasks)
 

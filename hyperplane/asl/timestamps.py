@@ -23,10 +23,10 @@ def parse_timestamp(text: object) -> dt.datetime | None:
     >>> parse_timestamp("2026-03-14") is None
     True
     """
-    found = _FORM.fullmatch(text) if isinstance(text, str) else None
-    if not found:
+    match = _FORM.fullmatch(text) if isinstance(text, str) else None
+    if not match:
         return None
-    seconds, fraction, zone = found.groups()
+    seconds, fraction, zone = match.groups()
     digits = (fraction or "").ljust(6, "0")[:6]
     zone = "+00:00" if zone == "Z" else zone
     try:

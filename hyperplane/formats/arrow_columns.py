@@ -26,9 +26,9 @@ class ArrowFiles:
     Parameters
     ----------
     schema : pyarrow.Schema
-        Their columns.
+        The schema.
     files : list of File
-        At least one.
+        At least one file.
     """
 
     schema: pa.Schema
@@ -64,21 +64,21 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     """
     file_schemas = []
     faults = []
     for group in groups:
         first, *others = [file.url for file in group.files]
-        file_schema, wrong = schemas.make_file_schema(group.schema, request.decimals, first)
+        file_schema, schema_faults = schemas.make_file_schema(group.schema, request.decimals, first)
         file_schema.urls.extend(others)
         file_schemas.append(file_schema)
-        faults += wrong
+        faults += schema_faults
     check(faults)
     columns, faults = schemas.merge_schemas(file_schemas, request.schema_mode)
     check(faults)
     paths = [file.path for group in groups for file in group.files]
-    keys, key_types, keyless = hive_partitions.parse_hive_keys(paths, columns)
+    keys, key_types, partial_keys = hive_partitions.parse_hive_keys(paths, columns)
     columns = {**columns, **key_types}
     filters, chosen = request.resolve(columns, list(columns))
     filter_schema = {name: columns[name] for name in list_filter_columns(filters)}
@@ -94,7 +94,7 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
                 )
             mappings[file] = by_keys[constants]
     optional = {name for name in chosen if name not in key_types and _is_nullable(name, groups)}
-    optional |= keyless.intersection(chosen)
+    optional |= partial_keys.intersection(chosen)
     return ArrowColumns(chosen, filter_schema, filters, optional, mappings)
 
 
@@ -126,8 +126,8 @@ def _make_mapping(
 
 def _is_nullable(name: str, groups: Sequence[ArrowFiles]) -> bool:
     """Whether a column is absent or may be null in some file."""
-    places = [group.schema.get_field_index(name) for group in groups]
+    indexes = [group.schema.get_field_index(name) for group in groups]
     return any(
-        place < 0 or group.schema.field(place).nullable
-        for place, group in zip(places, groups, strict=True)
+        index < 0 or group.schema.field(index).nullable
+        for index, group in zip(indexes, groups, strict=True)
     )

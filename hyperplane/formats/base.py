@@ -66,9 +66,10 @@ class SupportsRead(FileFormat, Protocol):
         Raises
         ------
         RequestError
-            With every invalid option, and everything in the request that does not match the files.
+            If an option is invalid or the request does not match the files; the error lists
+            all faults.
         ReadError
-            When a file is damaged and ``request.on_error`` is not ``"skip"``.
+            If a file is damaged and ``request.on_error`` is not ``"skip"``.
         """
         ...
 
@@ -89,8 +90,7 @@ class SupportsRowShards(SupportsRead, Protocol):
 
         Together the shards have each row once, in the order of ``index``. Each process calls this
         for its own shard only, so the boundaries must depend on nothing but the files, ``options``
-        and ``count``.
-        Parameters and errors are those of ``plan_partitions``.
+        and ``count``. The other parameters and the errors are those of ``plan_partitions``.
         """
         ...
 
@@ -104,7 +104,7 @@ class SizeEstimate(NamedTuple):
 
 @runtime_checkable
 class SupportsSize(FileFormat, Protocol):
-    """A format of which :func:`hyperplane.size_cluster` estimates the size in memory."""
+    """A format of files whose size in memory :func:`hyperplane.size_cluster` estimates."""
 
     def estimate_size(self, files: Sequence[File]) -> SizeEstimate:
         """Estimate the size of all files from metadata or from samples of a few."""
@@ -151,7 +151,7 @@ class SupportsSave(FileFormat, Protocol):
         Raises
         ------
         DataError
-            With the name of the column that would have other values when it is read back.
+            If a column would have other values when it is read back; the error names the column.
         """
         ...
 
@@ -177,7 +177,7 @@ class SupportsSave(FileFormat, Protocol):
 
 @runtime_checkable
 class SupportsSaveRecords(FileFormat, Protocol):
-    """A format of the items of bags for :func:`hyperplane.save` and :func:`hyperplane.load`.
+    """A format of records, the items of bags, for :func:`hyperplane.save` and ``load``.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class SupportsSaveRecords(FileFormat, Protocol):
         Raises
         ------
         WrongType
-            With the item's number, if it would not be loaded unchanged.
+            If an item would not be loaded unchanged; the error has the number of the item.
         """
         ...
 
@@ -207,7 +207,7 @@ class SupportsColumnLoad(SupportsSave, Protocol):
     """A format whose files hold their schema, and whose columns can be loaded separately."""
 
     def load_columns(self, file: Any, columns: Sequence[str] | None) -> pa.Table:
-        """Return some or all columns of an opened file, and its index; raise if damaged."""
+        """Return some or all columns of an opened file, and the index; raise if it is damaged."""
         ...
 
     def load_schema(self, file: Any) -> pa.Schema:

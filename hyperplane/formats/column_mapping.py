@@ -66,11 +66,11 @@ class ColumnMapping:
         early = where is not None and self._is_unchanged(where.meta.root_names())
         if where is not None and early:
             raw = raw.filter(where)  # before casts, so that Polars converts fewer rows
-        wanted = [entry for entry in self.schema if names is None or entry[0] in names]
-        exprs = [self._make_output_expr(name, kind, values) for name, kind in wanted]
+        selected = [entry for entry in self.schema if names is None or entry[0] in names]
+        exprs = [self._make_output_expr(name, kind, values) for name, kind in selected]
         # Not select: constants are literals, which alone would give a frame of one row.
-        complete = raw.with_columns([one for one in exprs if one is not None])
-        complete = complete.select(columns(name for name, _ in wanted))
+        complete = raw.with_columns([expr for expr in exprs if expr is not None])
+        complete = complete.select(columns(name for name, _ in selected))
         return complete if where is None or early else complete.filter(where)
 
     def _is_unchanged(self, names: Collection[str]) -> bool:
@@ -114,7 +114,7 @@ def _format_uuids(values: pl.Expr) -> pl.Expr:
     return pl.concat_str(pieces, separator="-")
 
 
-def may_lose(one: pl.DataType, other: pl.DataType) -> bool:
+def may_lose(source: pl.DataType, target: pl.DataType) -> bool:
     """Whether a cast from one type to a wider one can lose information.
 
     Examples
@@ -122,9 +122,9 @@ def may_lose(one: pl.DataType, other: pl.DataType) -> bool:
     >>> may_lose(pl.Int64(), pl.Float64()), may_lose(pl.Int32(), pl.Float64())
     (True, False)
     """
-    if one.is_integer() and other.is_float():
-        return one in (pl.Int64, pl.UInt64) or (other == pl.Float32 and one not in _SMALL)
-    return one.is_temporal() and one != other
+    if source.is_integer() and target.is_float():
+        return source in (pl.Int64, pl.UInt64) or (target == pl.Float32 and source not in _SMALL)
+    return source.is_temporal() and source != target
 
 
 class InexactValue(ValueError):
@@ -137,7 +137,7 @@ def cast_exactly(values: pl.Series, kind: pl.DataType) -> pl.Series:
     Raises
     ------
     InexactValue
-        When the type cannot represent a value exactly.
+        If the type cannot represent a value exactly.
     """
     # Polars treats names such as ^x$ as patterns.
     name, values = values.name, values.alias("values")

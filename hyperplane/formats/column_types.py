@@ -37,7 +37,7 @@ def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     Raises
     ------
     ValueError, pyarrow.ArrowException, polars.exceptions.PolarsError
-        When Polars does not support the type.
+        If Polars does not support the type.
 
     Examples
     --------
@@ -94,7 +94,8 @@ def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
     """
     if type(kind) in _NULLABLE:
         name = _NULLABLE[type(kind)]
-        return pd.api.types.pandas_dtype(name if nullable else name.lower().replace("ean", ""))
+        numpy_name = "bool" if name == "boolean" else name.lower()
+        return pd.api.types.pandas_dtype(name if nullable else numpy_name)
     if isinstance(kind, (pl.Float32, pl.Float64)):
         return np.dtype("float32" if isinstance(kind, pl.Float32) else "float64")
     if isinstance(kind, pl.String):
@@ -109,7 +110,7 @@ def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
     return pd.ArrowDtype(empty.schema.field(0).type)
 
 
-def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+def find_wider_type(left: pl.DataType, right: pl.DataType) -> pl.DataType | None:
     """Return a type that can represent the values of both types, or None.
 
     Examples
@@ -119,24 +120,24 @@ def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     >>> find_wider_type(pl.Int64(), pl.String()) is None
     True
     """
-    if one == other:
-        return one
-    if one.is_integer() and other.is_integer():
-        return _find_wider_integer(one, other)
-    if one.is_numeric() and other.is_numeric():
-        if one.is_decimal() and other.is_decimal():
-            return _find_wider_decimal(one, other)
+    if left == right:
+        return left
+    if left.is_integer() and right.is_integer():
+        return _find_wider_integer(left, right)
+    if left.is_numeric() and right.is_numeric():
+        if left.is_decimal() and right.is_decimal():
+            return _find_wider_decimal(left, right)
         return pl.Float64()
-    if isinstance(one, pl.Datetime) and isinstance(other, pl.Datetime):
-        if one.time_zone != other.time_zone:
+    if isinstance(left, pl.Datetime) and isinstance(right, pl.Datetime):
+        if left.time_zone != right.time_zone:
             return None
-        return pl.Datetime(_find_finer_unit(one.time_unit, other.time_unit), one.time_zone)
-    if isinstance(one, pl.Duration) and isinstance(other, pl.Duration):
-        return pl.Duration(_find_finer_unit(one.time_unit, other.time_unit))
+        return pl.Datetime(_find_finer_unit(left.time_unit, right.time_unit), left.time_zone)
+    if isinstance(left, pl.Duration) and isinstance(right, pl.Duration):
+        return pl.Duration(_find_finer_unit(left.time_unit, right.time_unit))
     return None
 
 
-def merge_nested_types(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+def merge_nested_types(left: pl.DataType, right: pl.DataType) -> pl.DataType | None:
     """Merge nested types that differ only where one is Null; None if they differ otherwise.
 
     Examples
@@ -146,19 +147,19 @@ def merge_nested_types(one: pl.DataType, other: pl.DataType) -> pl.DataType | No
     >>> merge_nested_types(pl.List(pl.Int32()), pl.List(pl.Int64())) is None
     True
     """
-    if one == other or isinstance(other, pl.Null):
-        return one
-    if isinstance(one, pl.Null):
-        return other
-    if isinstance(one, pl.List) and isinstance(other, pl.List):
-        inner = merge_nested_types(_instantiate(one.inner), _instantiate(other.inner))
+    if left == right or isinstance(right, pl.Null):
+        return left
+    if isinstance(left, pl.Null):
+        return right
+    if isinstance(left, pl.List) and isinstance(right, pl.List):
+        inner = merge_nested_types(_instantiate(left.inner), _instantiate(right.inner))
         return None if inner is None else pl.List(inner)
-    if isinstance(one, pl.Struct) and isinstance(other, pl.Struct):
-        if [field.name for field in one.fields] != [field.name for field in other.fields]:
+    if isinstance(left, pl.Struct) and isinstance(right, pl.Struct):
+        if [field.name for field in left.fields] != [field.name for field in right.fields]:
             return None
         fields = {
             a.name: merge_nested_types(_instantiate(a.dtype), _instantiate(b.dtype))
-            for a, b in zip(one.fields, other.fields, strict=True)
+            for a, b in zip(left.fields, right.fields, strict=True)
         }
         known = {name: kind for name, kind in fields.items() if kind is not None}
         return pl.Struct(known) if len(known) == len(fields) else None
@@ -169,16 +170,16 @@ def _instantiate(kind: Any) -> pl.DataType:
     return kind() if isinstance(kind, type) else kind
 
 
-def _find_wider_integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
-    name = str(np.promote_types(str(one).lower(), str(other).lower()))
+def _find_wider_integer(left: pl.DataType, right: pl.DataType) -> pl.DataType:
+    name = str(np.promote_types(str(left).lower(), str(right).lower()))
     return pl.Float64() if name == "float64" else from_arrow(pa.from_numpy_dtype(name))
 
 
-def _find_wider_decimal(one: Any, other: Any) -> pl.DataType | None:
-    scale = max(one.scale, other.scale)
-    whole = max(one.precision - one.scale, other.precision - other.scale)
+def _find_wider_decimal(left: Any, right: Any) -> pl.DataType | None:
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
     return pl.Decimal(whole + scale, scale) if whole + scale <= 38 else None
 
 
-def _find_finer_unit(one: Any, other: Any) -> Any:
-    return max(one, other, key=_UNITS.index)
+def _find_finer_unit(left: Any, right: Any) -> Any:
+    return max(left, right, key=_UNITS.index)

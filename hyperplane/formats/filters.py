@@ -74,9 +74,9 @@ def parse_filters(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filt
             faults.append(_format_fault(where, group))
             continue
         conditions = []
-        for place, entry in enumerate(group):
-            condition, wrong = _parse_condition(f"{where}[{place}]", entry, schema)
-            faults += wrong
+        for number, entry in enumerate(group):
+            condition, condition_faults = _parse_condition(f"{where}[{number}]", entry, schema)
+            faults += condition_faults
             if condition is not None:
                 conditions.append(condition)
         parsed.append(tuple(conditions))
@@ -87,10 +87,10 @@ def _is_condition(entry: tuple[Any, ...]) -> bool:
     return bool(entry) and isinstance(entry[0], str)
 
 
-def _format_fault(where: str, given: object) -> Fault:
+def _format_fault(where: str, value: object) -> Fault:
     return Fault(
         where,
-        repr(given)[:80],
+        repr(value)[:80],
         "a list of tuples (column, operator, value), or a list of such lists",
         "write for example filters=[('price', '>', 10)]",
     )
@@ -118,9 +118,9 @@ def _parse_condition(
     if op in _LISTS and not _is_list(value):
         return None, [Fault(where, repr(value)[:80], f"a list of values for {op!r}")]
     kind = schema[name]
-    given: list[Any] = list(cast("Iterable[Any]", value)) if op in _LISTS else [value]
+    operands: list[Any] = list(cast("Iterable[Any]", value)) if op in _LISTS else [value]
     try:
-        values = [_convert_value(one, kind) for one in given]
+        values = [_convert_value(operand, kind) for operand in operands]
     except (TypeError, ValueError) as error:
         return None, [
             Fault(where, repr(value)[:80], f"{error}, for column {name!r} of type {kind}")
@@ -162,8 +162,8 @@ def _to_timestamp(value: Any, kind: pl.Datetime) -> pd.Timestamp:
     except ValueError as error:
         raise ValueError("a time such as '2024-01-31 12:00'") from error
     if (stamp.tz is None) != (kind.time_zone is None):
-        want = "without" if kind.time_zone is None else "with"
-        raise ValueError(f"a time {want} a time zone")
+        with_or_without = "without" if kind.time_zone is None else "with"
+        raise ValueError(f"a time {with_or_without} a time zone")
     return stamp
 
 
@@ -218,14 +218,14 @@ def _build_condition(condition: Condition, kind: pl.DataType, column: pl.Expr) -
 
 def _is_in(values: list[Any], kind: pl.DataType, column: pl.Expr) -> pl.Expr:
     """Return the expression for "in": one lookup if the values have the column's type."""
-    whole = kind.is_signed_integer() or kind in (pl.UInt8, pl.UInt16, pl.UInt32)
-    if whole and all(type(one) is int and -(2**63) <= one < 2**63 for one in values):
+    is_integer = kind.is_signed_integer() or kind in (pl.UInt8, pl.UInt16, pl.UInt32)
+    if is_integer and all(type(value) is int and -(2**63) <= value < 2**63 for value in values):
         return column.cast(pl.Int64).is_in(pl.Series(values, dtype=pl.Int64).implode())
-    if kind == pl.String and all(isinstance(one, str) for one in values):
+    if kind == pl.String and all(isinstance(value, str) for value in values):
         return column.is_in(pl.Series(values, dtype=pl.String).implode())
-    if kind == pl.Float64 and all(type(one) in (int, float) for one in values):
+    if kind == pl.Float64 and all(type(value) in (int, float) for value in values):
         return column.is_in(pl.Series(values, dtype=pl.Float64, strict=False).implode())
-    equal = [_compare("==", one, kind, column) for one in values]
+    equal = [_compare("==", value, kind, column) for value in values]
     return reduce(lambda a, b: a | b, equal, pl.lit(False))
 
 
@@ -292,7 +292,7 @@ def _may_match_condition(condition: Condition, statistics: ColumnStatistics | No
 
 def _overlaps(op: str, value: Any, low: Any, high: Any) -> bool:
     if op == "in":
-        return any(low <= one <= high for one in value)
+        return any(low <= element <= high for element in value)
     if op == "==":
         return bool(low <= value <= high)
     if op == "!=":

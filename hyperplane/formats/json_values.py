@@ -1,4 +1,4 @@
-"""Dicts, lists and values as JSON; a value that would not be loaded unchanged is an error."""
+"""Convert dicts, lists and values to JSON; a value that JSON does not support is an error."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ADVICE = {
 }
 
 
-def to_json(obj: Any, where: str, **how: Any) -> str:
+def to_json(obj: Any, where: str, **dumps_options: Any) -> str:
     """Return an object as JSON; NumPy numbers as numbers, and times in ISO 8601.
 
-    ``where`` is the name of the object in faults, ``how`` are options of ``json.dumps``.
+    ``where`` is the name of the object in faults.
 
     Raises
     ------
@@ -36,9 +36,9 @@ def to_json(obj: Any, where: str, **how: Any) -> str:
     '{"n": [1, null]}'
     """
     try:
-        text = json.dumps(obj, ensure_ascii=False, allow_nan=False, **how)
+        text = json.dumps(obj, ensure_ascii=False, allow_nan=False, **dumps_options)
         text.encode()
-        # Keys that are not text, and tuples, would not be loaded unchanged.
+        # json.dumps also accepts keys that are not text, which would be loaded as text.
         if json.loads(text) == obj:
             return text
     except (TypeError, ValueError, RecursionError):
@@ -49,7 +49,7 @@ def to_json(obj: Any, where: str, **how: Any) -> str:
     except RecursionError:
         faults = [Fault(where, "nested too deeply, or containing itself", _JSON)]
     check(faults)
-    return json.dumps(converted, ensure_ascii=False, **how)
+    return json.dumps(converted, ensure_ascii=False, **dumps_options)
 
 
 def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:

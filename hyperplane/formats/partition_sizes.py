@@ -67,18 +67,18 @@ def group_neighbors(
     >>> group_neighbors("abcdef", [4_000_000] * 6, 100_000_000, files="xxyyyz")
     [['a', 'b'], ['c', 'd', 'e'], ['f']]
     """
-    aim = choose_target_size(sum(sizes), partition_size)
+    target_size = choose_target_size(sum(sizes), partition_size)
     parts: list[list[T]] = []
-    for _, run in groupby(range(len(items)), lambda place: files and files[place]):
-        places = list(run)
-        parts += _group_evenly([(items[place], sizes[place]) for place in places], aim)
+    for _, run in groupby(range(len(items)), lambda index: files and files[index]):
+        indexes = list(run)
+        parts += _group_evenly([(items[index], sizes[index]) for index in indexes], target_size)
     return parts
 
 
-def _group_evenly(items: Sequence[tuple[T, int]], aim: float) -> list[list[T]]:
+def _group_evenly(items: Sequence[tuple[T, int]], target_size: float) -> list[list[T]]:
     """Group consecutive items into the fewest similar groups below ``aim`` bytes."""
     total = sum(size for _, size in items)
-    count = max(1, -int(-total // aim))
+    count = max(1, -int(-total // target_size))
     parts: dict[int, list[T]] = {}
     before = 0
     for item, size in items:

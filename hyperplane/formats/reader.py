@@ -56,7 +56,7 @@ class PartitionReader:
         Raises
         ------
         ReadError
-            When a file is damaged.
+            If a file is damaged.
         """
         like = self.like if columns is None else self.like[list(columns)]
         with translate_read_errors(part):
@@ -73,9 +73,9 @@ class PartitionReader:
 def collect_columns(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
     """Read some columns of the filtered rows of a partition."""
     # Partitions that Python code reads avoid the copy of a scan with a separate method.
-    collected = getattr(part, "collect", None)
+    collect = getattr(part, "collect", None)
     frame: pl.DataFrame = (
-        part.scan().select(columns(names)).collect() if collected is None else collected(names)
+        part.scan().select(columns(names)).collect() if collect is None else collect(names)
     )
     return frame
 
@@ -117,23 +117,23 @@ def translate_read_errors(part: Any) -> Iterator[None]:
         raise
     except DAMAGE as error:
         urls = part.urls
-        named = [url for url in urls if url in str(error)] or urls
-        named = _find_damaged_file(part) or named if len(named) > 1 else named
-        more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
+        damaged = [url for url in urls if url in str(error)] or urls
+        damaged = _find_damaged_file(part) or damaged if len(damaged) > 1 else damaged
+        more = f" (or one of {len(damaged) - 1} more files)" if len(damaged) > 1 else ""
         exact = isinstance(error, InexactValue)
-        wrong = (
+        message = (
             str(error)
             if exact
             else describe_error(error, _get_storage_options(part)).splitlines()[0]
         )
-        raise ReadError(named[0] + more, wrong) from error
+        raise ReadError(damaged[0] + more, message) from error
 
 
 def _get_storage_options(part: Any) -> Mapping[str, Any]:
     """Return the storage options of a partition, to redact secrets from messages."""
     options: dict[str, Any] = {}
-    for one in (part, *getattr(part, "slices", ()), getattr(part, "left", None)):
-        store = getattr(getattr(one, "file", None), "store", None)
+    for item in (part, *getattr(part, "slices", ()), getattr(part, "left", None)):
+        store = getattr(getattr(item, "file", None), "store", None)
         options.update(getattr(store, "options", {}))
     return options
 

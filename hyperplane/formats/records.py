@@ -36,8 +36,8 @@ def build_table(items: Sequence[Any], format_name: str) -> Any:
             )
         if item.keys() != expected:
             name = min(item.keys() ^ expected, key=str)
-            wrong = "the field is not in all items; add it with None, or save as jsonl"
-            raise make_item_error(str(name), item.get(name), number, wrong)
+            message = "the field is not in all items; add it with None, or save as jsonl"
+            raise make_item_error(str(name), item.get(name), number, message)
     for name in fields:
         if not isinstance(name, str):
             raise make_item_error(f"the key {name!r}", name, 0, "field names must be strings")
@@ -65,9 +65,9 @@ def _build_column(items: Sequence[Mapping[str, Any]], name: str, format_name: st
             0,
         )
         reason = " ".join(str(error).split())[:160]
-        wrong = f"{format_name} requires one type for each field ({reason})"
-        wrong += "; convert it, or save as jsonl"
-        raise make_item_error(name, values[number], number, wrong) from error
+        message = f"{format_name} requires one type for each field ({reason})"
+        message += "; convert it, or save as jsonl"
+        raise make_item_error(name, values[number], number, message) from error
 
 
 def _check_round_trip(
@@ -80,11 +80,11 @@ def _check_round_trip(
     except ValueError:
         pass  # nested NumPy arrays cannot be compared this way
     for number, (restored, item) in enumerate(zip(restored_items, items, strict=True)):
-        found = _find_difference(restored, item, "")
-        if found is not None:
-            path, value = found
-            wrong = f"{format_name} would change it; convert it, or save as jsonl"
-            raise make_item_error(path, value, number, wrong)
+        difference = _find_difference(restored, item, "")
+        if difference is not None:
+            path, value = difference
+            message = f"{format_name} would change it; convert it, or save as jsonl"
+            raise make_item_error(path, value, number, message)
 
 
 def _find_difference(restored: Any, item: Any, path: str) -> tuple[str, Any] | None:
@@ -94,14 +94,14 @@ def _find_difference(restored: Any, item: Any, path: str) -> tuple[str, Any] | N
             nested_path = f"{path}.{key}" if path else str(key)
             if key not in restored or key not in item:
                 return nested_path, item.get(key)
-            found = _find_difference(restored[key], item[key], nested_path)
-            if found is not None:
-                return found
+            difference = _find_difference(restored[key], item[key], nested_path)
+            if difference is not None:
+                return difference
         return None
     if isinstance(restored, list) and isinstance(item, list | tuple) and len(restored) == len(item):
         pairs = enumerate(zip(restored, item, strict=True))
-        differences = (_find_difference(one, other, f"{path}[{n}]") for n, (one, other) in pairs)
-        return next((found for found in differences if found is not None), None)
+        differences = (_find_difference(left, right, f"{path}[{n}]") for n, (left, right) in pairs)
+        return next((difference for difference in differences if difference is not None), None)
     try:
         same = bool(restored == item) or bool(restored != restored and item != item)
     except ValueError:
@@ -112,13 +112,13 @@ def _find_difference(restored: Any, item: Any, path: str) -> tuple[str, Any] | N
 def encode_lines(items: Sequence[Any], format_item: Callable[[Any, int], str]) -> bytes:
     r"""Return items as lines of UTF-8.
 
-    ``format_item`` returns an item with its number as one line, or raises a RequestError about
-    ``"item"``.
+    ``format_item`` takes an item and its number, and returns one line or raises a RequestError
+    about ``"item"``.
 
     Raises
     ------
     WrongType
-        If ``format_item`` refuses an item; names the item.
+        If ``format_item`` refuses an item; the error has the number of the item.
 
     Examples
     --------
@@ -135,12 +135,12 @@ def _format_line(item: Any, number: int, format_item: Callable[[Any, int], str])
         return format_item(item, number)
     except RequestError as error:
         fault = error.faults[0]
-        wrong = f"expected {fault.allowed}; {fault.advice or 'convert it first'}"
+        advice = f"expected {fault.allowed}; {fault.advice or 'convert it first'}"
         raise WrongType(
             fault.where,
             fault.asked,
             f"item {number}",
-            f"item {number} (counted from 0): {fault.where} is {fault.asked}; {wrong}",
+            f"item {number} (counted from 0): {fault.where} is {fault.asked}; {advice}",
         ) from error
 
 

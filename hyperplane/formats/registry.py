@@ -44,35 +44,38 @@ def load(name: Any) -> FileFormat:
     Raises
     ------
     RequestError
-        If the name is unknown, with similar names, or if a class of another package is invalid.
+        If the name is unknown (the error has similar names), or a class of another package is
+        invalid.
     """
-    found = FORMATS.load(name)
+    format_class = FORMATS.load(name)
     if name in FORMATS.built_in:
-        return found()
+        return format_class()
     try:
-        one = found()
-        wrong = _find_wrong_attribute(one, name)
+        file_format = format_class()
+        problem = _find_wrong_attribute(file_format, name)
     except Exception as error:  # code of another package
-        wrong = f"raises {type(error).__name__}: {error}"
-        raise RequestError([_make_class_fault(found, wrong)]) from error
-    if wrong:
-        raise RequestError([_make_class_fault(found, wrong)])
-    return one
+        problem = f"raises {type(error).__name__}: {error}"
+        raise RequestError([_make_class_fault(format_class, problem)]) from error
+    if problem:
+        raise RequestError([_make_class_fault(format_class, problem)])
+    return file_format
 
 
-def _make_class_fault(found: type, wrong: str) -> Fault:
-    return Fault("format", "", f"the class {found.__module__}:{found.__qualname__} {wrong}")
+def _make_class_fault(format_class: type, problem: str) -> Fault:
+    return Fault(
+        "format", "", f"the class {format_class.__module__}:{format_class.__qualname__} {problem}"
+    )
 
 
-def _find_wrong_attribute(one: FileFormat, name: str) -> str:
+def _find_wrong_attribute(file_format: FileFormat, name: str) -> str:
     """Return the error in the attributes of a format of another package; empty if none."""
-    if getattr(one, "name", None) != name:
-        shown = repr(getattr(one, "name", None))
+    if getattr(file_format, "name", None) != name:
+        shown = repr(getattr(file_format, "name", None))
         return f"is registered as {name!r}, and its name is {shown}"
     for attribute in ("suffixes", "saved_suffixes"):
-        if attribute == "saved_suffixes" and not hasattr(one, attribute):
+        if attribute == "saved_suffixes" and not hasattr(file_format, attribute):
             continue  # a format that is only read
-        suffixes = getattr(one, attribute, None)
+        suffixes = getattr(file_format, attribute, None)
         may_be_empty = attribute == "suffixes"  # such a format is read with format= only
         valid = isinstance(suffixes, tuple) and all(map(_is_suffix, suffixes))
         if not valid or not (suffixes or may_be_empty):
@@ -100,20 +103,20 @@ def list_formats(
     faults: list[Fault] = []
     for name in FORMATS.built_in if built_in else FORMATS.names():
         try:
-            one = load(name)
+            file_format = load(name)
         except RequestError as error:
             faults += error.faults
             continue
-        if isinstance(one, interface):
-            formats[name] = one
+        if isinstance(file_format, interface):
+            formats[name] = file_format
     return formats, faults
 
 
 def map_suffixes(formats: Mapping[str, FileFormat]) -> dict[str, str]:
     """Return the name of the format of each suffix: of the first format that has it."""
     names: dict[str, str] = {}
-    for name, one in formats.items():
-        for suffix in one.suffixes:
+    for name, file_format in formats.items():
+        for suffix in file_format.suffixes:
             names.setdefault(suffix, name)
     return names
 
@@ -137,7 +140,8 @@ def detect_format(
     Raises
     ------
     RequestError
-        With every unknown suffix, or if the files have several formats.
+        If a suffix is unknown or the files have several formats; the error
+        lists all unknown suffixes.
     """
     formats, broken = list_formats(interface, built_in=True)
     if not map_suffixes(formats).keys() >= {suffix_of(file.path) for file in files}:
@@ -149,41 +153,41 @@ def detect_format(
 
 
 def format_of(
-    files: Sequence[File], interface: type[Supported], asked: Any = None, urls: Any = None
+    files: Sequence[File], interface: type[Supported], name: Any = None, urls: Any = None
 ) -> Supported:
-    """Return the format named ``asked``; if that is None, the format of the suffixes.
+    """Return the format with a name; if the name is None, the format of the suffixes.
 
     Raises
     ------
     RequestError
-        When a suffix or ``asked`` is unknown or the files have different formats.
+        If a suffix or ``name`` is unknown or the files have different formats.
     """
-    if asked is None:
+    if name is None:
         known = sorted(list_formats(interface, built_in=True)[0])
         advice = f"or set format= to {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
         return detect_format(files, interface, urls, advice)
-    if is_one_of(asked, FORMATS.names()):
-        asked_format = load(asked)
-        if isinstance(asked_format, interface):
-            return asked_format
+    if is_one_of(name, FORMATS.names()):
+        file_format = load(name)
+        if isinstance(file_format, interface):
+            return file_format
     known = sorted(list_formats(interface)[0])
-    close = difflib.get_close_matches(str(asked), known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     advice = f"did you mean {close[0]!r}?" if close else ""
     allowed = f"one of {', '.join(known)}"
-    raise RequestError([Fault("format", repr(asked)[:80], allowed, advice)])
+    raise RequestError([Fault("format", repr(name)[:80], allowed, advice)])
 
 
-def check_read_options(asked: SupportsRead, **given: Any) -> dict[str, Any]:
+def check_read_options(file_format: SupportsRead, **arguments: Any) -> dict[str, Any]:
     """Return the options of ``read`` that are not None; raise RequestError for unsupported ones."""
-    options = {name: value for name, value in given.items() if value is not None}
-    unsupported = [name for name in options if name not in asked.read_options]
-    check(_make_option_fault(name, options[name], asked) for name in unsupported)
+    options = {name: value for name, value in arguments.items() if value is not None}
+    unsupported = [name for name in options if name not in file_format.read_options]
+    check(_make_option_fault(name, options[name], file_format) for name in unsupported)
     return options
 
 
-def _make_option_fault(name: str, value: Any, asked: SupportsRead) -> Fault:
+def _make_option_fault(name: str, value: Any, file_format: SupportsRead) -> Fault:
     """Return the fault of an option that files of a format do not have."""
     formats = list_formats(SupportsRead, built_in=True)[0]
-    others = [other for other, one in formats.items() if name in one.read_options]
+    others = [other for other, other_format in formats.items() if name in other_format.read_options]
     advice = f"leave it out: {name} applies to {' and '.join(others)} files only"
-    return Fault(name, repr(value)[:80], f"no value for {asked.name} files", advice)
+    return Fault(name, repr(value)[:80], f"no value for {file_format.name} files", advice)

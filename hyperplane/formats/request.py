@@ -102,7 +102,7 @@ class ReadRequest:
         Raises
         ------
         RequestError
-            With every unknown column and every invalid filter.
+            If a column is unknown or a filter is invalid; the error lists all faults.
         """
         faults = []
         names = list(default)
@@ -110,9 +110,9 @@ class ReadRequest:
             single = isinstance(self.columns, str) or not is_iterable(self.columns)
             names = [] if single else list(self.columns)
             if not names:
-                given = repr(self.columns)[:80]
-                advice = f"write columns=[{given}]" if isinstance(self.columns, str) else ""
-                faults.append(Fault("columns", given, "a list of at least one column", advice))
+                value = repr(self.columns)[:80]
+                advice = f"write columns=[{value}]" if isinstance(self.columns, str) else ""
+                faults.append(Fault("columns", value, "a list of at least one column", advice))
         for name in names:
             if not row_filters.is_column(name, known):
                 allowed = "a column of the files: " + _list_names(known)
@@ -120,8 +120,8 @@ class ReadRequest:
                 faults.append(Fault("columns", repr(name)[:80], allowed, advice))
             elif names.count(name) > 1:
                 faults.append(Fault("columns", repr(name), "each column once"))
-        filters_parsed, wrong = row_filters.parse_filters(self.filters, known)
-        check(list(dict.fromkeys([*faults, *wrong])))
+        filters_parsed, filter_faults = row_filters.parse_filters(self.filters, known)
+        check(list(dict.fromkeys([*faults, *filter_faults])))
         return filters_parsed, {name: known[name] for name in names}
 
     def raise_or_warn(self, errors: Sequence[ReadError], readable: int) -> None:

@@ -58,11 +58,11 @@ def make_file_schema(
     schema: pa.Schema,
     decimals: column_types.Decimals,
     url: str,
-    with_intervals: Collection[str] = (),
+    interval_columns: Collection[str] = (),
 ) -> tuple[FileSchema, list[Fault]]:
     """Return the schema of one file, and a fault for each duplicate column name.
 
-    ``with_intervals`` are columns that contain month intervals, also inside lists and structs.
+    ``interval_columns`` are columns that contain month intervals, also inside lists and structs.
     """
     kinds: dict[str, pl.DataType] = {}
     unreadable: dict[str, Fault] = {}
@@ -74,7 +74,7 @@ def make_file_schema(
             faults.append(Fault(url, twice, "unique column names", advice))
         try:
             # pyarrow reads nested intervals as bytes; Polars cannot open the file.
-            nested = entry.type.num_fields and entry.name in with_intervals
+            nested = entry.type.num_fields and entry.name in interval_columns
             kind = pa.month_day_nano_interval() if nested else entry.type
             kinds[entry.name] = column_types.to_polars(kind, decimals)
         except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
@@ -94,7 +94,10 @@ def find_unreadable_columns(
 ) -> list[Fault]:
     """Return the faults of requested columns whose types Polars does not support."""
     return [
-        each.unreadable[name] for each in file_schemas for name in names if name in each.unreadable
+        file_schema.unreadable[name]
+        for file_schema in file_schemas
+        for name in names
+        if name in file_schema.unreadable
     ]
 
 
@@ -115,22 +118,22 @@ def merge_schemas(
     origin: dict[str, FileSchema] = {}
     faults: list[Fault] = []
     conflicting = set()
-    for one in file_schemas:
-        for name, kind in one.kinds.items():
+    for file_schema in file_schemas:
+        for name, kind in file_schema.kinds.items():
             if name not in kinds:
-                kinds[name], origin[name] = kind, one
+                kinds[name], origin[name] = kind, file_schema
                 strict = schema_mode == "strict" and not is_unnamed_index(name)
-                if one is not file_schemas[0] and strict:
+                if file_schema is not file_schemas[0] and strict:
                     faults.append(
                         _make_difference_fault(
-                            one, name, f"{kind}", "no such column", file_schemas[0]
+                            file_schema, name, f"{kind}", "no such column", file_schemas[0]
                         )
                     )
                 continue
-            if name in one.untyped:
+            if name in file_schema.untyped:
                 continue
             if name in origin[name].untyped:
-                kinds[name], origin[name] = kind, one
+                kinds[name], origin[name] = kind, file_schema
                 continue
             wide = column_types.merge_nested_types(kinds[name], kind)
             widest = column_types.find_wider_type(kinds[name], kind)
@@ -142,25 +145,36 @@ def merge_schemas(
                 first_schema = origin[name]
                 faults.append(
                     _make_difference_fault(
-                        one, name, f"{kind}", f"{kinds[name]}", first_schema, bool(widest)
+                        file_schema, name, f"{kind}", f"{kinds[name]}", first_schema, bool(widest)
                     )
                 )
             else:
                 kinds[name] = wide
         if schema_mode == "strict":
             needed = [name for name in file_schemas[0].kinds if not is_unnamed_index(name)]
-            absent = [name for name in needed if name not in one.kinds]
+            absent = [name for name in needed if name not in file_schema.kinds]
             faults += [
-                _make_difference_fault(one, n, "no such column", f"{kinds[n]}", file_schemas[0])
+                _make_difference_fault(
+                    file_schema, n, "no such column", f"{kinds[n]}", file_schemas[0]
+                )
                 for n in absent
             ]
     return {name: kind for name, kind in kinds.items() if name not in conflicting}, faults
 
 
 def _make_difference_fault(
-    one: FileSchema, name: str, given: str, expected: str, other: FileSchema, wide: bool = True
+    file_schema: FileSchema,
+    name: str,
+    actual: str,
+    expected: str,
+    reference: FileSchema,
+    wide: bool = True,
 ) -> Fault:
-    more = f" and {len(one.urls) - MAX_NAMED_FILES} more" if len(one.urls) > MAX_NAMED_FILES else ""
-    where = ", ".join(one.urls[:MAX_NAMED_FILES]) + more
+    more = (
+        f" and {len(file_schema.urls) - MAX_NAMED_FILES} more"
+        if len(file_schema.urls) > MAX_NAMED_FILES
+        else ""
+    )
+    where = ", ".join(file_schema.urls[:MAX_NAMED_FILES]) + more
     advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
-    return Fault(where, f"{name}: {given}", f"{expected}, as in {other.urls[0]}", advice)
+    return Fault(where, f"{name}: {actual}", f"{expected}, as in {reference.urls[0]}", advice)

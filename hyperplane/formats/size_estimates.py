@@ -30,18 +30,18 @@ STEP = 1024
 SAMPLED_FILES = 3
 
 
-def sample_evenly(found: Sequence[File], count: int) -> list[File]:
+def sample_evenly(files: Sequence[File], count: int) -> list[File]:
     """Select at most ``count`` files, evenly spread over the list."""
-    if len(found) <= count:
-        return list(found)
-    return [found[round(i * (len(found) - 1) / (count - 1))] for i in range(count)]
+    if len(files) <= count:
+        return list(files)
+    return [files[round(i * (len(files) - 1) / (count - 1))] for i in range(count)]
 
 
-def scale_to_all(size: int, read: Sequence[File], found: Sequence[File]) -> int:
+def scale_to_all(size: int, sampled: Sequence[File], files: Sequence[File]) -> int:
     """Scale the size of the files that were read to all files."""
-    on_store = sum(file.size for file in read)
-    everything = sum(file.size for file in found)
-    return size if len(read) == len(found) else round(size * everything / max(1, on_store))
+    on_store = sum(file.size for file in sampled)
+    everything = sum(file.size for file in files)
+    return size if len(sampled) == len(files) else round(size * everything / max(1, on_store))
 
 
 def estimate_text(
@@ -75,15 +75,15 @@ def _read_sample(file: File) -> tuple[bytes, float]:
     """Return complete lines from the start of a file, and their size in the file."""
     with file.store.system.open(file.path, "rb") as raw:
         if file.compression:
-            counting = _CountingReader(raw)
-            with decompress(counting, file.compression) as opened:
+            reader = _CountingReader(raw)
+            with decompress(reader, file.compression) as opened:
                 sample: bytes = opened.read(SAMPLE)
                 length = len(sample) + len(opened.read(UNPACKED))
-            packing = min(counting.count, file.size) / max(1, length)
+            ratio = min(reader.count, file.size) / max(1, length)
         else:
-            sample, packing = raw.read(SAMPLE), 1.0
+            sample, ratio = raw.read(SAMPLE), 1.0
     whole = sample if len(sample) < SAMPLE else sample[: sample.rfind(b"\n") + 1] or sample
-    return whole, packing * len(whole)
+    return whole, ratio * len(whole)
 
 
 class _CountingReader(io.RawIOBase):
@@ -148,6 +148,6 @@ def _find_items_end(text: str) -> int:
     """Return the end of the last complete item of a JSON array."""
     decode, between, end = json.JSONDecoder().raw_decode, re.compile(r"[\s,]*"), 1
     with suppress(ValueError):
-        while found := between.match(text, end):
-            _, end = decode(text, found.end())
+        while match := between.match(text, end):
+            _, end = decode(text, match.end())
     return end

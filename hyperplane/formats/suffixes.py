@@ -29,13 +29,14 @@ def detect_common_format(
     advice : str
         Advice for a file with an unknown suffix.
     urls : str, path or iterable of these, optional
-        What the caller gave to find the files. If given, ``.txt`` counts as data only if all
-        files have it, or if a URL names the file or is a glob such as ``*.txt``.
+        The argument from which the files were listed. If it is set, ``.txt`` counts as data only
+        if all files have it, or if a URL names the file or is a glob such as ``*.txt``.
 
     Raises
     ------
     RequestError
-        With every unknown suffix, or if the files have several formats.
+        If a suffix is unknown or the files have several formats; the error
+        lists all unknown suffixes.
     """
     by_suffix: dict[str, File] = {}
     for file in files:
@@ -53,9 +54,11 @@ def detect_common_format(
     for suffix, file in by_suffix.items():
         by_format.setdefault(formats[suffix], file)
     if len(by_format) > 1:
-        given = " and ".join(f"{name} ({file.url})" for name, file in sorted(by_format.items()))
+        formats_found = " and ".join(
+            f"{name} ({file.url})" for name, file in sorted(by_format.items())
+        )
         glob = f"use a glob such as '*{next(iter(by_suffix))}'"
-        check([Fault("urls", given, "files of one format", glob)])
+        check([Fault("urls", formats_found, "files of one format", glob)])
     return next(iter(by_format))
 
 
@@ -69,8 +72,8 @@ def _find_text_file_faults(
     data = next((file for file in files if suffix_of(file.path) in {*formats} - {_TEXT}), None)
     if data is None:
         return []
-    given: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
-    links = [link for url in given for link in os.fspath(url).split("::")]
+    url_list: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
+    links = [link for url in url_list for link in os.fspath(url).split("::")]
     patterns = [name for name in map(file_name, links) if _TEXT in name]
     for file in files:
         name = file_name(file.path)

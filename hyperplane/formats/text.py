@@ -33,9 +33,9 @@ def _format_line(item: Any, number: int) -> str:
     from hyperplane.formats.records import make_item_error
 
     if not isinstance(item, str):
-        wrong = "lines of text must be strings; save it as jsonl, or map(str)"
-        raise make_item_error("item", item, number, wrong)
+        message = "lines of text must be strings; save it as jsonl, or map(str)"
+        raise make_item_error("item", item, number, message)
     if "\n" in item:
-        wrong = "it contains a line break and would be loaded as two items; save it as jsonl"
-        raise make_item_error("item", item, number, wrong)
+        message = "it contains a line break and would be loaded as two items; save it as jsonl"
+        raise make_item_error("item", item, number, message)
     return check_unicode(item)

@@ -174,7 +174,10 @@ def _format_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def join_texts(*columns: Any, between: str = "") -> pa.ChunkedArray:
     """Concatenate texts and text columns row by row."""
-    texts = [pa.scalar(one, TEXT) if isinstance(one, str) else one.cast(TEXT) for one in columns]
+    texts = [
+        pa.scalar(column, TEXT) if isinstance(column, str) else column.cast(TEXT)
+        for column in columns
+    ]
     return pc.binary_join_element_wise(*texts, pa.scalar(between, TEXT))
 
 

@@ -57,20 +57,20 @@ def suggest_dtype(value: object, kind: str) -> str:
     return "float64"
 
 
-def describe_value(name: str, value: object, kind: str, declared: bool, place: str) -> str:
+def describe_value(name: str, value: object, kind: str, declared: bool, location: str) -> str:
     """Return the message for a value that does not fit its column's type."""
     why = f"dtypes sets {kind}" if declared else f"its type in the sample was {kind}"
     advice = suggest_dtype(value, kind)
     fix = f"write dtypes={{{name!r}: {advice!r}}}"
-    return f"column {name!r} holds {value!r}, but {why} ({place}); {fix}"
+    return f"column {name!r} holds {value!r}, but {why} ({location}); {fix}"
 
 
 def check_non_nullable(
-    frame: pl.DataFrame, names: Collection[str], url: str, place: Callable[[int], str]
+    frame: pl.DataFrame, names: Collection[str], url: str, locate_row: Callable[[int], str]
 ) -> None:
     """Raise ReadError for missing values in columns whose dtype does not allow them.
 
-    ``place`` describes the line of a row.
+    ``locate_row`` returns a description of the line of a row.
     """
     for name in names:
         if name in frame.columns and frame.get_column(name).null_count():
@@ -81,15 +81,16 @@ def check_non_nullable(
             )
             raise ReadError(
                 url,
-                f"column {name!r} has a missing value, but dtypes sets {declared} ({place(row)}); "
-                f"write dtypes={{{name!r}: '{other}'}}",
+                f"column {name!r} has a missing value, but dtypes sets {declared} "
+                f"({locate_row(row)}); write dtypes={{{name!r}: '{other}'}}",
             )
 
 
 def locate_line(file: File, start: int, number: int) -> str:
     """Describe line ``number`` (from 1) of the byte range that starts at ``start``.
 
-    The line number in the whole file, unless counting the lines before would take too long.
+    The description has the line number in the file, unless counting the lines before the range
+    would take too long.
     """
     if start > (MAX_LOCAL_COUNT if file.store.local else MAX_REMOTE_COUNT):
         return f"line {number} after byte {start}"
@@ -110,21 +111,23 @@ def excerpt_line(data: bytes, offset: int) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def describe_open_quote(place: str, text: str) -> str:
+def describe_open_quote(location: str, text: str) -> str:
     """Return the message for a quote that is not closed."""
     return (
-        f"{place} has an opening quote without a closing one before a separator or line end: "
+        f"{location} has an opening quote without a closing one before a separator or line end: "
         f"{text!r}; close it, or double it inside a quoted value"
     )
 
 
-def describe_row_length(wrong: str, names: Sequence[str], separator: str) -> str:
+def describe_row_length(message: str, names: Sequence[str], separator: str) -> str:
     """Return the message for a row with the wrong number of values, with advice."""
     other = guess_separator(names[0], (), separator) if len(names) == 1 else None
     if other:
-        return f"{wrong}; the header separates its columns by {other!r}: write separator={other!r}"
+        return (
+            f"{message}; the header separates its columns by {other!r}: write separator={other!r}"
+        )
     return (
-        f"{wrong}; correct the line, name all columns with names=[...] if the file has no "
+        f"{message}; correct the line, name all columns with names=[...] if the file has no "
         'complete header, or leave out this part of the file with on_error="skip"'
     )
 
@@ -148,7 +151,7 @@ def guess_separator(header: str, lines: Sequence[str], separator: str) -> str | 
     """
     candidates = []
     for other in SEPARATORS:
-        counts = {len(one) for one in csv.reader([header, *lines], delimiter=other) if one}
+        counts = {len(row) for row in csv.reader([header, *lines], delimiter=other) if row}
         if other != separator and len(counts) == 1:
             candidates.append((max(counts), other))
     most, other = max(candidates, default=(1, ""))

@@ -74,8 +74,8 @@ class TextOptions:
     na_values: Any = ()
 
     @classmethod
-    def check(cls, given: Mapping[str, Any]) -> TextOptions:
-        """Return the given options; raise a RequestError with every wrong value."""
+    def check(cls, options: Mapping[str, Any]) -> TextOptions:
+        """Return valid options; raise a RequestError that lists all invalid values."""
         checks: dict[str, tuple[Callable[[Any], bool], str]] = {
             "separator": (_is_one_ascii, "one ASCII character"),
             "encoding": (_is_like_ascii, "an encoding that includes ASCII, such as 'latin-1'"),
@@ -83,12 +83,12 @@ class TextOptions:
             "multiline": (lambda v: isinstance(v, bool), "True or False"),
         }
         faults = [
-            Fault(name, repr(given[name])[:80], allowed)
-            for name, (holds, allowed) in checks.items()
-            if name in given and not holds(given[name])
+            Fault(name, repr(options[name])[:80], allowed)
+            for name, (is_valid, allowed) in checks.items()
+            if name in options and not is_valid(options[name])
         ]
         check(faults)
-        return cls(**given)
+        return cls(**options)
 
 
 def _is_one_ascii(separator: Any) -> bool:
@@ -184,14 +184,14 @@ def make_read_plan(
     pandas_dtypes: Mapping[str, Any],
 ) -> ReadPlan:
     """Divide and join files into partitions."""
-    keys, key_types, keyless = hive_partitions.parse_hive_keys(
-        [one.file.path for one in text_files], kinds
+    keys, key_types, partial_keys = hive_partitions.parse_hive_keys(
+        [text_file.file.path for text_file in text_files], kinds
     )
-    every = {**kinds, **key_types}
-    filters, chosen = request.resolve(every, list(every))
-    filter_schema = {name: every[name] for name in list_filter_columns(filters)}
+    columns = {**kinds, **key_types}
+    filters, chosen = request.resolve(columns, list(columns))
+    filter_schema = {name: columns[name] for name in list_filter_columns(filters)}
     total = sum(text_file.memory for text_file in text_files)
-    aim = partition_sizes.choose_target_size(total, request.partition_size)
+    target_size = partition_sizes.choose_target_size(total, request.partition_size)
     byte_ranges: list[ByteRange] = []
     for text_file in text_files:
         values = dict(keys.get(text_file.file.path, ()))
@@ -200,19 +200,23 @@ def make_read_plan(
         mapping = ColumnMapping(
             tuple(chosen.items()), tuple(filter_schema.items()), frozenset(), constants
         )
-        byte_ranges += _split_file(text_file, decoder(text_file), mapping, aim)
+        byte_ranges += _split_file(text_file, decoder(text_file), mapping, target_size)
     parts = _make_partitions(byte_ranges, filters, request)
-    absent = {n for n in chosen if n in kinds and any(n not in c.names for c in text_files)}
-    absent |= keyless.intersection(chosen)
+    absent = {
+        name
+        for name in chosen
+        if name in kinds and any(name not in text_file.names for text_file in text_files)
+    }
+    absent |= partial_keys.intersection(chosen)
     return ReadPlan(parts, chosen, optional | absent, pandas_dtypes=pandas_dtypes)
 
 
 def _split_file(
-    text_file: TextFile, decoder: ByteRangeDecoder, mapping: ColumnMapping, aim: float
+    text_file: TextFile, decoder: ByteRangeDecoder, mapping: ColumnMapping, target_size: float
 ) -> list[ByteRange]:
     file, memory = text_file.file, text_file.memory
-    count = 1 if file.compression else max(1, round(memory / aim + 0.4))
-    ends = (
+    count = 1 if file.compression else max(1, round(memory / target_size + 0.4))
+    offsets = (
         text_samples.find_split_offsets(file, text_file.start, count, text_file.multiline)
         if count > 1
         else [text_file.start, file.size]
@@ -222,7 +226,7 @@ def _split_file(
         ByteRange(
             file, start, stop, decoder, mapping, int((stop - start) * share), head=text_file.head
         )
-        for start, stop in pairwise(ends)
+        for start, stop in pairwise(offsets)
     ] or [ByteRange(file, text_file.start, text_file.start, decoder, mapping, 0)]
 
 

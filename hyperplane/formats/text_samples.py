@@ -70,8 +70,8 @@ def read_samples(
         results = list(
             pool.map(_try_sample, files, [i in chosen for i in range(len(files))], repeat(find_end))
         )
-    samples = [one for one in results if isinstance(one, TextSample)]
-    return samples, [one for one in results if isinstance(one, ReadError)]
+    samples = [result for result in results if isinstance(result, TextSample)]
+    return samples, [result for result in results if isinstance(result, ReadError)]
 
 
 def _try_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample | ReadError:
@@ -90,11 +90,11 @@ def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
         if whole or head.count(b"\n") > 1:
             break
         if length >= MAX_HEAD:
-            wrong = (
+            message = (
                 f"its first {length} bytes do not contain two complete lines; "
                 "perhaps a quote is not closed"
             )
-            raise ReadError(file.url, wrong)
+            raise ReadError(file.url, message)
         length = min(MAX_HEAD, length * 8)
     excerpts = []
     if is_large and not whole and not file.compression:
@@ -141,11 +141,11 @@ def find_split_offsets(file: File, start: int, count: int, multiline: bool) -> l
     multiline : bool
         Whether quoted values may contain line ends; then the whole file is read to count quotes.
     """
-    wanted = [start + round(i * (file.size - start) / count) for i in range(1, count)]
+    targets = [start + round(i * (file.size - start) / count) for i in range(1, count)]
     ends = (
-        find_record_starts(file, start, wanted)
+        find_record_starts(file, start, targets)
         if multiline
-        else (find_next_line(file, w) for w in wanted)
+        else (find_next_line(file, target) for target in targets)
     )
     return sorted({start, *(end for end in ends if end < file.size), file.size})
 
@@ -161,21 +161,21 @@ def find_next_line(file: File, position: int) -> int:
     return file.size
 
 
-def find_record_starts(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
-    """Yield the next record start after each wanted offset, by counting quotes."""
+def find_record_starts(file: File, start: int, targets: Sequence[int]) -> Iterator[int]:
+    """Yield the next record start after each target offset, by counting quotes."""
     quotes, position, step = 0, start, STEP * 64
-    rest = list(wanted)
-    while rest and position < file.size:
+    remaining = list(targets)
+    while remaining and position < file.size:
         text = file.read_range(position, min(file.size, position + step))
-        done = 0
-        while rest and rest[0] < position + len(text):
-            line = text.find(b"\n", max(done, rest[0] - position))
+        counted = 0
+        while remaining and remaining[0] < position + len(text):
+            line = text.find(b"\n", max(counted, remaining[0] - position))
             if line < 0:
                 break
-            quotes += text.count(b'"', done, line)
-            done = line + 1
+            quotes += text.count(b'"', counted, line)
+            counted = line + 1
             if quotes % 2 == 0:
-                yield position + done
-                rest.pop(0)
-        quotes += text.count(b'"', done)
+                yield position + counted
+                remaining.pop(0)
+        quotes += text.count(b'"', counted)
         position += len(text)

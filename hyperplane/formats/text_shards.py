@@ -24,7 +24,7 @@ class RecordBoundaries(Protocol):
 
     @property
     def quoted(self) -> bool:
-        """Whether line ends within quotes do not end a record."""
+        """Whether records may contain line ends within quotes."""
         ...
 
     @property
@@ -32,12 +32,12 @@ class RecordBoundaries(Protocol):
         """The error message for a file in which the end of a shard is found before its start."""
         ...
 
-    def find_record_start(self, span: ByteRange, target: int) -> int:
+    def find_record_start(self, byte_range: ByteRange, target: int) -> int:
         """Return the offset of the first record that begins after ``target``."""
         ...
 
     def adapt_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
-        """Return the decoder for spans between these boundaries."""
+        """Return the decoder for byte ranges between these boundaries."""
         ...
 
 
@@ -47,9 +47,9 @@ class LineBoundaries:
     quoted = False
     contradiction = "its lines have changed while they were read"
 
-    def find_record_start(self, span: ByteRange, target: int) -> int:
+    def find_record_start(self, byte_range: ByteRange, target: int) -> int:
         """Return the offset of the first line that begins after ``target``."""
-        return text_samples.find_next_line(span.file, target)
+        return text_samples.find_next_line(byte_range.file, target)
 
     def adapt_decoder(self, decoder: ByteRangeDecoder) -> ByteRangeDecoder:
         """Return the decoder unchanged."""
@@ -67,14 +67,14 @@ class _Cut:
 def plan_shard(whole: ReadPlan, index: int, count: int, boundaries: RecordBoundaries) -> ReadPlan:
     """Plan the rows of a shard; ``whole`` is the plan of all files as one partition."""
     part = cast(ByteRangePartition, whole.parts[0])
-    selected = select_spans(part, index, count, boundaries)
+    selected = select_ranges(part, index, count, boundaries)
     return replace(whole, parts=[selected] if selected else [])
 
 
-def select_spans(
+def select_ranges(
     part: ByteRangePartition, index: int, count: int, boundaries: RecordBoundaries
 ) -> ByteRangePartition | None:
-    """Return the byte ranges of one of ``count`` shards; None if it has none.
+    """Return the byte ranges of one of ``count`` shards; None if the shard has none.
 
     ``part`` has all files, each as one byte range.
 
@@ -83,92 +83,94 @@ def select_spans(
     RequestError
         If there is only one file and it is compressed.
     ReadError
-        If a file cannot be read, or the boundaries that are found in it are contradictory.
+        If a file cannot be read, or the end of the shard is before its start.
     """
-    spans = part.ranges
-    if count > 1 and len(spans) == 1 and spans[0].file.compression:
-        file, allowed = spans[0].file, "an uncompressed file, or several files"
+    byte_ranges = part.ranges
+    if count > 1 and len(byte_ranges) == 1 and byte_ranges[0].file.compression:
+        file, allowed = byte_ranges[0].file, "an uncompressed file, or several files"
         advice = "a compressed file cannot be divided: decompress it, or split it into several"
         raise RequestError([Fault("url", repr(file.url), allowed, advice)])
-    lengths = [_count_stored_bytes(span) for span in spans]
+    lengths = [_count_stored_bytes(byte_range) for byte_range in byte_ranges]
     total = sum(lengths)
     first, last = (
-        _find_cut(spans, lengths, total * number // count, boundaries)
+        _find_cut(byte_ranges, lengths, total * number // count, boundaries)
         for number in (index, index + 1)
     )
     if last < first:
-        raise ReadError(spans[last.number].file.url, boundaries.contradiction)
+        raise ReadError(byte_ranges[last.number].file.url, boundaries.contradiction)
     selected: list[ByteRange] = []
-    for number in range(first.number, min(last.number + 1, len(spans))):
-        span = spans[number]
-        start = first.byte if number == first.number else span.start
-        stop = last.byte if number == last.number else span.stop
-        if span.file.compression:
+    for number in range(first.number, min(last.number + 1, len(byte_ranges))):
+        byte_range = byte_ranges[number]
+        start = first.byte if number == first.number else byte_range.start
+        stop = last.byte if number == last.number else byte_range.stop
+        if byte_range.file.compression:
             if number < last.number:
-                selected.append(span)
+                selected.append(byte_range)
         elif start < stop:
-            selected.append(_make_record_span(span, start, stop, boundaries))
+            selected.append(_make_record_span(byte_range, start, stop, boundaries))
     return replace(part, ranges=tuple(selected)) if selected else None
 
 
-def _count_stored_bytes(span: ByteRange) -> int:
-    """Return the stored bytes of a span; a span of a compressed file is the whole file."""
-    return span.file.size if span.file.compression else span.stop - span.start
+def _count_stored_bytes(byte_range: ByteRange) -> int:
+    """Return the stored bytes of a byte range, which is the whole file if it is compressed."""
+    return (
+        byte_range.file.size if byte_range.file.compression else byte_range.stop - byte_range.start
+    )
 
 
 def _find_cut(
-    spans: Sequence[ByteRange],
+    byte_ranges: Sequence[ByteRange],
     lengths: Sequence[int],
     position: int,
     boundaries: RecordBoundaries,
 ) -> _Cut:
-    """Return the record boundary near a byte position in all files together.
+    """Return the record boundary near a byte position, counted over all files.
 
-    It depends on nothing else, so that the end of a shard is the start of the next one.
+    The boundary depends on nothing else, so the end of a shard is the start of the next one.
     """
-    for number, (span, length) in enumerate(zip(spans, lengths, strict=True)):
+    for number, (byte_range, length) in enumerate(zip(byte_ranges, lengths, strict=True)):
         if position >= length:
             position -= length
             continue
-        byte = span.start
-        if span.file.compression:
-            byte = span.stop if 2 * position > length else span.start
+        byte = byte_range.start
+        if byte_range.file.compression:
+            byte = byte_range.stop if 2 * position > length else byte_range.start
         elif position:
-            with translate_read_errors(span):
-                byte = boundaries.find_record_start(span, span.start + position)
-        if byte < span.stop:
+            with translate_read_errors(byte_range):
+                byte = boundaries.find_record_start(byte_range, byte_range.start + position)
+        if byte < byte_range.stop:
             return _Cut(number, byte)
         break
     else:
-        return _Cut(len(spans), 0)
-    return _Cut(number + 1, spans[number + 1].start if number + 1 < len(spans) else 0)
+        return _Cut(len(byte_ranges), 0)
+    return _Cut(number + 1, byte_ranges[number + 1].start if number + 1 < len(byte_ranges) else 0)
 
 
 def _make_record_span(
-    span: ByteRange, start: int, stop: int, boundaries: RecordBoundaries
+    byte_range: ByteRange, start: int, stop: int, boundaries: RecordBoundaries
 ) -> RecordSpan:
-    """Return a part of a span between record boundaries."""
-    decoder = boundaries.adapt_decoder(span.decoder)
+    """Return a part of a byte range between record boundaries."""
+    decoder = boundaries.adapt_decoder(byte_range.decoder)
     return RecordSpan(
-        span.file,
+        byte_range.file,
         start,
         stop,
         decoder,
-        span.mapping,
-        span.nbytes,
+        byte_range.mapping,
+        byte_range.nbytes,
         boundaries.quoted,
-        head=span.head,
+        head=byte_range.head,
     )
 
 
 @dataclass(frozen=True)
 class RecordSpan(ByteRange):
-    """A span that begins and ends at record boundaries.
+    """A byte range that begins and ends at record boundaries.
 
     Parameters
     ----------
     quoted : bool
-        Whether line ends within quotes do not end a record.
+        Whether records may contain line ends within quotes.
     """
 
     quoted: bool
@@ -180,7 +182,7 @@ class RecordSpan(ByteRange):
         return pl.concat(frames, rechunk=False).lazy()
 
     def _read_pieces(self) -> Iterator[ByteRange]:
-        """Yield spans of whole records, each about ``PIECE_BYTES`` long."""
+        """Yield byte ranges of whole records, each about ``PIECE_BYTES`` long."""
         begin, rest = self.start, b""
         for position in range(self.start, self.stop, PIECE_BYTES):
             stop = min(self.stop, position + PIECE_BYTES)
@@ -197,7 +199,7 @@ class RecordSpan(ByteRange):
 
 @dataclass(frozen=True)
 class _LoadedSpan(ByteRange):
-    """A span whose bytes are in memory."""
+    """A byte range whose bytes are in memory."""
 
     text: bytes
 

@@ -45,7 +45,7 @@ class TimeFormat:
         Raises
         ------
         pyarrow.ArrowInvalid, polars.exceptions.InvalidOperationError
-            When a text is not a time in this format.
+            If a text is not a time in this format.
         """
         if self.polars_format is None:
             unit, zone = self.kind.time_unit, self.kind.time_zone
@@ -80,7 +80,7 @@ def parse_dates_argument(
     if not isinstance(parse_dates, Mapping):
         return dict.fromkeys(named), faults
     formats = {name: parse_dates[name] for name in named}
-    right = {
+    valid = {
         name: time_format
         for name, time_format in formats.items()
         if isinstance(time_format, str | None)
@@ -89,9 +89,9 @@ def parse_dates_argument(
     faults += [
         Fault("parse_dates", f"{name}: {time_format!r}"[:80], allowed)
         for name, time_format in formats.items()
-        if name not in right
+        if name not in valid
     ]
-    return right, faults
+    return valid, faults
 
 
 def find_format(name: str, texts: pl.Series, python_format: str | None) -> TimeFormat | Fault:
@@ -101,19 +101,19 @@ def find_format(name: str, texts: pl.Series, python_format: str | None) -> TimeF
     if python_format is None and len(present):
         formats += _guess_formats(present[0])[:1]
     lengths = []
-    for one in formats:
-        lengths.append(_count_parsed(one, present))
+    for time_format in formats:
+        lengths.append(_count_parsed(time_format, present))
         if lengths[-1] == len(present):
-            return one
+            return time_format
     parsed = max(lengths)
     time_format, bad = formats[lengths.index(parsed)], present[parsed]
     if python_format is None and not parsed:
         allowed = "a time in ISO 8601, or in the format given by parse_dates"
     else:
-        wanted = (
+        description = (
             f"the format {time_format.python_format!r}" if time_format.polars_format else "ISO 8601"
         )
-        allowed = f"a time in {wanted}{', like the values before it' if parsed else ''}"
+        allowed = f"a time in {description}{', like the values before it' if parsed else ''}"
     return Fault("parse_dates", f"{name}: {bad!r}", allowed, _suggest_fix(name, present, bad))
 
 
@@ -165,25 +165,25 @@ def _suggest_fix(name: str, texts: pl.Series, bad: str) -> str:
 
 
 def parse_column(
-    texts: pl.Series, time_format: TimeFormat, url: str, place: Callable[[int], str]
+    texts: pl.Series, time_format: TimeFormat, url: str, locate_row: Callable[[int], str]
 ) -> pl.Series:
     """Parse a column of texts of a file into times.
 
-    ``place`` describes the line of a row.
+    ``locate_row`` returns a description of the line of a row.
 
     Raises
     ------
     ReadError
-        When a text is not a time in this format.
+        If a text is not a time in this format.
     """
     try:
         return time_format.parse(texts)
     except (pa.ArrowException, pl.exceptions.PolarsError) as error:
         row = _count_parsed(time_format, texts)
         present = texts.drop_nulls()
-        wrong = (
+        message = (
             f"column {texts.name!r} holds {texts[row]!r}, which is not a time in the format "
-            f"{time_format.python_format or 'ISO 8601'} ({place(row)}); "
+            f"{time_format.python_format or 'ISO 8601'} ({locate_row(row)}); "
             f"{_suggest_fix(texts.name, present, texts[row])}"
         )
-        raise ReadError(url, wrong) from error
+        raise ReadError(url, message) from error

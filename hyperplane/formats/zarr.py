@@ -56,9 +56,11 @@ def find_stores(url: str) -> list[str]:
         return [url] if _is_zarr(location) else []
     locations = listing.find_entries(url)
     with ThreadPoolExecutor(listing.MAX_THREADS) as pool:
-        answers = list(pool.map(_is_zarr, locations))
-    zarrs = [location for location, is_zarr in zip(locations, answers, strict=True) if is_zarr]
-    others = [location for location, is_zarr in zip(locations, answers, strict=True) if not is_zarr]
+        zarr_flags = list(pool.map(_is_zarr, locations))
+    zarrs = [location for location, is_zarr in zip(locations, zarr_flags, strict=True) if is_zarr]
+    others = [
+        location for location, is_zarr in zip(locations, zarr_flags, strict=True) if not is_zarr
+    ]
     if zarrs and others:
         folder = not isinstance(others[0], File)
         which = ", a folder without the metadata of a Zarr store" if folder else ""

@@ -1,1 +1,1 @@
-"""Work that is divided into shards: the current shard, its files, its rows and its output path."""
+"""Division of work into shards: the current shard, its files, its rows and its output path."""

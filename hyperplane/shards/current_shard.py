@@ -32,8 +32,9 @@ class Shard(NamedTuple):
 def shard(index: int | None = None, count: int | None = None) -> Shard:
     """Return the shard of this process: its index and the number of shards.
 
-    The values are those of the first of these sources that has them: the arguments; the variables
-    ``HYPERPLANE_SHARD_INDEX`` and ``HYPERPLANE_SHARD_COUNT``; the variables of the runner:
+    The index and the count are those of the first of these sources that has them: the arguments;
+    the variables ``HYPERPLANE_SHARD_INDEX`` and ``HYPERPLANE_SHARD_COUNT``; the variables of the
+    runner:
 
     - Slurm: ``SLURM_ARRAY_TASK_ID``, with ``_MIN``, ``_MAX``, ``_STEP`` and ``_COUNT``, as arrays
       may begin at any number and have steps;
@@ -94,7 +95,7 @@ def resolve_shard(
     if task.index is None and (task.count is None or task.count.value == 1):
         return Shard(0, 1), []
     if task.index is None or task.count is None:
-        return Shard(0, 1), [_incomplete_fault(task, names)]
+        return Shard(0, 1), [_make_incomplete_fault(task, names)]
     resolved = Shard(task.index.value, task.count.value)
     if resolved.idx >= resolved.n:
         allowed = f"0 to {resolved.n - 1}, as {task.count.source} is {resolved.n}"
@@ -103,7 +104,7 @@ def resolve_shard(
 
 
 def _merge_environment(arguments: ArrayTask) -> tuple[ArrayTask, list[Fault]]:
-    """Complete the arguments from the environment; return faults of different counts."""
+    """Complete the arguments from the environment; return faults of variables and counts."""
     explicit, faults = runner_environment.read_hyperplane_variables(os.environ)
     runner = ArrayTask()
     if not (arguments.index or explicit.index):  # an explicit index overrides the runner
@@ -119,7 +120,7 @@ def _merge_environment(arguments: ArrayTask) -> tuple[ArrayTask, list[Fault]]:
     return ArrayTask(index, counts[0] if counts else None), faults
 
 
-def _incomplete_fault(task: ArrayTask, names: tuple[str, str]) -> Fault:
+def _make_incomplete_fault(task: ArrayTask, names: tuple[str, str]) -> Fault:
     """Return the fault of an index without a count, or of a count without an index."""
     if task.index:
         allowed = "an index together with the number of shards"

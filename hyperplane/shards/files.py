@@ -74,7 +74,7 @@ def shard_files(
     >>> [Path(file).name for file in shard_files(folder / "*.csv", n_machines=4, idx=3)]
     ['part-9.csv', 'part-10.csv']
     """
-    share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
+    shard, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     if not isinstance(by, str) or by not in ("count", "bytes"):
         faults.append(Fault("by", repr(by)[:80], "'count' or 'bytes'"))
     check(faults)
@@ -84,27 +84,29 @@ def shard_files(
         files = _read_or_create_snapshot(urls, frozen, storage_options)
     sizes = [size for _, size in files]
     first, last = (
-        _range_by_bytes(sizes, share) if by == "bytes" else find_shard_bounds(*share, len(files))
+        _find_bounds_by_bytes(sizes, shard)
+        if by == "bytes"
+        else find_shard_bounds(*shard, len(files))
     )
     return [address for address, _ in files[first:last]]
 
 
-def _range_by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
-    """Return the first file of a share and the one after its last, by stored bytes."""
+def _find_bounds_by_bytes(sizes: Sequence[int], shard: Shard) -> tuple[int, int]:
+    """Return the number of a shard's first file and of the first one after it, by stored bytes."""
     total = sum(sizes)
     if not total:
-        return find_shard_bounds(*share, len(sizes))
+        return find_shard_bounds(*shard, len(sizes))
     owners, before = [], 0
     for size in sizes:
         middle = 2 * before + size  # doubled, to stay an integer
-        owners.append(min(share.n - 1, middle * share.n // (2 * total)))
+        owners.append(min(shard.n - 1, middle * shard.n // (2 * total)))
         before += size
-    first = sum(owner < share.idx for owner in owners)
-    return first, first + owners.count(share.idx)
+    first = sum(owner < shard.idx for owner in owners)
+    return first, first + owners.count(shard.idx)
 
 
 def _list_files(urls: Any, options: Mapping[str, Any] | None, *, sized: bool) -> list[ListedFile]:
-    """List files in natural order, regardless of the order of the store or the list."""
+    """List files in natural order, regardless of the order of the listing or of ``urls``."""
     files = listing.find_files(urls, options, sized=sized)
     # Names that differ only in leading zeros are equal in natural order.
     files.sort(key=lambda file: (listing.natural_sort_key(file.address), file.address))
@@ -126,7 +128,7 @@ def _read_or_create_snapshot(
     data = store_files.get(target.path)
     if data is None:
         files = _list_files(urls, options, sized=True)
-        snapshot = json.dumps({"asked": _url_texts(urls), "files": files}, indent=1).encode()
+        snapshot = json.dumps({"asked": _format_urls(urls), "files": files}, indent=1).encode()
         try:
             store_files.put_new(target.path, snapshot)
             data = snapshot
@@ -135,7 +137,7 @@ def _read_or_create_snapshot(
     return _parse_snapshot(data, urls, target.url)
 
 
-def _url_texts(urls: Any) -> list[str]:
+def _format_urls(urls: Any) -> list[str]:
     url_list = [urls] if isinstance(urls, (str, os.PathLike)) else list(urls)
     return [os.fspath(url) for url in url_list]
 
@@ -145,15 +147,15 @@ def _parse_snapshot(data: bytes, urls: Any, snapshot_url: str) -> list[ListedFil
     advice = "use a new file for each run"
     try:
         document = json.loads(data)
-        urls_listed, files = document["asked"], _pairs(document["files"])
+        snapshot_urls, files = document["asked"], _parse_files(document["files"])
     except (ValueError, KeyError, TypeError) as error:
         allowed = "a listing written by shard_files, or a new file name"
         raise RequestError([Fault("frozen", snapshot_url, allowed, advice)]) from error
-    if urls_listed != _url_texts(urls):
-        allowed = f"a listing of the same urls; it lists {', '.join(urls_listed)[:200]}"
+    if snapshot_urls != _format_urls(urls):
+        allowed = f"a listing of the same urls; it lists {', '.join(snapshot_urls)[:200]}"
         raise RequestError([Fault("frozen", snapshot_url, allowed, advice)])
     return files
 
 
-def _pairs(files: Sequence[Sequence[Any]]) -> list[ListedFile]:
+def _parse_files(files: Sequence[Sequence[Any]]) -> list[ListedFile]:
     return [(str(address), int(size)) for address, size in files]

@@ -49,19 +49,19 @@ def output_path(template: str, idx: int | None = None, n: int | None = None) -> 
     """
     if not isinstance(template, str) or not template.strip():
         check([Fault("template", repr(template)[:80], "a path or URL")])
-    share: tuple[int, int | None]
+    count: int | None
     if idx is not None and n is None:
         # Any count above the index allows checking the index alone.
-        (number, _), faults = resolve_shard(idx, _more_than(idx), ("idx", "n"))
-        share = (number, None)
+        (index, _), faults = resolve_shard(idx, _choose_larger_count(idx), ("idx", "n"))
+        count = None
     else:
-        share, faults = resolve_shard(idx, n, ("idx", "n"))
-    path, template_faults = fill_template(template, *share)
+        (index, count), faults = resolve_shard(idx, n, ("idx", "n"))
+    path, template_faults = fill_template(template, index, count)
     check([*faults, *template_faults])
     return path
 
 
-def _more_than(idx: Any) -> int:
+def _choose_larger_count(idx: Any) -> int:
     """Return a count greater than an index; 1 if the index is not an integer."""
     try:
         return max(0, operator.index(idx)) + 1  # also accepts NumPy and pandas integers

@@ -63,8 +63,8 @@ def shard_rows(
     columns : list of str, optional
         The columns, in this order; all if omitted.
     format : str, optional
-        Name of the format, such as ``"parquet"``; by the suffix of the files if omitted. A wrong
-        name is an error that lists all.
+        Name of the format, such as ``"parquet"``; if omitted, the format of the files' suffix. The
+        error of an unknown name lists all names.
     storage_options : dict, optional
         Options of the fsspec file system. Messages never show them.
     dtypes, parse_dates : optional
@@ -98,7 +98,7 @@ def shard_rows(
     >>> [shard_rows(file, n_machines=2, idx=idx).city.to_list() for idx in range(2)]
     [['Rome', 'Oslo\n(centre)'], ['Bonn']]
     """
-    share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
+    shard, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
     files = listing.find_files(url, storage_options)
     file_format = registry.format_of(files, SupportsRead, format, url)
@@ -117,7 +117,7 @@ def shard_rows(
         multiline=multiline,
         na_values=na_values,
     )
-    plan = file_format.plan_shard(files, ReadRequest(columns), options, share.idx, share.n)
+    plan = file_format.plan_shard(files, ReadRequest(columns), options, shard.idx, shard.n)
     return _to_pandas(plan.parts[0], plan.like) if plan.parts else plan.like
 
 

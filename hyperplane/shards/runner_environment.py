@@ -48,7 +48,7 @@ def read_hyperplane_variables(environment: Mapping[str, str]) -> tuple[ArrayTask
 
 
 def read_runner_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[Fault]]:
-    """Return the values of the runner's variables, and their faults and contradictions."""
+    """Return the values of the runner's variables, with the faults of invalid or different ones."""
     faults: list[Fault] = []
     tasks = [
         ArrayTask(
@@ -60,16 +60,16 @@ def read_runner_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, li
     ]
     if f"{_SLURM}ID" in environment:
         tasks.append(_read_slurm(environment, faults))
-    first = ArrayTask()
+    merged = ArrayTask()
     for task in tasks:
-        faults += _conflict_faults(first, task)
-        first = ArrayTask(first.index or task.index, first.count or task.count)
-    return first, faults
+        faults += _find_conflicts(merged, task)
+        merged = ArrayTask(merged.index or task.index, merged.count or task.count)
+    return merged, faults
 
 
-def _conflict_faults(one: ArrayTask, other: ArrayTask) -> Iterator[Fault]:
+def _find_conflicts(left: ArrayTask, right: ArrayTask) -> Iterator[Fault]:
     """Yield a fault for each value that differs between two sources."""
-    for first, second in ((one.index, other.index), (one.count, other.count)):
+    for first, second in ((left.index, right.index), (left.count, right.count)):
         if first and second and first.value != second.value:
             advice = f"unset the one that is not the runner's, or set {INDEX} and {COUNT}"
             yield Fault(*second.fault_fields, f"{first.value}, the value of {first.source}", advice)
@@ -78,7 +78,7 @@ def _conflict_faults(one: ArrayTask, other: ArrayTask) -> Iterator[Fault]:
 def _parse_number(
     environment: Mapping[str, str], name: str, minimum: int, faults: list[Fault]
 ) -> EnvironmentValue | None:
-    """Return a variable as an integer; add a fault if it is no integer or below the minimum."""
+    """Return a variable as an integer; add a fault if it is not one or below the minimum."""
     text = environment.get(name)
     if text is None:
         return None

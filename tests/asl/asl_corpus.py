@@ -26,8 +26,8 @@ def machine_of(folder: str, name: str) -> Path:
 
 def case_of(folder: str, name: str) -> dict[str, Any]:
     text = (MACHINES / folder / f"{name}.case.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    case: dict[str, Any] = json.loads(text)
+    return case
 
 
 def outcome(work: Callable[..., Any], refusal: type[Exception], *arguments: Any) -> Any:

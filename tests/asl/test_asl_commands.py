@@ -80,7 +80,7 @@ def numbers_in(file):
     return [int(number) for number in file.read_text().split()]
 
 
-def test_a_program_gets_json_and_gives_json():
+def test_a_program_reads_json_from_stdin_and_writes_json_to_stdout():
     nasty = "a'b\"c\n$(touch x); \\ \u00e9 \U0001f600"
     command = python(
         "import json, sys; print(json.dumps([json.load(sys.stdin)['data'], sys.argv[1]]))", nasty
@@ -88,7 +88,7 @@ def test_a_program_gets_json_and_gives_json():
     assert run(command, nasty) == [nasty, nasty]
 
 
-def test_a_program_that_writes_nothing_gives_null_and_may_leave_its_input_unread():
+def test_a_program_that_writes_nothing_returns_null_and_may_leave_its_input_unread():
     assert run(python("pass"), "x" * 1_000_000) is None
 
 
@@ -121,7 +121,7 @@ def test_a_missing_program_fails_the_task(tmp_path):
 
 
 @pytest.mark.parametrize("argv", ["ls -l", [], [""], ["ls", 5], None, [None]])
-def test_a_command_is_a_list_of_texts(argv):
+def test_a_command_must_be_a_list_of_strings(argv):
     with pytest.raises(RequestError, match="a list of strings"):
         Command(argv)
 
@@ -136,12 +136,12 @@ def run_too_long(code, family):
             return
 
 
-def test_a_program_that_takes_too_long_ends_with_its_children(family):
+def test_a_timeout_ends_the_program_and_its_children(family):
     run_too_long(FAMILY, family)
     assert gone(numbers_in(family))
 
 
-def test_a_program_that_ignores_the_request_to_end_is_killed(family):
+def test_a_program_that_ignores_sigterm_is_killed(family):
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FAMILY
     run_too_long(code, family)
     assert gone(numbers_in(family))

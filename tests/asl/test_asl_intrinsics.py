@@ -51,7 +51,7 @@ CALLS = st.recursive(
 
 
 def count(call):
-    return 1 + sum(count(one) for one in call.arguments if isinstance(one, FunctionCall))
+    return 1 + sum(count(inner) for inner in call.arguments if isinstance(inner, FunctionCall))
 
 
 def written(argument, blank):
@@ -62,7 +62,7 @@ def written(argument, blank):
         return f"'{argument.raw}'"
     if isinstance(argument, JsonLiteral):
         return json.dumps(argument.value)
-    inside = f"{blank},{blank}".join(written(one, blank) for one in argument.arguments)
+    inside = f"{blank},{blank}".join(written(inner, blank) for inner in argument.arguments)
     return f"States.{argument.name}({blank}{inside}{blank})"
 
 
@@ -73,14 +73,14 @@ def test_formatted_expressions_are_parsed_unchanged(call, blank):
 
 @given(st.text() | st.text(alphabet="States.Format(Array)',$\\{}0 "))
 def test_any_text_is_an_expression_or_is_refused(text):
-    for one in (text, f"States.Array({text})", f"States.Format('{text}')", "States." + text):
-        call = outcome(parse_intrinsic, IntrinsicSyntax, one)
+    for expression in (text, f"States.Array({text})", f"States.Format('{text}')", "States." + text):
+        call = outcome(parse_intrinsic, IntrinsicSyntax, expression)
         if isinstance(call, IntrinsicSyntax):
             assert str(call)
-            assert find_syntax_error(one) or one.startswith("$")
+            assert find_syntax_error(expression) or expression.startswith("$")
             continue
-        found = outcome(evaluate, StateError, call, {}, {})
-        assert getattr(found, "name", "States.IntrinsicFailure") == "States.IntrinsicFailure"
+        result = outcome(evaluate, StateError, call, {}, {})
+        assert getattr(result, "name", "States.IntrinsicFailure") == "States.IntrinsicFailure"
 
 
 @given(st.text(), st.text())
@@ -106,21 +106,21 @@ def test_base64_round_trip(text):
 
 @given(st.lists(st.integers(-3, 3) | st.sampled_from([True, False, 1.0, "1", None]), max_size=20))
 def test_unique_keeps_the_first_of_each(items):
-    def seen(item):
+    def key(item):
         return repr(item) if isinstance(item, (bool, str)) or item is None else float(item)
 
-    wanted = list({seen(item): item for item in reversed(items)})
-    found = evaluate(parse_intrinsic("States.ArrayUnique($)"), items, {})
-    assert sorted(map(str, map(seen, found))) == sorted(map(str, wanted))
+    expected = list({key(item): item for item in reversed(items)})
+    unique = evaluate(parse_intrinsic("States.ArrayUnique($)"), items, {})
+    assert sorted(map(str, map(key, unique))) == sorted(map(str, expected))
 
 
 @given(st.lists(st.integers()), st.integers(1, 9))
 def test_partitions_contain_all_items_in_order(items, size):
-    found = evaluate(
+    parts = evaluate(
         parse_intrinsic("States.ArrayPartition($.l, $.n)"), {"l": items, "n": size}, {}
     )
-    assert [item for part in found for item in part] == items
-    assert all(len(part) == size for part in found[:-1])
+    assert [item for part in parts for item in part] == items
+    assert all(len(part) == size for part in parts[:-1])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -130,13 +130,13 @@ def test_no_argument_makes_a_function_fail_in_another_way(name, values):
     for number in range(few, (3 if many is None else many) + 1):
         inside = ", ".join(f"$[{index}]" for index in range(number))
         call = parse_intrinsic(f"States.{name}({inside})")
-        found = outcome(evaluate, StateError, call, values, {})
-        if isinstance(found, StateError):
-            assert found.name == "States.IntrinsicFailure"
-            assert found.cause.startswith(f"States.{name}: ")
+        result = outcome(evaluate, StateError, call, values, {})
+        if isinstance(result, StateError):
+            assert result.name == "States.IntrinsicFailure"
+            assert result.cause.startswith(f"States.{name}: ")
 
 
-def test_the_seed_of_a_random_number_fixes_it_and_the_end_is_never_reached():
+def test_random_numbers_are_reproducible_with_a_seed_and_less_than_the_end():
     call = parse_intrinsic("States.MathRandom($.a, $.b, $.seed)")
     drawn = [evaluate(call, {"a": 0, "b": 3, "seed": seed}, {}) for seed in range(60)]
     assert drawn == [evaluate(call, {"a": 0, "b": 3, "seed": seed}, {}) for seed in range(60)]
@@ -167,7 +167,7 @@ def test_invalid_arguments_of_functions(text, cause):
     assert failed.value.name == "States.IntrinsicFailure"
 
 
-def test_a_template_leaves_its_input_and_itself_alone():
+def test_filling_a_template_changes_neither_the_template_nor_the_input():
     template, data = {"a.$": "$.l", "b": [{"c.$": "$"}]}, {"l": [1]}
     filled = fill_template(template, data, {})
     assert filled == {"a": [1], "b": [{"c": {"l": [1]}}]}

@@ -39,10 +39,10 @@ def test_a_machine_has_the_result_in_its_case_file(folder, name, tmp_path):
 
 def refuse_with_all_faults(name: str) -> None:
     path = asl_corpus.machine_of("invalid", name)
-    wanted = asl_corpus.case_of("invalid", name)["faults"]
+    expected = asl_corpus.case_of("invalid", name)["faults"]
     with pytest.raises(RequestError) as refused:
         read_machine(path)
-    found = [
+    faults = [
         {
             "line": int(fault.source.removeprefix(f"{path}:")),
             **{name: getattr(fault, name) for name in ("where", "asked", "allowed")},
@@ -50,7 +50,7 @@ def refuse_with_all_faults(name: str) -> None:
         }
         for fault in refused.value.faults
     ]
-    assert found == wanted
+    assert faults == expected
 
 
 def run_case(machine: Machine, case: dict[str, Any], root: Path) -> None:

@@ -58,8 +58,8 @@ def test_every_value_is_found_at_its_place(document):
 @given(JSON)
 def test_deep_steps_find_every_value_once(document):
     below = [value for place, value in places(document) if place]
-    found = find_value(parse_path("$..*"), document)
-    assert sorted(map(repr, found)) == sorted(map(repr, below))
+    matches = find_value(parse_path("$..*"), document)
+    assert sorted(map(repr, matches)) == sorted(map(repr, below))
 
 
 @given(JSON, st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=4), JSON)
@@ -73,7 +73,7 @@ def test_put_value_changes_only_the_value_at_its_path(document, names, value):
         for name in names[:-1]:
             if isinstance(holders[-1], dict) and name in holders[-1]:
                 holders.append(holders[-1][name])
-        assert any(not isinstance(one, dict) for one in holders)
+        assert any(not isinstance(holder, dict) for holder in holders)
         return
     assert find_value(path, after) is value
     assert document == before
@@ -99,14 +99,14 @@ def test_an_item_of_a_list_is_replaced_in_place(document, data):
 
 @given(st.text() | st.text(alphabet="$.[]()'\"*?@,:-0123456789ab\\ <=>!&|"))
 def test_any_text_is_a_path_or_is_refused(text):
-    for one in (text, "$" + text, f"$[{text}]", f"$[?({text})]"):
-        path = outcome(parse_path, PathSyntax, one)
+    for candidate in (text, "$" + text, f"$[{text}]", f"$[?({text})]"):
+        path = outcome(parse_path, PathSyntax, candidate)
         if isinstance(path, PathSyntax):
             assert str(path)
             continue
-        assert path.text == one
-        found = outcome(find_value, PathNotFound, path, {"a": [1, {"b": None}], "b": "x"})
-        assert path.definite or isinstance(found, (list, PathNotFound))
+        assert path.text == candidate
+        value = outcome(find_value, PathNotFound, path, {"a": [1, {"b": None}], "b": "x"})
+        assert path.definite or isinstance(value, (list, PathNotFound))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_which_paths_are_definite_and_which_are_references(text, definite, refer
     assert (path.definite, path.reference) == (definite, reference)
 
 
-def test_an_indefinite_path_of_nothing_is_a_list_and_a_definite_part_must_be_there():
+def test_an_indefinite_path_without_a_match_is_an_empty_list_but_its_definite_part_must_exist():
     assert find_value(parse_path("$.l[*].x"), {"l": [{"y": 1}]}) == []
     for text in ("$.m[*]", "$.l.x[*]", "$.l[5].x[*]", "$.s[0:1]", "$.s[?(@.x)]"):
         with pytest.raises(PathNotFound):
@@ -159,7 +159,7 @@ def test_operators_in_names_of_a_filter_are_escaped(condition):
     assert find_value(parse_path(f"$[?({condition})]"), [{"a=b": 1}, {"a": 1}]) == [{"a=b": 1}]
 
 
-def test_a_filter_takes_an_object_as_a_whole():
+def test_a_filter_applies_to_an_object_and_not_to_its_members():
     document = {"o": {"n": 1, "m": {"n": 2}}}
     assert find_value(parse_path("$.o[?(@.n == 1)]"), document) == [document["o"]]
     assert find_value(parse_path("$.o[?(@.n == 2)]"), document) == []
@@ -205,7 +205,7 @@ def test_patterns_match_like_a_slow_matcher(pattern, text):
 @pytest.mark.parametrize(
     ("pattern", "text"), [("ab*ba", "aba"), ("a*b*b", "ab"), ("a*b*bc", "abc"), ("**a", "b")]
 )
-def test_no_character_counts_for_two_parts_of_a_pattern(pattern, text):
+def test_two_parts_of_a_pattern_do_not_match_the_same_character(pattern, text):
     assert not matches_pattern(pattern, text)
 
 

@@ -39,13 +39,13 @@ def test_text_is_read_as_json_reads_it(value, indent):
 
 @given(st.text(alphabet='{}[]:,"ab0-.e \n\\u') | st.text())
 def test_any_text_is_json_for_both_readers_or_for_neither(text):
-    wanted = outcome(partial(json.loads, parse_constant=int), ValueError, text)  # int("NaN") fails
-    found = outcome(parse_with_lines, JsonSyntaxError, text)
-    if isinstance(found, JsonSyntaxError):
-        assert 1 <= found.line <= text.count("\n") + 1
-        assert isinstance(wanted, ValueError)
+    expected = outcome(partial(json.loads, parse_constant=int), ValueError, text)  # refuses NaN
+    parsed = outcome(parse_with_lines, JsonSyntaxError, text)
+    if isinstance(parsed, JsonSyntaxError):
+        assert 1 <= parsed.line <= text.count("\n") + 1
+        assert isinstance(expected, ValueError)
     else:
-        assert repr(found.value) == repr(wanted)
+        assert repr(parsed.value) == repr(expected)
 
 
 @FUZZ
@@ -56,7 +56,7 @@ def test_a_damaged_file_is_refused_or_read_and_nothing_else(tmp_path, chosen, da
         start = data.draw(st.integers(0, len(content)))
         end = data.draw(st.integers(start, min(len(content), start + 40)))
         content[start:end] = data.draw(st.binary(max_size=6) | st.sampled_from([b'"', b"{", b","]))
-    _read_or_refused(tmp_path, bytes(content))
+    _assert_read_or_refused(tmp_path, bytes(content))
 
 
 @FUZZ
@@ -69,23 +69,23 @@ def test_a_machine_with_anything_anywhere_is_refused_or_read(tmp_path, chosen, v
     inner = [place for place, _ in places(document) if place]
     if not inner:
         return
-    *way, last = data.draw(st.sampled_from(inner))
+    *parents, last = data.draw(st.sampled_from(inner))
     holder = document
-    for part in way:
+    for part in parents:
         holder = holder[part]
     holder[last] = value
-    _read_or_refused(tmp_path, json.dumps(document).encode())
+    _assert_read_or_refused(tmp_path, json.dumps(document).encode())
 
 
-def _read_or_refused(tmp_path, content):
+def _assert_read_or_refused(tmp_path, content):
     file = tmp_path / "fuzzed.asl.json"
     file.write_bytes(content)
-    found = outcome(read_machine, RequestError, file)
-    if isinstance(found, RequestError):
-        assert found.faults
-        assert all(fault.source or fault.where == "machine" for fault in found.faults)
+    result = outcome(read_machine, RequestError, file)
+    if isinstance(result, RequestError):
+        assert result.faults
+        assert all(fault.source or fault.where == "machine" for fault in result.faults)
     else:
-        assert check_machine(found.document) == []
+        assert check_machine(result.document) == []
 
 
 @given(JSON)
@@ -129,7 +129,7 @@ def test_other_sources_than_paths_and_mappings_are_refused(source):
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
-def test_a_mapping_that_is_no_json_is_refused(value):
+def test_a_mapping_that_is_not_json_is_refused(value):
     with pytest.raises(RequestError, match="JSON"):
         read_machine({**TINY, "Comment": value})
 
@@ -140,7 +140,7 @@ def test_missing_files_folders_and_invalid_names_are_refused(tmp_path):
             read_machine(source)
 
 
-def test_the_name_is_that_of_the_file(tmp_path):
+def test_the_name_of_a_machine_is_its_file_name_without_suffixes(tmp_path):
     file = tmp_path / "nightly.load.asl.json"
     file.write_text("\ufeff" + json.dumps(TINY), encoding="utf-8")
     assert read_machine(file).name == "nightly"
@@ -162,7 +162,7 @@ def test_a_machine_does_not_change_with_the_mapping_it_was_read_from():
     assert machine.document == TINY
 
 
-def test_lenient_lets_doubts_pass_and_nothing_else():
+def test_lenient_accepts_doubts_but_no_other_faults():
     path = asl_corpus.machine_of("invalid", "states-copied-example")
     machine = read_machine(path, lenient=True)
     assert len(machine.doubts) == 6

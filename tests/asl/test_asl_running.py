@@ -26,19 +26,20 @@ class Gauge:
 
     Parameters
     ----------
-    wanted : int
-        How many the first ones wait for, since a busy machine starts threads late.
+    expected : int
+        Number of concurrent calls that each call waits for, because a busy machine starts threads
+        late.
     """
 
-    def __init__(self, wanted):
+    def __init__(self, expected):
         self.lock, self.now, self.most = threading.Lock(), 0, 0
-        self.wanted, self.reached = wanted, threading.Event()
+        self.expected, self.reached = expected, threading.Event()
 
     def __call__(self, data):
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
-            if self.most >= self.wanted:
+            if self.most >= self.expected:
                 self.reached.set()
         assert self.reached.wait(LONG)
         time.sleep(0.02)  # for more concurrent calls than allowed
@@ -47,18 +48,18 @@ class Gauge:
         return data
 
 
-def test_branches_run_at_once():
-    together = threading.Barrier(3)
+def test_branches_run_concurrently():
+    barrier = threading.Barrier(3)
     machine = parallel(*(task(name=name) for name in "XYZ"))
-    found = run_machine(machine, 1, {"work": lambda data: together.wait(LONG) >= 0}, max_workers=3)
-    assert found == [True, True, True]
+    output = run_machine(machine, 1, {"work": lambda data: barrier.wait(LONG) >= 0}, max_workers=3)
+    assert output == [True, True, True]
 
 
-def test_items_run_at_once_and_come_back_in_order():
-    together = threading.Barrier(4)
+def test_items_run_concurrently_and_their_outputs_are_in_order():
+    barrier = threading.Barrier(4)
 
     def work(number):
-        together.wait(LONG)
+        barrier.wait(LONG)
         time.sleep((4 - number) * 0.01)
         return number * 10
 
@@ -66,11 +67,11 @@ def test_items_run_at_once_and_come_back_in_order():
 
 
 @pytest.mark.parametrize(("limit", "workers", "most"), [(2, 8, 2), (0, 3, 3), (9, 2, 2), (1, 8, 1)])
-def test_no_more_items_at_once_than_the_machine_and_the_caller_say(limit, workers, most):
+def test_concurrent_items_are_limited_by_the_machine_and_by_max_workers(limit, workers, most):
     gauge = Gauge(most)
     machine = each(MaxConcurrency=limit)
-    found = run_machine(machine, list(range(12)), {"work": gauge}, max_workers=workers)
-    assert found == list(range(12))
+    output = run_machine(machine, list(range(12)), {"work": gauge}, max_workers=workers)
+    assert output == list(range(12))
     assert gauge.most == most
 
 
@@ -83,29 +84,29 @@ def test_tasks_in_maps_in_maps_share_the_limit_and_do_not_block_each_other():
     assert gauge.most == 2
 
 
-def test_tasks_see_the_context_variables_of_the_caller_and_no_list_of_another_task():
+def test_tasks_have_the_context_variables_of_the_caller_and_a_copy_of_their_input():
     variable = contextvars.ContextVar("variable", default="default")
     variable.set("of the caller")
     data = {"l": [1]}
 
-    def work(found):
-        found["l"].append(2)
-        return [variable.get(), found["l"]]
+    def work(payload):
+        payload["l"].append(2)
+        return [variable.get(), payload["l"]]
 
     machine = parallel(task(name="X"), task(name="Y"))
-    wanted = ["of the caller", [1, 2]]
-    assert run_machine(machine, data, {"work": work}) == [wanted, wanted]
+    output = ["of the caller", [1, 2]]
+    assert run_machine(machine, data, {"work": work}) == [output, output]
     assert data == {"l": [1]}
 
 
 @pytest.mark.parametrize("value", [{1, 2}, float("nan"), object()])
-def test_a_task_that_returns_no_json_has_failed(value):
+def test_a_task_that_returns_a_value_that_is_not_json_fails(value):
     with pytest.raises(MachineFailed, match="is not JSON") as failed:
         run_machine(one({"Type": "Task", "Resource": "work"}), 1, {"work": lambda data: value})
     assert failed.value.error == "States.TaskFailed"
 
 
-def test_a_task_that_leaves_python_has_failed():
+def test_a_task_that_raises_system_exit_fails():
     def work(data):
         raise SystemExit(3)
 
@@ -123,7 +124,7 @@ def test_data_that_nests_too_deep_fails_the_state():
 
 
 def test_all_events_of_an_execution():
-    told = []
+    events = []
     state = {
         "Type": "Task",
         "Resource": "flaky",
@@ -136,10 +137,10 @@ def test_all_events_of_an_execution():
     machine = one({"Type": "Map", "ItemProcessor": inner})
     with pytest.raises(MachineFailed):
         run_machine(
-            machine, [{"failures": 9}], asl_corpus.tasks(None), on_event=told.append,
+            machine, [{"failures": 9}], asl_corpus.tasks(None), on_event=events.append,
             sleep=clock.sleep, now=clock.now,
         )  # fmt: skip
-    assert [(event.kind, event.path, event.error) for event in told] == [
+    assert [(event.kind, event.path, event.error) for event in events] == [
         ("entered", ("A",), ""),
         ("entered", ("A", 0, "I"), ""),
         ("retried", ("A", 0, "I"), "ConnectionError"),
@@ -148,33 +149,35 @@ def test_all_events_of_an_execution():
         ("failed", ("A", 0, "End"), "Mine"),
         ("failed", ("A",), "Mine"),
     ]
-    assert (told[2].attempt, told[2].wait, told[2].cause) == (2, 1.0, "failure 1")
-    assert [event.at for event in told] == sorted(event.at for event in told)
+    assert (events[2].attempt, events[2].wait, events[2].cause) == (2, 1.0, "failure 1")
+    assert [event.at for event in events] == sorted(event.at for event in events)
 
 
 def test_events_of_many_threads_come_one_at_a_time():
     inside, kinds = [], []
 
-    def told(event):
+    def on_event(event):
         inside.append(1)
         time.sleep(0.001)
         assert len(inside) == 1
         kinds.append(event.kind)
         inside.pop()
 
-    run_machine(each(), list(range(50)), {"work": lambda data: data}, on_event=told, max_workers=8)
+    run_machine(
+        each(), list(range(50)), {"work": lambda data: data}, on_event=on_event, max_workers=8
+    )
     assert Counter(kinds) == {"entered": 51, "succeeded": 51}
 
 
-def test_an_error_of_the_caller_s_own_reaches_the_caller():
-    def told(event):
+def test_an_exception_in_on_event_reaches_the_caller():
+    def on_event(event):
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        run_machine(each(), [1, 2], {"work": lambda data: data}, on_event=told)
+        run_machine(each(), [1, 2], {"work": lambda data: data}, on_event=on_event)
 
 
-def test_full_jitter_waits_between_nothing_and_the_delay():
+def test_full_jitter_waits_between_zero_and_the_delay():
     state = {
         "Type": "Task",
         "Resource": "flaky",
@@ -188,7 +191,7 @@ def test_full_jitter_waits_between_nothing_and_the_delay():
     assert all(0 <= wait <= 8 for wait in clock.waits)
 
 
-def test_a_delay_that_grows_without_end_stays_a_number():
+def test_a_delay_that_overflows_is_replaced_by_max_delay_seconds():
     state = {
         "Type": "Task",
         "Resource": "flaky",
@@ -236,7 +239,7 @@ def test_all_faults_of_the_arguments_are_reported_together():
         run_machine(each(), 1, [print])
 
 
-def test_changing_the_output_changes_no_machine():
+def test_changing_the_output_does_not_change_the_machine():
     machine = one({"Type": "Pass", "Result": {"l": []}})
     run_machine(machine, 1, {})["l"].append(1)
     assert run_machine(machine, 1, {}) == {"l": []}

@@ -20,19 +20,19 @@ from hyperplane.errors import HyperplaneError
 LONG = 120
 
 
-class Stays:
-    """A task that waits for an event, at most for a long time."""
+class BlockingTask:
+    """A task that blocks until it is released, at most for ``LONG`` seconds."""
 
     def __init__(self):
-        self.told, self.ended = threading.Event(), threading.Event()
+        self.released, self.ended = threading.Event(), threading.Event()
 
     def __call__(self, data=None):
-        self.told.wait(LONG)
+        self.released.wait(LONG)
         self.ended.set()
 
 
 def test_a_branch_that_fails_stops_the_waits_and_tasks_of_the_others():
-    slow = Stays()
+    slow = BlockingTask()
     waiting = {"StartAt": "W", "States": {"W": {"Type": "Wait", "Seconds": 900, "End": True}}}
     machine = parallel(waiting, task("slow", "S"), task("bad", "B"))
 
@@ -44,38 +44,38 @@ def test_a_branch_that_fails_stops_the_waits_and_tasks_of_the_others():
             run_machine(machine, 1, {"slow": slow, "bad": bad})
         assert not slow.ended.is_set()
     finally:
-        slow.told.set()
+        slow.released.set()
     assert (failed.value.error, failed.value.state) == ("LookupError", "A[2].B")
     assert isinstance(failed.value.__cause__, LookupError)
 
 
 def test_items_after_the_one_that_failed_do_not_start():
-    seen = []
+    started = []
 
     def work(number):
-        seen.append(number)
+        started.append(number)
         if number == 3:
             raise ValueError
         return number
 
     with pytest.raises(MachineFailed):
         run_machine(each(MaxConcurrency=1), list(range(100)), {"work": work})
-    assert seen == [0, 1, 2, 3]
+    assert started == [0, 1, 2, 3]
 
 
-def test_a_task_that_takes_too_long_fails_with_a_timeout_that_task_failed_does_not_catch():
-    work = Stays()
+def test_a_task_that_exceeds_its_limit_fails_with_a_timeout_that_task_failed_does_not_catch():
+    work = BlockingTask()
     catch = [
         {"ErrorEquals": ["States.TaskFailed"], "Next": "Wrong"},
-        {"ErrorEquals": ["States.Timeout"], "ResultPath": "$.e", "Next": "Told"},
+        {"ErrorEquals": ["States.Timeout"], "ResultPath": "$.e", "Next": "TimedOut"},
     ]
     state = {"Type": "Task", "Resource": "work", "TimeoutSecondsPath": "$.limit", "Catch": catch}
     machine = read_machine(
         {
             "StartAt": "A",
             "States": {
-                "A": {**state, "Next": "Told"},
-                "Told": {"Type": "Succeed", "OutputPath": "$.e.Error"},
+                "A": {**state, "Next": "TimedOut"},
+                "TimedOut": {"Type": "Succeed", "OutputPath": "$.e.Error"},
                 "Wrong": {"Type": "Fail"},
             },
         }
@@ -84,10 +84,10 @@ def test_a_task_that_takes_too_long_fails_with_a_timeout_that_task_failed_does_n
         assert run_machine(machine, {"limit": 1}, {"work": work}) == "States.Timeout"
         assert not work.ended.is_set()
     finally:
-        work.told.set()
+        work.released.set()
 
 
-def test_a_task_that_raises_a_timeout_error_has_failed_under_that_name():
+def test_a_timeout_error_of_a_task_is_not_a_states_timeout():
     def work(data):
         raise TimeoutError("the other side")
 
@@ -97,8 +97,8 @@ def test_a_task_that_raises_a_timeout_error_has_failed_under_that_name():
     assert failed.value.error == "TimeoutError"
 
 
-def test_the_time_of_the_machine_ends_a_task_whatever_its_states_catch():
-    work = Stays()
+def test_the_timeout_of_the_machine_is_neither_retried_nor_caught():
+    work = BlockingTask()
     machine = read_machine(
         {
             "TimeoutSeconds": 1,
@@ -121,7 +121,7 @@ def test_the_time_of_the_machine_ends_a_task_whatever_its_states_catch():
             run_machine(machine, 1, {"work": work})
         assert not work.ended.is_set()
     finally:
-        work.told.set()
+        work.released.set()
     assert (failed.value.error, failed.value.state) == ("States.Timeout", "")
     assert time.monotonic() - started > 0.9
 
@@ -141,16 +141,16 @@ def test_a_machine_with_a_cycle_ends_at_its_timeout():
 
 
 @pytest.mark.parametrize("kind", ["wait", "retry", "function", "map"])
-def test_cancelling_ends_whatever_the_machine_does(kind):
-    cancel, reached, stays = threading.Event(), threading.Event(), Stays()
+def test_cancelling_ends_waits_retries_tasks_and_maps(kind):
+    cancel, reached, blocking = threading.Event(), threading.Event(), BlockingTask()
 
     def work(data):
         reached.set()
         if kind == "retry":
             raise OSError
-        stays()
+        blocking()
 
-    def seen(event):
+    def on_event(event):
         if kind == "wait":
             reached.set()
 
@@ -170,14 +170,14 @@ def test_cancelling_ends_whatever_the_machine_does(kind):
     try:
         # Waits of 900 s would exceed the timeout of the test if they were not stopped.
         with pytest.raises(MachineFailed) as failed:
-            run_machine(machine, [1] * 50, {"work": work}, cancel=cancel, on_event=seen)
-        assert not stays.ended.is_set()
+            run_machine(machine, [1] * 50, {"work": work}, cancel=cancel, on_event=on_event)
+        assert not blocking.ended.is_set()
     finally:
-        stays.told.set()
+        blocking.released.set()
     assert failed.value.error == "Cancelled"
 
 
-def test_no_thread_is_left_when_a_run_has_ended():
+def test_no_thread_remains_after_an_execution():
     before = set(threading.enumerate())
     machine = parallel(*(task(name=name) for name in "XYZ"))
     run_machine(machine, 1, {"work": lambda data: data}, cancel=threading.Event())
@@ -198,7 +198,7 @@ def test_a_scope_inside_a_stopped_scope_is_stopped_at_once():
     assert run_concurrently(ExecutionScope(), [], 1) == []
 
 
-def test_the_failure_pickles_with_its_fields():
+def test_machine_failed_can_be_pickled_with_its_fields():
     error = pickle.loads(pickle.dumps(MachineFailed("Mine", "because", "A[0].B")))
     assert isinstance(error, HyperplaneError)
     assert isinstance(error, RuntimeError)

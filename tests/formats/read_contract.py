@@ -48,9 +48,9 @@ def plain(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(known).reset_index(drop=True)
 
 
-def assert_same(given: pd.DataFrame, expected: pd.DataFrame) -> None:
+def assert_same(actual: pd.DataFrame, expected: pd.DataFrame) -> None:
     """Check that two frames have the same columns and values, in order."""
-    pd.testing.assert_frame_equal(plain(given), plain(expected))
+    pd.testing.assert_frame_equal(plain(actual), plain(expected))
 
 
 class ReadContract:
@@ -219,7 +219,7 @@ class ReadContract:
         assert frame.year.tolist() == [2024] * 10
         assert read(tmp_path).compute().year.tolist() == [2023] * 10 + [2024] * 10
 
-    def test_another_store_gives_the_same(self, folder: Path) -> None:
+    def test_files_of_another_store_have_the_same_rows(self, folder: Path) -> None:
         store = fsspec.filesystem("memory")
         try:
             for file in folder.iterdir():
@@ -265,8 +265,8 @@ class ReadContract:
     def test_an_option_of_another_format_is_refused(self, file: Path) -> None:
         loaded = registry.load(self.name)
         assert isinstance(loaded, SupportsRead)
-        given = {"separator": ";", "na_values": "-", "dtypes": {"n": "float64"}}
-        foreign = {key: value for key, value in given.items() if key not in loaded.read_options}
+        options = {"separator": ";", "na_values": "-", "dtypes": {"n": "float64"}}
+        foreign = {key: value for key, value in options.items() if key not in loaded.read_options}
         if foreign:
             with pytest.raises(RequestError) as failed:
                 read(file, **foreign)

@@ -63,9 +63,9 @@ def saved(frames, url, form, way):
 
 
 def are_floats_together(frames, name):
-    """Return whether pandas can only hold the numbers of all parts as floats.
+    """Return whether pandas converts the numbers of all parts to floats when concatenated.
 
-    That is so if some are floats or missing, or if some are uint64 and some signed.
+    It does if some are floats or missing, or if some are uint64 and others signed.
     """
     kinds = {str(frame[name].dtype).lower().partition("[")[0] for frame in frames}
     signed = kinds & {"int8", "int16", "int32", "int64"}
@@ -81,13 +81,13 @@ def check(frames, loaded):
     for piece in [*pieces, whole]:
         assert list(piece.columns) == list(loaded.columns)
         for name, dtype in loaded.dtypes.items():
-            found = piece[name].dtype
-            both = isinstance(found, pd.CategoricalDtype), isinstance(dtype, pd.CategoricalDtype)
-            assert all(both) if any(both) else found == dtype, (name, found, dtype)
+            actual = piece[name].dtype
+            both = isinstance(actual, pd.CategoricalDtype), isinstance(dtype, pd.CategoricalDtype)
+            assert all(both) if any(both) else actual == dtype, (name, actual, dtype)
     for name in frames[0].columns:
-        held = values_of(frames, name)
-        assert values_of(pieces, name) == held, name
-        assert values_of([whole], name) == held, name
+        expected = values_of(frames, name)
+        assert values_of(pieces, name) == expected, name
+        assert values_of([whole], name) == expected, name
         assert are_floats_together(frames, name) or same_kinds(
             raw([whole], name), raw(frames, name)
         ), name
@@ -117,9 +117,9 @@ class SaveContract:
         return True
 
     def may_be_refused(self, kinds):
-        """Return whether a kind or name is refused, or parts of several types may not match."""
-        used = {kind for here in kinds for kind in here.values()}
-        drifts = any(len({here[name] for here in kinds}) > 1 for name in kinds[0])
+        """Return whether a kind or name is refused, or the parts have different types."""
+        used = {kind for part_kinds in kinds for kind in part_kinds.values()}
+        drifts = any(len({part_kinds[name] for part_kinds in kinds}) > 1 for name in kinds[0])
         return drifts or used & self.refused or not all(map(self.is_name, kinds[0]))
 
     @property
@@ -171,10 +171,10 @@ class SaveContract:
         url = f"memory://any/one{self.suffix}"
         try:
             hyperplane.save(frame, url)
-            made = hyperplane.load(url)
+            loaded = hyperplane.load(url)
             for name in frame.columns if self.has_types else ():
-                assert values_of([made], name) == values_of([frame], name), name
-                assert same_kinds(raw([made], name), raw([frame], name)), name
+                assert values_of([loaded], name) == values_of([frame], name), name
+                assert same_kinds(raw([loaded], name), raw([frame], name)), name
         except HyperplaneError as error:
             if not self.may_be_refused([kinds]):
                 raise AssertionError("refused") from error
@@ -186,12 +186,12 @@ class SaveContract:
         names = parts_of(tmp_path / "out")
         assert len(names) == 2
         assert {name[-len(self.suffix) :] for name in names} == {self.suffix}
-        found = [self.read_with_another_library(tmp_path / "out" / name) for name in names]
+        frames = [self.read_with_another_library(tmp_path / "out" / name) for name in names]
         for column in ROWS:
-            assert values_of(found, column) == values_of([ROWS], column)
+            assert values_of(frames, column) == values_of([ROWS], column)
         hyperplane.save(ROWS, tmp_path / f"one{self.suffix}")
-        one = self.read_with_another_library(tmp_path / f"one{self.suffix}")
-        assert one["n"].to_list() == ROWS.n.to_list()
+        frame = self.read_with_another_library(tmp_path / f"one{self.suffix}")
+        assert frame["n"].to_list() == ROWS.n.to_list()
 
     def test_dataframe_read_returns_what_load_returns(self, tmp_path):
         if not isinstance(registry.load(self.name), SupportsRead) and self.suffix != ".tsv":
@@ -260,8 +260,8 @@ class SaveContract:
     def test_some_columns(self, tmp_path):
         frame = ROWS.set_index(pd.Index(list("wxyz"), name="key"))
         hyperplane.save(dd.from_pandas(frame, npartitions=2), tmp_path / "out", format=self.name)
-        found = hyperplane.load(tmp_path / "out")[["s", "n"]].compute()
-        pd.testing.assert_frame_equal(found, frame[["s", "n"]])
+        result = hyperplane.load(tmp_path / "out")[["s", "n"]].compute()
+        pd.testing.assert_frame_equal(result, frame[["s", "n"]])
 
     @pytest.mark.filterwarnings("ignore:columns of several levels:UserWarning")
     def test_names_of_columns_are_text_and_differ(self, tmp_path):
@@ -274,12 +274,12 @@ class SaveContract:
             (pd.DataFrame([[1, 2]], columns=levels), "2 columns 'a_b_c'"),
             (pd.Series([1]), "rename"),
         ]
-        for table, said in refused:
+        for table, message in refused:
             is_frame = isinstance(table, pd.DataFrame)
             for obj in (table, dd.from_pandas(table, npartitions=1)) if is_frame else (table,):
                 with pytest.raises(RequestError) as caught:
                     hyperplane.save(obj, tmp_path / "a", format=self.name)
-                assert said in str(caught.value)
+                assert message in str(caught.value)
         assert not list(tmp_path.iterdir())
 
     def test_integers_of_128_bits_are_named(self, tmp_path):
@@ -290,7 +290,7 @@ class SaveContract:
 
 
 class RecordsContract:
-    """Tests that each format of the items of bags passes."""
+    """Tests that each format of records, the items of bags, passes."""
 
     name: str
     #: Items, and one more that the format refuses.

@@ -38,7 +38,7 @@ def number(value):
 
 
 def record(*kinds):
-    fields = [{"name": f"f{place}", "type": kind} for place, kind in enumerate(kinds)]
+    fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)]
     return {"type": "record", "name": "r", "fields": fields}
 
 
@@ -84,16 +84,16 @@ WRONG = {
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 @pytest.mark.parametrize("case", WRONG)
 def test_impossible_record_counts_are_errors(case, load, tmp_path):
-    schema, blocks, said = WRONG[case]
-    with pytest.raises(ReadError, match=said):
+    schema, blocks, message = WRONG[case]
+    with pytest.raises(ReadError, match=message):
         load(written(tmp_path / "x.avro", schema, *blocks))
 
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path, monkeypatch):
     kinds = [record("int") | {"name": "r0"}]
-    for place in range(1, 7):  # each type contains the previous one twice
-        kinds.append(record(f"r{place - 1}", f"r{place - 1}") | {"name": f"r{place}"})
+    for number in range(1, 7):  # each type contains the previous one twice
+        kinds.append(record(f"r{number - 1}", f"r{number - 1}") | {"name": f"r{number}"})
     path = written(tmp_path / "x.avro", {**record(*kinds), "name": "all"})
     assert len(load(path)) == 0
     monkeypatch.setattr(avro_schema, "_MAX_TYPES", 100)
@@ -127,24 +127,24 @@ VALUES = st.recursive(
         [("null", None), ("boolean", True), ("int", 0), ("double", 0.0), ("string", "")]
     ),
     lambda inner: st.one_of(
-        inner.map(lambda one: (["null", one[0]] if one[0] != "null" else ["null"], None)),
+        inner.map(lambda case: (["null", case[0]] if case[0] != "null" else ["null"], None)),
         st.lists(inner, max_size=3).map(
-            lambda held: (
-                {"type": "record", "name": f"r{abs(hash(str(held)))}", "fields": [
-                    {"name": f"f{place}", "type": kind} for place, (kind, _) in enumerate(held)
+            lambda cases: (
+                {"type": "record", "name": f"r{abs(hash(str(cases)))}", "fields": [
+                    {"name": f"f{number}", "type": kind} for number, (kind, _) in enumerate(cases)
                 ]},
-                {f"f{place}": value for place, (_, value) in enumerate(held)},
+                {f"f{number}": value for number, (_, value) in enumerate(cases)},
             )
         ),
-        inner.map(lambda one: ({"type": "map", "values": one[0]}, {})),
+        inner.map(lambda case: ({"type": "map", "values": case[0]}, {})),
     ),
     max_leaves=6,
 )  # fmt: skip
 
 
-@given(held=VALUES.filter(lambda one: not isinstance(one[0], list)), count=st.integers(1, 5))
-def test_the_smallest_records_are_never_refused(held, count):
-    kind, value = held
+@given(case=VALUES.filter(lambda case: not isinstance(case[0], list)), count=st.integers(1, 5))
+def test_the_smallest_records_are_never_refused(case, count):
+    kind, value = case
     schema = record(kind)
     try:
         parsed = fastavro.parse_schema(schema)
@@ -181,4 +181,4 @@ def test_arrays_of_a_type_that_an_earlier_field_defines_are_read(case, load, tmp
     with (tmp_path / "x.avro").open("wb") as opened:
         fastavro.writer(opened, schema, [{"f0": first, "f1": [item, item]}] * 3)
     table = load(tmp_path / "x.avro")
-    assert [list(one) for one in table["f1"]] == [[item, item]] * 3
+    assert [list(values) for values in table["f1"]] == [[item, item]] * 3

@@ -73,7 +73,7 @@ KINDS = {
     "numbers": (["int", "double"], [1, 2.5, -0.0]),
     "nothing": ("null", [None]),
 }
-#: Kinds of whose union Polars knows none: one that is drawn often drifts to the other.
+#: Kind of a column -> kinds that it often has in the other files, to draw files whose types differ.
 NEAR = {
     "int": ["long", "double", "float", "small long"],
     "long": ["int", "double"],
@@ -92,7 +92,7 @@ def files(draw):
     """The kinds of the columns of a few files, and their records."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
     usual = {name: draw(st.sampled_from(list(KINDS))) for name in names}
-    made = []
+    files = []
     for _ in range(draw(st.integers(1, 3))):
         kinds, values = {}, {}
         for name in draw(st.permutations(names))[: draw(st.integers(1, len(names)))]:
@@ -105,16 +105,16 @@ def files(draw):
                 known = [None, *known]
             values[name] = st.sampled_from(known)
         rows = st.fixed_dictionaries(values)
-        made.append((kinds, draw(st.lists(rows, max_size=6))))
-    return made
+        files.append((kinds, draw(st.lists(rows, max_size=6))))
+    return files
 
 
 def schema_of(kinds):
     fields = []
-    for place, (name, kind) in enumerate(kinds.items()):
+    for number, (name, kind) in enumerate(kinds.items()):
         schema = KINDS[kind.rstrip("?")][0]
         if isinstance(schema, dict) and "name" in schema:
-            schema = {**schema, "name": f"{schema['name']}{place}"}
+            schema = {**schema, "name": f"{schema['name']}{number}"}
         fields.append({"name": name, "type": ["null", schema] if "?" in kind else schema})
     return {"type": "record", "name": "row", "fields": fields}
 
@@ -124,9 +124,9 @@ def plain(value, column=None):
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, (list, np.ndarray)):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, (bool, np.bool_)):
         return ("truth", bool(value))
     if isinstance(value, decimal.Decimal):
@@ -167,22 +167,24 @@ def test_avro(tmp_path_factory, case, codec, size):
         patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
         patch.setattr(avro_read, "STEP", 64)
         try:
-            found = hyperplane.dataframe.read(folder, schema="union", partition_size=size)
-            made = found.compute()
+            df = hyperplane.dataframe.read(folder, schema="union", partition_size=size)
+            result = df.compute()
         except HyperplaneError as error:
-            drifts = len({kinds.get(n, "").rstrip("?") for kinds, _ in case for n in names}) > 1
+            drifts = (
+                len({kinds.get(name, "").rstrip("?") for kinds, _ in case for name in names}) > 1
+            )
             if len(case) == 1 or not drifts:
                 raise AssertionError("refused") from error
             event("refused")
             return
     event("read")
-    assert list(made.columns) == names
-    assert made.dtypes.equals(found.dtypes)
+    assert list(result.columns) == names
+    assert result.dtypes.equals(df.dtypes)
     for name in names:
-        column = made[name]
-        if isinstance(column.dtype, pd.ArrowDtype):  # of whose lists pandas makes floats
+        column = result[name]
+        if isinstance(column.dtype, pd.ArrowDtype):  # pandas would convert lists to floats
             values = column.array.__arrow_array__().to_pylist()
         else:
             values = column.astype(object).tolist()
-        held = [plain(value) for value in values]
-        assert held == [plain(record.get(name)) for record in expected], name
+        values_read = [plain(value) for value in values]
+        assert values_read == [plain(record.get(name)) for record in expected], name

@@ -108,27 +108,29 @@ def test_any_records_are_read_as_they_are(tmp_path_factory, monkeypatch, data, c
     nullable = {name: data.draw(st.booleans()) for name in names}
     fields, values = [], {}
     for name in names:
-        kind, found = KINDS[name]
+        kind, strategy = KINDS[name]
         union = isinstance(kind, list)
         fields.append(
             {"name": name, "type": ["null", kind] if nullable[name] and not union else kind}
         )
-        values[name] = st.none() | found if nullable[name] and not union else found
+        values[name] = st.none() | strategy if nullable[name] and not union else strategy
     records = data.draw(st.lists(st.fixed_dictionaries(values), max_size=12))
     write(path, fields, records, codec=codec, sync_interval=40)
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-    found = read(path, partition_size=max(1, path.stat().st_size // parts))
-    ours = found.compute()
-    assert ours.dtypes.equals(found.dtypes)
+    df = read(path, partition_size=max(1, path.stat().st_size // parts))
+    result = df.compute()
+    assert result.dtypes.equals(df.dtypes)
     for name in names:
-        assert [plain(value) for value in ours[name].tolist()] == [
+        assert [plain(value) for value in result[name].tolist()] == [
             expected(name, record[name]) for record in records
         ], name
-        one = found[[name]].compute()
-        assert [plain(v) for v in one[name].tolist()] == [plain(v) for v in ours[name].tolist()]
+        column = df[[name]].compute()
+        assert [plain(v) for v in column[name].tolist()] == [
+            plain(v) for v in result[name].tolist()
+        ]
 
 
-def test_types_of_the_schema(tmp_path):
+def test_dtypes_follow_from_the_schema(tmp_path):
     fields = [{"name": name, "type": kind} for name, (kind, _) in KINDS.items()]
     record = {
         "int": 1, "long": 1, "float": 1.0, "double": 1.0, "string": "", "bytes": b"",
@@ -138,8 +140,8 @@ def test_types_of_the_schema(tmp_path):
         "word": "b", "list": [], "inner": {"z": 1}, "several": "x", "numbers": 1, "map": {"k": 1},
     }  # fmt: skip
     write(tmp_path / "a.avro", fields, [record])
-    found = read(tmp_path / "a.avro")
-    assert {name: str(dtype) for name, dtype in found.dtypes.items()} == {
+    df = read(tmp_path / "a.avro")
+    assert {name: str(dtype) for name, dtype in df.dtypes.items()} == {
         "int": "int32",
         "long": "int64",
         "float": "float32",
@@ -171,9 +173,9 @@ def test_one_file_has_several_partitions_with_each_row_once(tmp_path, monkeypatc
     write(tmp_path / "a.avro", fields, rows, sync_interval=5_000)
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     for size in (7_919, 50_000, 200_000):
-        found = read(tmp_path / "a.avro", partition_size=size)
-        assert found.npartitions > 2
-        assert found.n.compute().to_list() == list(range(20_000))
+        df = read(tmp_path / "a.avro", partition_size=size)
+        assert df.npartitions > 2
+        assert df.n.compute().to_list() == list(range(20_000))
     filtered = read(tmp_path / "a.avro", ["s"], [("n", "in", [3, 19_999])], partition_size="50kB")
     assert filtered.compute().s.to_list() == ["xxx", "x" * 49]
 
@@ -185,12 +187,12 @@ def test_polars_decodes_supported_types(tmp_path, monkeypatch):
     ]
     write(tmp_path / "a.avro", fields, [{"word": "b", "t": 1}, {"word": None, "t": 2}])
     monkeypatch.setattr(AvroDecoder, "_decode_with_fastavro", None)
-    found = read(tmp_path / "a.avro").compute()
-    assert found.word.fillna("-").to_list() == ["b", "-"]
-    assert found.t.to_list() == [pd.Timestamp(1, tz="UTC"), pd.Timestamp(2, tz="UTC")]
+    df = read(tmp_path / "a.avro").compute()
+    assert df.word.fillna("-").to_list() == ["b", "-"]
+    assert df.t.to_list() == [pd.Timestamp(1, tz="UTC"), pd.Timestamp(2, tz="UTC")]
 
 
-def test_named_types_and_records_within_themselves(tmp_path):
+def test_named_types_are_read_and_recursive_records_are_refused(tmp_path):
     fixed = {"type": "fixed", "name": "Two", "size": 2}
     fields = [{"name": "a", "type": fixed}, {"name": "b", "type": ["null", "Two"]}]
     write(tmp_path / "a.avro", fields, [{"a": b"xy", "b": b"zw"}, {"a": b"xy", "b": None}])

@@ -122,18 +122,18 @@ def write(path, kind, values):
 
 def values_of(column):
     arrow = isinstance(column.dtype, pd.ArrowDtype)
-    found = column.array.__arrow_array__().to_pylist() if arrow else column.tolist()
-    return [plain(value) for value in found]
+    values = column.array.__arrow_array__().to_pylist() if arrow else column.tolist()
+    return [plain(value) for value in values]
 
 
 def plain(value):
     """Return a value in the form of fastavro; in Arrow, maps are lists of pairs."""
     if isinstance(value, list) and value and isinstance(value[0], tuple):
-        return {name: plain(one) for name, one in value}
+        return {name: plain(item) for name, item in value}
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()} or []
+        return {name: plain(item) for name, item in value.items()} or []
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return pd.Timestamp(value.isoformat())
     return None if value is pd.NaT or value is pd.NA or value != value else value
@@ -155,27 +155,27 @@ def test_values_equal_fastavro(tmp_path, name):
         ]
     for frame in frames[:2]:
         assert values_of(frame["c"]) == expected
-    # Decimals as floats, when they are not asked for.
-    near = [float(v) if isinstance(v, decimal.Decimal) else v for v in expected]
+    # Without decimals="exact", decimals are floats.
+    as_floats = [float(v) if isinstance(v, decimal.Decimal) else v for v in expected]
     for frame in frames[2:]:
-        assert values_of(frame["c"]) == near
+        assert values_of(frame["c"]) == as_floats
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "said"),
+    ("kind", "values", "message"),
     [
         (["long", "double"], [ODD, 0.5], rf"column 'c': holds {ODD}, which double, the widest"),
         (array(["long", "double"]), [[ODD, 0.5]], rf"column 'c': holds \[{ODD}, 0.5\], which list"),
         (logical("bytes", "decimal", precision=40), [1], "a decimal of more than 38 digits"),
     ],
 )
-def test_an_unrepresentable_value_is_named(tmp_path, kind, values, said):
+def test_an_unrepresentable_value_is_named(tmp_path, kind, values, message):
     values = [decimal.Decimal(value) for value in values] if "decimal" in str(kind) else values
     write(tmp_path / "a.avro", kind, values)
     with dask.config.set(scheduler="sync"):
-        for opened in (
+        for load in (
             lambda: hyperplane.dataframe.read(tmp_path / "a.avro").compute(),
             lambda: hyperplane.load(tmp_path / "a.avro"),
         ):
-            with pytest.raises(ReadError, match=rf"a\.avro: .*{said}"):
-                opened()
+            with pytest.raises(ReadError, match=rf"a\.avro: .*{message}"):
+                load()

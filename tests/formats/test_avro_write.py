@@ -64,12 +64,12 @@ def test_the_types_of_a_frame_are_restored(tmp_path):
     frame = many_types()
     hyperplane.save(frame, tmp_path / "a.avro")
     assert not hyperplane.save(frame, tmp_path / "a.avro").changed
-    made = hyperplane.load(tmp_path / "a.avro")
+    result = hyperplane.load(tmp_path / "a.avro")
     # Lists and decimals are restored as from Parquet, which has all of these types.
     hyperplane.save(frame, tmp_path / "a.parquet")
     same = hyperplane.load(tmp_path / "a.parquet").astype({"seconds": "datetime64[s]"})
-    pd.testing.assert_frame_equal(made, same)
-    assert made.dtypes.drop(["list", "inside"]).equals(frame.dtypes.drop(["list", "inside"]))
+    pd.testing.assert_frame_equal(result, same)
+    assert result.dtypes.drop(["list", "inside"]).equals(frame.dtypes.drop(["list", "inside"]))
 
 
 def test_fastavro_reads_the_types_of_avro(tmp_path):
@@ -107,9 +107,9 @@ def test_files_of_fastavro_are_read(tmp_path):
     with (tmp_path / "a.avro").open("wb") as opened:
         rows = [{"n": None, "at": at, "word": "B"}, {"n": 1, "at": at, "word": "A"}]
         fastavro.writer(opened, schema, rows)
-    made = hyperplane.load(tmp_path / "a.avro")
-    assert made.word.to_list() == ["B", "A"]
-    assert made["at"].to_list() == [pd.Timestamp(at)] * 2
+    result = hyperplane.load(tmp_path / "a.avro")
+    assert result.word.to_list() == ["B", "A"]
+    assert result["at"].to_list() == [pd.Timestamp(at)] * 2
     (tmp_path / "many").mkdir()
     for number in range(3):
         (tmp_path / "many" / f"{number}.avro").write_bytes((tmp_path / "a.avro").read_bytes())
@@ -127,9 +127,9 @@ def test_a_collection_has_one_schema_in_all_its_parts(tmp_path):
     result = hyperplane.save(df, tmp_path / "out", format="avro")
     assert (result.files, result.rows) == (3, 12)
     assert not hyperplane.save(df, tmp_path / "out", format="avro").changed
-    made = hyperplane.load(tmp_path / "out").compute()
+    loaded = hyperplane.load(tmp_path / "out").compute()
     # Avro has no categories; they are restored as text.
-    pd.testing.assert_frame_equal(made, frame.astype({"carrier": made.carrier.dtype}))
+    pd.testing.assert_frame_equal(loaded, frame.astype({"carrier": loaded.carrier.dtype}))
     schemas = []
     for file in sorted((tmp_path / "out").iterdir()):
         with file.open("rb") as opened:
@@ -141,9 +141,9 @@ def test_a_collection_has_one_schema_in_all_its_parts(tmp_path):
 def test_avro_files_without_rows(tmp_path):
     frame = many_types().iloc[:0].drop(columns=["list", "inside"])
     hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "out", format="avro")
-    made = hyperplane.load(tmp_path / "out").compute()
-    assert list(made.columns) == list(frame.columns)
-    assert made.dtypes["zoned"] == frame.dtypes["zoned"]
+    result = hyperplane.load(tmp_path / "out").compute()
+    assert list(result.columns) == list(frame.columns)
+    assert result.dtypes["zoned"] == frame.dtypes["zoned"]
 
 
 @pytest.mark.parametrize(
@@ -176,15 +176,15 @@ def test_the_first_and_the_last_times_are_restored(tmp_path):
 
 def test_equal_tables_give_equal_bytes():
     table = pa.table({"n": range(5000), "text": [str(n) for n in range(5000)]})
-    made = write_avro(table)
-    assert write_avro(table) == made
-    assert write_avro(table.rename_columns(["m", "text"]))[-16:] != made[-16:]
-    assert read_avro(made).equals(table)
+    data = write_avro(table)
+    assert write_avro(table) == data
+    assert write_avro(table.rename_columns(["m", "text"]))[-16:] != data[-16:]
+    assert read_avro(data).equals(table)
 
 
 @pytest.mark.parametrize("form", ["avro", "orc", "parquet"])
 @pytest.mark.parametrize("base", ["disk", "memory"])
-def test_a_bag_of_dicts_in_columns(tmp_path, form, base):
+def test_a_bag_of_dicts_is_restored(tmp_path, form, base):
     url = f"{tmp_path}/bag" if base == "disk" else f"memory://avro/{tmp_path.name}"
     items = [
         {"n": n, "text": f"ü{n}\n", "none": None, "x": n / 3, "in": {"a": [n], "b": None},
@@ -251,9 +251,9 @@ def test_items_are_restored_or_refused(items):
         data = write_avro(table)
     except (WrongType, DataError):
         return
-    made = read_avro(data).to_pylist()
-    assert len(made) == len(items)
-    for one, item in zip(made, items, strict=True):
+    rows = read_avro(data).to_pylist()
+    assert len(rows) == len(items)
+    for row, item in zip(rows, items, strict=True):
         for name in ("n", "m"):
             both_nan = isinstance(item[name], float) and math.isnan(item[name])
-            assert one[name] == item[name] or (both_nan and math.isnan(one[name]))
+            assert row[name] == item[name] or (both_nan and math.isnan(row[name]))

@@ -57,19 +57,19 @@ def files(draw):
     """The rows of a few files, with the names of their columns, and how they are written."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
     usual = {name: draw(st.sampled_from(list(KINDS))) for name in names}
-    made = []
+    files = []
     for _ in range(draw(st.integers(1, 3))):
-        here = draw(st.permutations(names))[: draw(st.integers(1, len(names)))]
+        file_names = draw(st.permutations(names))[: draw(st.integers(1, len(names)))]
         rows = draw(st.integers(0, 5))
         columns = []
-        for name in here:
+        for name in file_names:
             drifts = draw(st.integers(0, 3)) == 0
             kind = draw(st.sampled_from(list(KINDS))) if drifts else usual[name]
             gaps = GAPS if draw(st.booleans()) else []
             values = st.sampled_from(KINDS[kind] + gaps[: len(KINDS[kind])])
             columns.append(draw(st.lists(values, min_size=rows, max_size=rows)))
-        made.append((here, list(zip(*columns, strict=True))))
-    return made
+        files.append((file_names, list(zip(*columns, strict=True))))
+    return files
 
 
 @st.composite
@@ -86,13 +86,13 @@ def forms(draw):
 
 
 def written(names, rows, form):
-    made = io.StringIO()
-    writer = csv.writer(made, lineterminator=form["end"], quoting=form["quoting"])
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator=form["end"], quoting=form["quoting"])
     for row in [names, *rows]:
         writer.writerow(row)
         if form["blank"]:
-            made.write(form["end"])
-    text = made.getvalue()
+            buffer.write(form["end"])
+    text = buffer.getvalue()
     text = text.removesuffix(form["end"]) if form["open"] and not form["blank"] else text
     return (b"\xef\xbb\xbf" if form["bom"] else b"") + text.encode()
 
@@ -142,39 +142,39 @@ def test_csv(tmp_path_factory, case, form, head, size, multiline):
         patch.setattr(text_samples, "HEAD", head)
         patch.setattr(text_samples, "EXCERPT", 0)
         try:
-            found = hyperplane.dataframe.read(
+            df = hyperplane.dataframe.read(
                 folder, schema="union", partition_size=size, multiline=multiline
             )
-            made = found.compute()
+            result = df.compute()
         except HyperplaneError as error:
-            # All is seen in samples, and every value has a type: then nothing is refused.
+            # If the samples are whole files, every value has a type, and no file is refused.
             if head > 60 and len(raw.columns):
                 raise AssertionError("refused") from error
             event("refused")
             return
-        # Shares know of no union: the files are of the same columns.
-        alike = len({frozenset(one.columns) for one in expected}) == 1 and not form["packed"]
+        # shard_rows has no schema="union", so it is tested with files of the same columns.
+        alike = len({frozenset(frame.columns) for frame in expected}) == 1 and not form["packed"]
         shares = (
             [hyperplane.shard_rows(folder, 2, idx, multiline=multiline) for idx in range(2)]
             if alike and head > 60
             else []
         )
     event("read")
-    assert list(made.columns) == list(raw.columns)
-    assert made.dtypes.equals(found.dtypes)
+    assert list(result.columns) == list(raw.columns)
+    assert result.dtypes.equals(df.dtypes)
     for name in raw.columns:
-        for frame in (made, pd.concat(shares)) if shares else (made,):
-            held = frame[name].tolist()
-            assert len(held) == len(texts), name
-            for value, text in zip(held, texts[name].tolist(), strict=True):
+        for frame in (result, pd.concat(shares)) if shares else (result,):
+            values = frame[name].tolist()
+            assert len(values) == len(texts), name
+            for value, text in zip(values, texts[name].tolist(), strict=True):
                 check(value, text)
-        # What pandas finds to be numbers is no text, unless digits would be lost.
-        if head > 60 and not isinstance(made[name].dtype, pd.StringDtype):
+        # Values that pandas reads as numbers are text only if digits would be lost.
+        if head > 60 and not isinstance(result[name].dtype, pd.StringDtype):
             continue
         if head > 60 and len(raw) and raw[name].notna().any():
             quoted = [t.replace('"', '""') for t in texts[name] if t is not None]
-            every = "\n".join(["x", *[f'"{text}"' for text in quoted]])
-            theirs = pd.read_csv(io.StringIO(every))["x"]
+            csv_text = "\n".join(["x", *[f'"{text}"' for text in quoted]])
+            theirs = pd.read_csv(io.StringIO(csv_text))["x"]
             # A number with a plus sign counts as a fraction, beside which digits would be lost.
             plus = any(text.lstrip().startswith("+") for text in quoted)
             if theirs.dtype.kind in "iub" and not plus:

@@ -26,7 +26,7 @@ def test_names_equal_pandas(names):
 
 
 @pytest.mark.parametrize("header", ["a,b,a", "a,a,a.1", "a,,Unnamed: 1", ",,"])
-def test_columns_of_equal_names(tmp_path, header):
+def test_duplicate_column_names_equal_pandas(tmp_path, header):
     for number in range(2):
         rows = [f"{number}{row},{number}{row}.5,x{number}{row}\n" for row in range(1, 5)]
         (tmp_path / f"{number}.csv").write_text(f"{header}\n" + "".join(rows))
@@ -36,9 +36,9 @@ def test_columns_of_equal_names(tmp_path, header):
         whole = read(tmp_path).compute().reset_index(drop=True)
         loaded = hyperplane.load(tmp_path).compute().reset_index(drop=True)
         last = expected.columns[-1]
-        one = read(tmp_path, columns=[last]).compute()[last].to_list()
+        values = read(tmp_path, columns=[last]).compute()[last].to_list()
     shares = [hyperplane.shard_rows(tmp_path, 3, idx) for idx in range(3)]
-    for found in (whole, loaded, pd.concat(shares, ignore_index=True)):
-        pd.testing.assert_frame_equal(found, expected)
-    assert one == expected[last].to_list()
+    for frame in (whole, loaded, pd.concat(shares, ignore_index=True)):
+        pd.testing.assert_frame_equal(frame, expected)
+    assert values == expected[last].to_list()
     pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "0.csv"), files[0])

@@ -27,13 +27,13 @@ def file(tmp_path):
     return path
 
 
-def equal(made, expected):
+def equal(result, expected):
     """Assert equal values; integers keep their digits where pandas has floats."""
-    assert list(made) == list(expected)
+    assert list(result) == list(expected)
     for name in expected:
-        held, wanted = made[name].astype(object), expected[name].astype(object)
-        assert (held.isna() == wanted.isna()).all(), name
-        assert held.dropna().to_list() == wanted.dropna().to_list(), name
+        values, expected_values = result[name].astype(object), expected[name].astype(object)
+        assert (values.isna() == expected_values.isna()).all(), name
+        assert values.dropna().to_list() == expected_values.dropna().to_list(), name
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_types_equal_pandas(tmp_path, dtypes):
     file = tmp_path / "a.csv"
     file.write_text("n,s,x,b\n1,007,1.50,True\n2,1.50,,False\n9,,-0.0,True\n")
     expected = pd.read_csv(file, dtype=dtypes)
-    made = read(file, dtypes=dtypes).compute()
+    result = read(file, dtypes=dtypes).compute()
     for name in expected:
         if name != "s" or (isinstance(dtypes, dict) and "s" not in dtypes):
-            assert made[name].dtype == expected[name].dtype, name
-    equal(made, expected)
+            assert result[name].dtype == expected[name].dtype, name
+    equal(result, expected)
     shares = [hyperplane.shard_rows(file, 2, idx, dtypes=dtypes) for idx in range(2)]
     equal(pd.concat(shares, ignore_index=True), expected)
 

@@ -57,9 +57,9 @@ def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, part
         frames[-1].to_csv(folder / f"{number}.csv", index=False)
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     size = max(1, sum(len(frame) for frame in frames) * 8 * len(names) // parts)
-    found = read(folder, partition_size=size)
-    ours = found.compute()
-    assert ours.dtypes.equals(found.dtypes)
+    df = read(folder, partition_size=size)
+    ours = df.compute()
+    assert ours.dtypes.equals(df.dtypes)
     pieces = [pandas_3_0.read_csv(folder / f"{number}.csv") for number in range(files)]
     theirs = pd.concat([p.astype(object) for p in pieces], ignore_index=True)
     same(ours, theirs)
@@ -72,10 +72,10 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch, newline):
     )
     frame.to_csv(tmp_path / "large.csv", index=False, lineterminator=newline)
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-    found = read(tmp_path / "large.csv", partition_size="20kB")
-    assert found.npartitions > 20
-    same(found.compute(), pd.read_csv(tmp_path / "large.csv"))
-    lengths = [len(part) for part in dask.compute(*found.to_delayed())]
+    df = read(tmp_path / "large.csv", partition_size="20kB")
+    assert df.npartitions > 20
+    same(df.compute(), pd.read_csv(tmp_path / "large.csv"))
+    lengths = [len(part) for part in dask.compute(*df.to_delayed())]
     assert min(lengths) > 0
     only = read(tmp_path / "large.csv", ["x"], [("n", ">=", 19_990)], partition_size="20kB")
     assert only.compute().x.to_list() == [0.25] * 10
@@ -89,12 +89,12 @@ def broken_lines(path, rows=5_000):
     return frame
 
 
-def test_quoted_lines_are_found_in_samples(tmp_path, monkeypatch):
+def test_quoted_line_ends_are_detected_in_samples(tmp_path, monkeypatch):
     frame = broken_lines(tmp_path / "a.csv")
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-    found = read(tmp_path / "a.csv", partition_size="10kB")
-    assert found.npartitions > 5
-    same(found.compute(), frame)
+    df = read(tmp_path / "a.csv", partition_size="10kB")
+    assert df.npartitions > 5
+    same(df.compute(), frame)
 
 
 def test_quoted_line_ends_outside_samples_are_an_error(tmp_path, monkeypatch):
@@ -107,9 +107,9 @@ def test_quoted_line_ends_outside_samples_are_an_error(tmp_path, monkeypatch):
         monkeypatch.setattr(text_samples, name, size)
     right = wrong = 0
     for size in range(5_000, 15_000, 500):
-        found = read(tmp_path / "a.csv", partition_size=size)
+        df = read(tmp_path / "a.csv", partition_size=size)
         try:
-            assert len(found.compute()) == 15_000
+            assert len(df.compute()) == 15_000
             right += 1
         except ReadError as error:
             wrong += "multiline=True" in str(error) or "columns" in str(error)
@@ -118,14 +118,14 @@ def test_quoted_line_ends_outside_samples_are_an_error(tmp_path, monkeypatch):
     assert len(read(tmp_path / "a.csv", partition_size=5_000, multiline=True).compute()) == 15_000
 
 
-def test_the_flights(tmp_path):
+def test_the_flights_equal_pandas(tmp_path):
     ours = read(str(_find_archive())).compute()
     theirs = pd.read_csv(_find_archive())
     pd.testing.assert_frame_equal(ours, theirs, check_dtype=False)
     theirs.to_csv(tmp_path / "flights.csv", index=False)
-    found = read(tmp_path / "flights.csv", parse_dates=["time_hour"], partition_size="10MB")
-    assert found.npartitions > 3
-    whole = found.compute().reset_index(drop=True)
+    df = read(tmp_path / "flights.csv", parse_dates=["time_hour"], partition_size="10MB")
+    assert df.npartitions > 3
+    whole = df.compute().reset_index(drop=True)
     assert whole.time_hour.dtype == theirs.time_hour.astype("datetime64[us, UTC]").dtype
     pd.testing.assert_frame_equal(
         whole.drop(columns="time_hour"), theirs.drop(columns="time_hour"), check_dtype=False
@@ -135,9 +135,9 @@ def test_the_flights(tmp_path):
 def test_types_do_not_depend_on_the_partition(tmp_path):
     (tmp_path / "0.csv").write_text("a,b,c\n1,,x\n")
     (tmp_path / "1.csv").write_text("a,b,c\n2.5,,\n")
-    found = read(tmp_path, partition_size="1B")
-    assert [str(dtype) for dtype in found.dtypes] == ["float64", "float64", "str"]
-    assert found.compute().dtypes.equals(found.dtypes)
+    df = read(tmp_path, partition_size="1B")
+    assert [str(dtype) for dtype in df.dtypes] == ["float64", "float64", "str"]
+    assert df.compute().dtypes.equals(df.dtypes)
 
 
 @pytest.mark.parametrize(
@@ -161,17 +161,17 @@ def test_a_value_that_does_not_fit_is_named(tmp_path, monkeypatch, text, message
         assert fixed.n.to_list() == pd.read_csv(tmp_path / "a.csv", dtype="str").n.to_list()
 
 
-def test_options(tmp_path):
+def test_options_of_csv(tmp_path):
     (tmp_path / "a.csv").write_bytes("k;when;city\n1;31.12.2023 10:00;Köln\n".encode("latin-1"))
-    found = read(
+    df = read(
         tmp_path / "a.csv",
         separator=";",
         encoding="latin-1",
         parse_dates={"when": "%d.%m.%Y %H:%M"},
         dtypes={"k": "Int8"},
     ).compute()
-    assert found.iloc[0].to_list() == [1, pd.Timestamp("2023-12-31 10:00"), "Köln"]
-    assert found.k.dtype == "Int8"
+    assert df.iloc[0].to_list() == [1, pd.Timestamp("2023-12-31 10:00"), "Köln"]
+    assert df.k.dtype == "Int8"
     (tmp_path / "b.tsv").write_bytes(b"\xef\xbb\xbf1\ta\n2\tb\n")
     assert read(tmp_path / "b.tsv", names=["n", "s"]).compute().s.to_list() == ["a", "b"]
     with gzip.open(tmp_path / "c.csv.gz", "wt") as file:
@@ -179,20 +179,20 @@ def test_options(tmp_path):
     assert read(tmp_path / "c.csv.gz").compute().n.to_list() == [1, 2]
 
 
-def test_times(tmp_path):
+def test_times_are_parsed_and_filtered(tmp_path):
     rows = ["2024-03-31 01:30:00", "", "2024-03-31 03:30:00.250"]
     (tmp_path / "a.csv").write_text("t,z\n" + "".join(f"{t},{t}{'Z' if t else ''}\n" for t in rows))
-    found = read(tmp_path / "a.csv", parse_dates=["t", "z"]).compute()
-    assert [str(dtype) for dtype in found.dtypes] == ["datetime64[us]", "datetime64[us, UTC]"]
-    assert found.t[2] == pd.Timestamp(rows[2])
-    assert found.t.isna().to_list() == [False, True, False]
+    df = read(tmp_path / "a.csv", parse_dates=["t", "z"]).compute()
+    assert [str(dtype) for dtype in df.dtypes] == ["datetime64[us]", "datetime64[us, UTC]"]
+    assert df.t[2] == pd.Timestamp(rows[2])
+    assert df.t.isna().to_list() == [False, True, False]
     late = read(tmp_path / "a.csv", parse_dates=["t"], filters=[("t", ">", "2024-03-31 02:00")])
     assert len(late) == 1
     with pytest.raises(RequestError, match="parse_dates = t: "):
         read(tmp_path / "a.csv", parse_dates={"t": "%d.%m.%Y"})
 
 
-def test_headers(tmp_path):
+def test_headers_with_blank_lines_and_duplicate_names_and_without_rows(tmp_path):
     (tmp_path / "a.csv").write_text('\n"a b",a,a,\n1,2,3,4\n')
     assert list(read(tmp_path / "a.csv").columns) == list(pd.read_csv(tmp_path / "a.csv").columns)
     (tmp_path / "b.csv").write_text("n\n")

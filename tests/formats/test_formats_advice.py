@@ -35,43 +35,43 @@ def test_ordered_categories_keep_their_order(tmp_path):
         sized(tmp_path / "b.parquet", ["M", "S"]),
     ]
     theirs = pd.concat(frames, ignore_index=True)
-    found = read(tmp_path)
-    ours = found.compute().reset_index(drop=True)
-    assert found.dtypes["size"] == ours.dtypes["size"] == theirs.dtypes["size"]
+    df = read(tmp_path)
+    ours = df.compute().reset_index(drop=True)
+    assert df.dtypes["size"] == ours.dtypes["size"] == theirs.dtypes["size"]
     pd.testing.assert_frame_equal(ours, theirs)
     whole = read(tmp_path, partition_size="100MB")
     assert whole["size"].max().compute() == "L" == theirs["size"].max()
-    assert found["size"].cat.codes.max().compute() == 2  # Dask's max of two partitions is of text
-    assert len(found[found["size"] > "S"]) == 4
+    assert df["size"].cat.codes.max().compute() == 2  # Dask's max of two partitions is of text
+    assert len(df[df["size"] > "S"]) == 4
     assert read(tmp_path, filters=[("size", "==", "M")]).n.compute().to_list() == [2, 4, 0]
     with pytest.raises(RequestError, match="of type category"):
-        sort_values(found, "size")
-    joined = join(found, found.drop_duplicates("size"), on="size").compute()
+        sort_values(df, "size")
+    joined = join(df, df.drop_duplicates("size"), on="size").compute()
     assert len(joined) == len(theirs.merge(theirs.drop_duplicates("size"), on="size"))
 
 
-def test_other_categories_are_text(tmp_path):
+def test_unordered_and_differing_categories_become_text(tmp_path):
     sized(tmp_path / "a.parquet", ["L", "S"])
     sized(tmp_path / "b.parquet", ["L", "S"], SIZES[::-1])
     sized(tmp_path / "c.parquet", ["L", "S"], ordered=False)
     for names in ("ab", "ac", "c"):
-        found = read([tmp_path / f"{name}.parquet" for name in names], schema="union")
-        assert str(found.dtypes["size"]) == "str"
-        assert found.compute()["size"].to_list() == ["L", "S"] * len(names)
+        df = read([tmp_path / f"{name}.parquet" for name in names], schema="union")
+        assert str(df.dtypes["size"]) == "str"
+        assert df.compute()["size"].to_list() == ["L", "S"] * len(names)
 
 
-def test_the_damaged_one_of_several_files_is_named(tmp_path):
+def test_the_error_names_the_damaged_file_of_several(tmp_path):
     frame = pd.DataFrame({"n": range(5_000), "s": [f"text {i}" for i in range(5_000)]})
     for number in range(3):
         frame.to_parquet(tmp_path / f"p{number}.parquet")
     data = bytearray((tmp_path / "p1.parquet").read_bytes())
     data[2_000:9_000] = b"\xff" * 7_000
     (tmp_path / "p1.parquet").write_bytes(bytes(data))
-    found = read(tmp_path, partition_size="100MB")
-    assert found.npartitions == 1
-    for asked in (found, sort_values(found, "n")):
+    df = read(tmp_path, partition_size="100MB")
+    assert df.npartitions == 1
+    for collection in (df, sort_values(df, "n")):
         with pytest.raises(ReadError) as caught:
-            asked.compute()
+            collection.compute()
         assert caught.value.url == str(tmp_path / "p1.parquet")
 
 
@@ -106,8 +106,8 @@ def test_a_late_value_with_day_and_month_swapped_names_the_format():
 
 def test_a_day_before_the_month_is_read_without_a_warning(tmp_path):
     (tmp_path / "a.csv").write_text("t\n31.01.2026\n01.02.2026\n")
-    found = read(tmp_path / "a.csv", parse_dates=["t"]).compute().t
-    assert found.to_list() == [pd.Timestamp("2026-01-31"), pd.Timestamp("2026-02-01")]
+    df = read(tmp_path / "a.csv", parse_dates=["t"]).compute().t
+    assert df.to_list() == [pd.Timestamp("2026-01-31"), pd.Timestamp("2026-02-01")]
     with pytest.raises(RequestError, match="a time such as '2024-01-31 12:00', for column 't'"):
         read(tmp_path / "a.csv", parse_dates=["t"], filters=[("t", ">=", "yesterday")])
 

@@ -66,26 +66,26 @@ def test_a_damaged_file_is_named(tmp_path, kind, damage):
 
 def test_the_warning_of_a_skipped_file_names_the_line_of_the_call(tmp_path):
     cut(written(tmp_path, "parquet"))
-    with pytest.warns(SkippedFile) as said:
+    with pytest.warns(SkippedFile) as record:
         read(tmp_path, on_error="skip")
-    assert [warning.filename for warning in said] == [__file__]
+    assert [warning.filename for warning in record] == [__file__]
 
 
 @pytest.mark.parametrize("damage", [cut, scribble])
 @pytest.mark.parametrize("kind", ["parquet", "avro", "csv.gz", "jsonl"])
 def test_a_damaged_file_is_skipped_with_a_warning(tmp_path, kind, damage):
     damage(written(tmp_path, kind))
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
-        found = read(tmp_path, on_error="skip").compute()
-    told = [str(w.message) for w in said if issubclass(w.category, SkippedFile)]
-    assert told
-    assert f"bad.{kind}" in "".join(told)
+        df = read(tmp_path, on_error="skip").compute()
+    messages = [str(w.message) for w in record if issubclass(w.category, SkippedFile)]
+    assert messages
+    assert f"bad.{kind}" in "".join(messages)
     times = 20 if kind == "csv.gz" else 1
-    assert found.n.to_list()[-5:] == FRAME.n.to_list()[-5:]
-    assert len(found) >= len(FRAME) * times
+    assert df.n.to_list()[-5:] == FRAME.n.to_list()[-5:]
+    assert len(df) >= len(FRAME) * times
     if kind == "parquet" or damage is cut:
-        assert len(found) < len(FRAME) * times * 2
+        assert len(df) < len(FRAME) * times * 2
 
 
 def test_all_damaged_files_are_named_and_skipping_all_is_an_error(tmp_path):
@@ -103,7 +103,7 @@ def test_all_damaged_files_are_named_and_skipping_all_is_an_error(tmp_path):
         read(tmp_path / "c.parquet")
 
 
-def test_a_file_that_changed_since_it_was_planned(tmp_path):
+def test_a_file_that_changed_since_it_was_planned_is_an_error(tmp_path):
     FRAME.to_parquet(tmp_path / "a.parquet")
     planned = read(tmp_path / "a.parquet")
     FRAME.rename(columns={"n": "m"}).to_parquet(tmp_path / "a.parquet")
@@ -116,9 +116,9 @@ def test_a_bad_line_skips_only_its_partition(tmp_path):
     lines[4_000] = "1,2,3"
     (tmp_path / "a.csv").write_text("\n".join(lines))
     FRAME.to_csv(tmp_path / "b.csv", index=False)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
-        found = read(tmp_path, on_error="skip").compute()
-    assert len(found) == len(FRAME)
-    told = [str(w.message) for w in said if issubclass(w.category, SkippedFile)]
-    assert "Expected 2 columns, got 3" in told[0]
+        df = read(tmp_path, on_error="skip").compute()
+    assert len(df) == len(FRAME)
+    messages = [str(w.message) for w in record if issubclass(w.category, SkippedFile)]
+    assert "Expected 2 columns, got 3" in messages[0]

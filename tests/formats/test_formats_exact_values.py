@@ -28,7 +28,7 @@ def lines(path, *records):
 
 
 @pytest.mark.parametrize(
-    ("values", "held"),
+    ("values", "expected"),
     [
         ([{"a": 1}, {"a": 2, "b": "x"}], [{"a": 1, "b": None}, {"a": 2, "b": "x"}]),
         ([[{"a": 1}], [{"a": 2, "b": "x"}]], [[{"a": 1, "b": None}], [{"a": 2, "b": "x"}]]),
@@ -39,11 +39,11 @@ def lines(path, *records):
         ([[2**53 + 1, 2.5]], [f"[{2**53 + 1}, 2.5]"]),
     ],
 )
-def test_json_values_are_complete(tmp_path, values, held):
+def test_json_values_are_complete(tmp_path, values, expected):
     file = lines(tmp_path / "a.jsonl", *({"v": value} for value in values))
-    made = read(file).compute().v.to_list()
-    assert [one.tolist() if hasattr(one, "tolist") else one for one in made] == held
-    assert hyperplane.shard_rows(file, 1, 0).v.to_list() == held
+    result = read(file).compute().v.to_list()
+    assert [value.tolist() if hasattr(value, "tolist") else value for value in result] == expected
+    assert hyperplane.shard_rows(file, 1, 0).v.to_list() == expected
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_a_late_line_of_json_is_named(tmp_path, usual, late, wrong):
     with pytest.raises(ReadError, match=wrong):
         read(file).compute()
     name = list(late)[-1]
-    made = read(file, dtypes={name: "str"}).compute()
-    assert json.loads(made[name].to_list()[-1]) == late[name]
+    result = read(file, dtypes={name: "str"}).compute()
+    assert json.loads(result[name].to_list()[-1]) == late[name]
 
 
 @pytest.mark.usefixtures("short")
@@ -93,8 +93,8 @@ def test_statistics_of_durations_are_in_their_unit(tmp_path, unit):
 
 def test_filters_of_half_floats(tmp_path):
     pd.DataFrame({"h": np.array([1, 0.1, 3], "float16")}).to_parquet(tmp_path / "a.parquet")
-    found = read(tmp_path / "a.parquet", filters=[("h", ">=", 1)]).compute()
-    assert found.h.to_list() == [1.0, 3.0]
+    df = read(tmp_path / "a.parquet", filters=[("h", ">=", 1)]).compute()
+    assert df.h.to_list() == [1.0, 3.0]
 
 
 def test_periods_do_not_become_numbers(tmp_path):
@@ -107,22 +107,22 @@ def test_periods_do_not_become_numbers(tmp_path):
     assert read(tmp_path / "a.parquet", columns=["n"]).n.sum().compute() == 6
 
 
-def test_a_mark_of_byte_order_within_a_file_is_a_character(tmp_path, monkeypatch):
+def test_a_byte_order_mark_within_a_file_is_a_character(tmp_path, monkeypatch):
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     texts = [f"\ufeffx{number}" for number in range(50)]
     (tmp_path / "a.csv").write_text("\ufeffa\n" + "".join(f"{text}\n" for text in texts))
-    found = read(tmp_path / "a.csv", partition_size="1B")
-    assert found.npartitions > 5
-    assert found.compute().a.to_list() == texts
+    df = read(tmp_path / "a.csv", partition_size="1B")
+    assert df.npartitions > 5
+    assert df.compute().a.to_list() == texts
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_avro_durations_do_not_become_numbers(tmp_path, unit):
     spans = pd.Series([7, None, -1], dtype="Int64").astype(f"timedelta64[{unit}]")
     hyperplane.save(pd.DataFrame({"d": spans, "l": [[1], [], None]}), tmp_path / "a.avro")
-    made = read(tmp_path / "a.avro").compute()
-    assert made.d.dtype.kind == "m"
-    assert made.d.to_list() == spans.to_list()
+    result = read(tmp_path / "a.avro").compute()
+    assert result.d.dtype.kind == "m"
+    assert result.d.to_list() == spans.to_list()
 
 
 def test_lines_that_are_json_only_if_joined_are_refused(tmp_path, monkeypatch):
@@ -140,14 +140,14 @@ def test_large_floats_and_mixed_values_are_not_decoded_line_by_line(tmp_path, mo
     floats = "".join(f'{{"v": {value!r}, "n": 1}}\n' for value in values * 1_000)
     (tmp_path / "floats.jsonl").write_text(floats)
     mixed = ['"a"', "1", "true", "2.50", "[1, {}]", "1e400", "null"]
-    (tmp_path / "mixed.jsonl").write_text("".join(f'{{"v": {one}}}\n' for one in mixed * 1_000))
+    (tmp_path / "mixed.jsonl").write_text("".join(f'{{"v": {text}}}\n' for text in mixed * 1_000))
     frames = [read(tmp_path / f"{name}.jsonl") for name in ("floats", "mixed")]
     calls = []
     monkeypatch.setattr(decoder, "parse_object", lambda *_: calls.append(1))
     assert frames[0].v.compute().to_list() == values * 1_000
-    found = frames[1].v.compute().astype(object)
-    assert found.where(found.notna(), None).to_list() == [
-        None if one == "null" else types.to_text(json.loads(one)) for one in mixed * 1_000
+    df = frames[1].v.compute().astype(object)
+    assert df.where(df.notna(), None).to_list() == [
+        None if text == "null" else types.to_text(json.loads(text)) for text in mixed * 1_000
     ]
     assert not calls
 

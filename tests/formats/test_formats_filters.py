@@ -77,7 +77,7 @@ def test_filters_keep_the_rows_that_pandas_keeps(tmp_path_factory, rows, filters
 def as_pyarrow(filters: list) -> list:
     """Return values for pyarrow, which finds decimals only in lists of decimals."""
 
-    def one(condition: tuple) -> tuple:
+    def convert(condition: tuple) -> tuple:
         name, op, value = condition
         if name == "d" and isinstance(value, list):
             value = [decimal.Decimal(str(v)).quantize(decimal.Decimal("0.01")) for v in value]
@@ -88,8 +88,8 @@ def as_pyarrow(filters: list) -> list:
         return name, op, value
 
     if isinstance(filters[0], tuple):
-        return [one(condition) for condition in filters]
-    return [[one(condition) for condition in group] for group in filters]
+        return [convert(condition) for condition in filters]
+    return [[convert(condition) for condition in group] for group in filters]
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("condition", "kept"),
+    ("condition", "expected_rows"),
     [
         (("n", "is null"), [3]),
         (("n", "not null", None), [0, 1, 2, 4, 5]),
@@ -127,13 +127,13 @@ def path(tmp_path):
         (("s", "in", {"a", "f"}), [0, 5]),
     ],
 )
-def test_conditions(path, condition, kept):
+def test_a_condition_selects_its_rows(path, condition, expected_rows):
     whole = pd.read_parquet(path)
-    found = read(path, filters=[condition]).compute()
-    assert found.t.to_list() == whole.t[kept].to_list()
+    df = read(path, filters=[condition]).compute()
+    assert df.t.to_list() == whole.t[expected_rows].to_list()
 
 
-def test_row_groups_are_left_out(path):
+def test_row_groups_without_matching_rows_are_pruned(path):
     (part,) = read(path, filters=[("n", ">", 5)]).expr.iterables[0]
     assert part.rows == 2
     (part,) = read(path, filters=[[("n", "<", 2)], [("s", "==", "f")]]).expr.iterables[0]
@@ -162,12 +162,12 @@ def test_row_groups_are_left_out(path):
         [[("n", "~", 1)], [("m", "==", 1)]],
     ],
 )
-def test_wrong_filters_are_refused(path, filters):
+def test_invalid_filters_are_refused(path, filters):
     with pytest.raises(RequestError, match="filters"):
         read(path, filters=filters)
 
 
-def test_all_wrong_filters_are_named(path):
+def test_all_invalid_filters_are_reported_together(path):
     with pytest.raises(RequestError) as caught:
         read(path, filters=[[("nn", "~", 1)], [("m", "==", 1), ("s", "==", 1)]])
     assert len(caught.value.faults) == 4

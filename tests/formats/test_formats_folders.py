@@ -36,10 +36,10 @@ def test_a_folder_written_by_dask_has_no_additional_column(tmp_path):
     assert list(read(tmp_path / "plain").columns) == ["x", "city"]
     assert list(read(tmp_path / "by").columns) == ["x", "city"]
     assert list(hyperplane.shard_rows(tmp_path / "by", 2, 1).columns) == ["x", "city"]
-    found = group_agg(tmp_path / "by", "city", {"x": "sum"}).compute()
-    assert found["x"].to_dict() == {"Bonn": 4, "Oslo": 2, "Rome": 4}
+    df = group_agg(tmp_path / "by", "city", {"x": "sum"}).compute()
+    assert df["x"].to_dict() == {"Bonn": 4, "Oslo": 2, "Rome": 4}
     assert value_counts(tmp_path / "plain", "city").compute().to_dict()["Rome"] == 2
-    # It is read if columns= names it.
+    # The index is read if columns= names it.
     index = read(tmp_path / "plain", columns=["__null_dask_index__"]).compute()
     assert index["__null_dask_index__"].tolist() == [0, 1, 2, 3]
 
@@ -51,9 +51,9 @@ def test_an_index_without_a_name_may_differ_between_files(tmp_path):
     FRAME.iloc[[3, 0]].to_parquet(tmp_path / "some.parquet")  # __index_level_0__ of numbers
     FRAME.set_axis(list("abcd")).to_parquet(tmp_path / "text.parquet")
     for schema in ("strict", "union"):
-        found = read(tmp_path, schema=schema).compute()
-        assert list(found.columns) == ["x", "city"]
-        assert found["x"].tolist() == [1, 2, 3, 4, 1, 2, 3, 4, 4, 1, 1, 2, 3, 4]
+        df = read(tmp_path, schema=schema).compute()
+        assert list(df.columns) == ["x", "city"]
+        assert df["x"].tolist() == [1, 2, 3, 4, 1, 2, 3, 4, 4, 1, 1, 2, 3, 4]
 
 
 def test_negative_numbers_in_folders_are_numbers(tmp_path):
@@ -74,12 +74,12 @@ def test_a_folder_without_a_value_makes_the_type_nullable(tmp_path, kind):
             FRAME.to_csv(file, index=False)
         else:
             FRAME.to_json(file, orient="records", lines=True)
-    found = read(tmp_path)
-    assert found.dtypes[["k", "other"]].tolist() == ["Int64", "Int64"]
-    assert {str(part.compute().dtypes["k"]) for part in found.partitions} == {"Int64"}
-    made = found.compute()
-    assert made["k"].to_list() == [1] * 4 + [2] * 4 + [pd.NA] * 8
-    assert made["other"].to_list() == [pd.NA] * 12 + [7] * 4
+    df = read(tmp_path)
+    assert df.dtypes[["k", "other"]].tolist() == ["Int64", "Int64"]
+    assert {str(part.compute().dtypes["k"]) for part in df.partitions} == {"Int64"}
+    result = df.compute()
+    assert result["k"].to_list() == [1] * 4 + [2] * 4 + [pd.NA] * 8
+    assert result["other"].to_list() == [pd.NA] * 12 + [7] * 4
     shares = [hyperplane.shard_rows(tmp_path, 4, number) for number in range(4)]
     assert {str(share.dtypes["k"]) for share in shares} == {"Int64"}
 
@@ -96,12 +96,12 @@ def test_a_folder_without_a_value_makes_the_type_nullable(tmp_path, kind):
         (["9" * 5000], pl.String()),
     ],
 )
-def test_types_of_values_in_folders(values, kind):
-    found, kinds, missing = hive_partitions.parse_hive_keys(
+def test_types_of_hive_keys(values, kind):
+    keys, kinds, missing = hive_partitions.parse_hive_keys(
         [f"d/k={value}/0" for value in values], []
     )
     assert (kinds, missing) == ({"k": kind}, set())
-    assert [str(pairs[0][1]) for pairs in found.values()] == values
+    assert [str(pairs[0][1]) for pairs in keys.values()] == values
 
 
 @notice_of_pandas
@@ -109,9 +109,9 @@ def test_load_has_the_columns_and_the_index_of_a_folder_that_dask_wrote(tmp_path
     frame = FRAME.assign(n=[1, 1, 2, 2])
     dd.from_pandas(frame, npartitions=2).to_parquet(tmp_path / "by", partition_on=["city", "n"])
     dd.from_pandas(frame, npartitions=2).to_parquet(tmp_path / "plain")
-    found = hyperplane.load(tmp_path / "by").compute().sort_values("x")
-    assert found["city"].tolist() == FRAME["city"].tolist()
-    assert found["n"].tolist() == [1, 1, 2, 2]
+    df = hyperplane.load(tmp_path / "by").compute().sort_values("x")
+    assert df["city"].tolist() == FRAME["city"].tolist()
+    assert df["n"].tolist() == [1, 1, 2, 2]
     assert hyperplane.load(tmp_path / "plain").index.name is None
     loaded = hyperplane.load(tmp_path / "plain").compute()
     pd.testing.assert_frame_equal(loaded, frame, check_dtype=False)  # Dask wrote "string"
@@ -157,13 +157,13 @@ def test_columns_after_an_interval_column_have_their_values(tmp_path):
         }
     )
     parquet.write_table(table, tmp_path / "a.parquet")
-    found = read(tmp_path, columns=["x"], filters=[("x", ">", 150)]).compute()
-    assert found["x"].tolist() == [200, 300]
+    df = read(tmp_path, columns=["x"], filters=[("x", ">", 150)]).compute()
+    assert df["x"].tolist() == [200, 300]
     first = read(tmp_path, columns=["uuid", "binary"]).compute().iloc[0].tolist()
     assert first == ["00010203-0405-0607-0809-0a0b0c0d0e0f", some[0]]
 
 
-def test_two_columns_of_one_name_are_named(tmp_path):
+def test_duplicate_column_names_are_refused(tmp_path):
     parquet.write_table(pa.table([[1], [2]], names=["a", "a"]), tmp_path / "0.parquet")
     for call in (read, lambda url: hyperplane.shard_rows(url, 1, 0)):
         with pytest.raises(RequestError, match=r"0\.parquet = 'a' twice"):

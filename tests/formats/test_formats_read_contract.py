@@ -104,5 +104,7 @@ class TestAvro(ReadContract):
 
 
 def test_every_format_that_is_read_has_a_subclass() -> None:
-    tested = {one.name for one in (TestParquet, TestOrc, TestCsv, TestJsonLines, TestAvro)}
+    tested = {
+        contract.name for contract in (TestParquet, TestOrc, TestCsv, TestJsonLines, TestAvro)
+    }
     assert tested == set(registry.list_formats(SupportsRead, built_in=True)[0])

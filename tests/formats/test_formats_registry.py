@@ -66,8 +66,10 @@ def _other_packages(monkeypatch: pytest.MonkeyPatch) -> Any:
         "broken": "no_such_package_at_all:Format",
     }
     group = "hyperplane.formats"
-    found = EntryPoints([EntryPoint(name, value, group) for name, value in points.items()])
-    monkeypatch.setattr(core_registry, "entry_points", lambda group: found.select(group=group))
+    entry_points = EntryPoints([EntryPoint(name, value, group) for name, value in points.items()])
+    monkeypatch.setattr(
+        core_registry, "entry_points", lambda group: entry_points.select(group=group)
+    )
     with dask.config.set(scheduler="sync"):
         yield
 
@@ -95,12 +97,12 @@ def test_an_added_format_accepts_only_its_options(pipe: Path) -> None:
     assert fault.advice == "leave it out: separator applies to csv files only"
 
 
-def test_the_added_format_can_be_named(pipe: Path) -> None:
+def test_an_added_format_can_be_selected_with_format(pipe: Path) -> None:
     other = pipe.rename(pipe.with_suffix(".dat"))
     assert read(other, format="pipe").compute().n.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_another_package_gets_no_file_of_a_built_in_format(tmp_path: Path) -> None:
+def test_built_in_formats_read_their_files_despite_added_formats(tmp_path: Path) -> None:
     FRAME.to_csv(tmp_path / "a.csv", index=False)
     FRAME.to_parquet(tmp_path / "a.parquet")
     for path in tmp_path.iterdir():
@@ -110,7 +112,7 @@ def test_another_package_gets_no_file_of_a_built_in_format(tmp_path: Path) -> No
         assert measure_files(str(path))[1] != "as the other package says"
 
 
-def test_it_is_not_imported_for_files_of_a_built_in_format(
+def test_an_added_format_is_not_imported_for_files_of_a_built_in_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FRAME.to_parquet(tmp_path / "a.parquet")
@@ -122,7 +124,7 @@ def test_it_is_not_imported_for_files_of_a_built_in_format(
     assert len(read(tmp_path / "a.parquet")) == 5
 
 
-def test_an_unknown_suffix_lists_its_suffixes_and_what_is_broken(tmp_path: Path) -> None:
+def test_an_unknown_suffix_lists_all_suffixes_and_broken_formats(tmp_path: Path) -> None:
     (tmp_path / "a.unknown").write_text("a")
     with pytest.raises(RequestError) as failed:
         read(tmp_path / "a.unknown")
@@ -184,15 +186,17 @@ class OtherName(PipeFormat):
         OtherName,
     ],
 )
-def test_a_wrong_class_is_named_and_hinders_no_other_format(
+def test_an_invalid_format_class_is_named_and_does_not_affect_other_formats(
     pipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: type
 ) -> None:
     group = "hyperplane.formats"
     points = {"wrong": wrong.__name__, "pipe": "PipeFormat"}
-    found = EntryPoints(
+    entry_points = EntryPoints(
         [EntryPoint(name, f"{__name__}:{value}", group) for name, value in points.items()]
     )
-    monkeypatch.setattr(core_registry, "entry_points", lambda group: found.select(group=group))
+    monkeypatch.setattr(
+        core_registry, "entry_points", lambda group: entry_points.select(group=group)
+    )
     assert read(pipe).compute().n.tolist() == [0, 1, 2, 3, 4]
     collection = dask.dataframe.from_pandas(FRAME, npartitions=1)
     save(collection, tmp_path / "run.v2")
@@ -214,9 +218,9 @@ def test_a_format_that_cannot_be_read_is_refused(tmp_path: Path, name: Any) -> N
 def test_each_format_has_its_registered_name_and_different_suffixes() -> None:
     for interface in (SupportsRead, SupportsSize):
         formats, _ = registry.list_formats(interface, built_in=True)
-        suffixes = [suffix for one in formats.values() for suffix in one.suffixes]
+        suffixes = [suffix for file_format in formats.values() for suffix in file_format.suffixes]
         assert len(suffixes) == len(set(suffixes))
-        assert all(one.name == name for name, one in formats.items())
+        assert all(file_format.name == name for name, file_format in formats.items())
 
 
 @pytest.mark.process

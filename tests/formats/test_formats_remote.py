@@ -84,8 +84,8 @@ def store():
 
 def read_of(action):
     CountingStore.bytes = 0
-    found = action()
-    return found, CountingStore.bytes
+    result = action()
+    return result, CountingStore.bytes
 
 
 @pytest.fixture
@@ -104,15 +104,15 @@ def test_only_needed_columns_and_row_groups_are_fetched(wide, store):
     whole, of_all = read_of(planned.compute)
     pd.testing.assert_frame_equal(whole.reset_index(drop=True), wide)
     assert of_all >= size * 0.9
-    one, of_one = read_of(planned["c3"].compute)
-    assert one.to_list() == wide.c3.to_list()
+    column, of_one = read_of(planned["c3"].compute)
+    assert column.to_list() == wide.c3.to_list()
     assert of_one < size / 20 * 1.5
     wide["c0"] = np.arange(20_000.0)
     with store.open("/d/wide.parquet", "wb") as file:
         wide.to_parquet(file, row_group_size=5_000)
     late = read("counting://d", ["c3"], [("c0", ">=", 19_000)], storage_options=KEY)
-    found, of_late = read_of(late.compute)
-    assert found.c3.to_list() == wide.c3[19_000:].to_list()
+    result, of_late = read_of(late.compute)
+    assert result.c3.to_list() == wide.c3[19_000:].to_list()
     assert of_late < size / 20
 
 
@@ -128,8 +128,8 @@ def test_each_format_from_a_store(store):
         schema = {"type": "record", "name": "r", "fields": fields}
         fastavro.writer(file, schema, frame.to_dict("records"))
     for name in ("a.csv", "a.csv.gz", "a.jsonl", "a.avro"):
-        found = read(f"counting://{name}", storage_options=KEY)
-        ours = found.compute().reset_index(drop=True)
+        df = read(f"counting://{name}", storage_options=KEY)
+        ours = df.compute().reset_index(drop=True)
         pd.testing.assert_frame_equal(ours, frame, check_dtype=False)
 
 
@@ -137,9 +137,9 @@ def test_each_format_from_a_store(store):
 def test_compressed_text_from_a_store(store, ending, codec):
     text = "n\n" + "".join(f"{n}\n" for n in range(20_000))
     store.pipe_file(f"/a.csv{ending}", pa.compress(text.encode(), codec, asbytes=True))
-    found = read(f"counting://a.csv{ending}", storage_options=KEY)
-    assert found.npartitions == 1
-    assert found.compute().n.to_list() == list(range(20_000))
+    df = read(f"counting://a.csv{ending}", storage_options=KEY)
+    assert df.npartitions == 1
+    assert df.compute().n.to_list() == list(range(20_000))
 
 
 def test_messages_and_reprs_have_no_secrets(wide):

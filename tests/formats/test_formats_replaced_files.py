@@ -53,7 +53,7 @@ def write(path: Path, text: str, rows: int = 1000) -> Path:
 
 
 def read_any(path: Path, where: str, **options: Any) -> Any:
-    """Read a file of local disk, or its copy in memory, as of a store."""
+    """Read a local file, or its copy in a memory store."""
     return read(str(path) if where == "disk" else copy(path), **options)
 
 
@@ -149,7 +149,7 @@ def test_rows_of_a_file_that_was_empty_are_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_an_old_size_of_a_file_that_is_not_open_is_no_error(
+def test_an_outdated_size_of_a_file_that_is_not_open_is_not_an_error(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / f"a.{kind}", SHORT)

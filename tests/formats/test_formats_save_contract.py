@@ -77,7 +77,7 @@ class TestAvro(SaveContract, RecordsContract):
 
     def may_be_refused(self, kinds):
         # Parts whose dicts have other keys have other schemas.
-        has_dicts = any("drifting record" in here.values() for here in kinds)
+        has_dicts = any("drifting record" in part_kinds.values() for part_kinds in kinds)
         return has_dicts or super().may_be_refused(kinds)
 
     def is_name(self, name):
@@ -136,10 +136,12 @@ class TestFormatOfAnotherPackage(SaveContract):
             "broken": "NoSuchClass",
         }
         group = registry.FORMATS.group
-        found = EntryPoints(
+        entry_points = EntryPoints(
             [EntryPoint(name, f"{__name__}:{value}", group) for name, value in points.items()]
         )
-        monkeypatch.setattr(registries, "entry_points", lambda group: found.select(group=group))
+        monkeypatch.setattr(
+            registries, "entry_points", lambda group: entry_points.select(group=group)
+        )
 
     def read_with_another_library(self, path):
         return pd.read_feather(path)
@@ -168,8 +170,8 @@ class TestFormatOfAnotherPackage(SaveContract):
 def test_every_format_has_a_test_class(kind):
     contract = SaveContract if kind == "dataframe" else RecordsContract
     tested = {
-        one.name
-        for one in globals().values()
-        if isinstance(one, type) and issubclass(one, contract) and hasattr(one, "name")
+        value.name
+        for value in globals().values()
+        if isinstance(value, type) and issubclass(value, contract) and hasattr(value, "name")
     }
     assert set(list_formats(kind)) <= tested

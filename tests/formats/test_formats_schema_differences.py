@@ -37,8 +37,8 @@ def mixed(tmp_path):
 def test_all_differences_are_named(mixed):
     with pytest.raises(RequestError) as caught:
         read(mixed)
-    said = {(fault.where.rpartition("/")[2], fault.asked) for fault in caught.value.faults}
-    assert said == {
+    differences = {(fault.where.rpartition("/")[2], fault.asked) for fault in caught.value.faults}
+    assert differences == {
         ("1.parquet", "n: Int64"),
         ("1.parquet", "new: Boolean"),
         ("2.parquet", "n: Float64"),
@@ -47,9 +47,9 @@ def test_all_differences_are_named(mixed):
     assert 'schema="union"' in str(caught.value)
 
 
-def test_union_widens_and_fills(mixed):
-    found = read(mixed, schema="union")
-    whole = found.compute()
+def test_union_widens_types_and_fills_missing_columns(mixed):
+    df = read(mixed, schema="union")
+    whole = df.compute()
     assert [str(dtype) for dtype in whole.dtypes] == ["float64", "str", "float64", "boolean"]
     assert whole.n.to_list() == [1.0, 2.0**40, 0.5]
     assert whole.s.fillna("-").to_list() == ["a", "b", "-"]
@@ -63,8 +63,8 @@ def test_union_widens_and_fills(mixed):
 def test_order_of_columns_does_not_matter(tmp_path):
     write(tmp_path / "0.parquet", a=[1], b=["x"])
     write(tmp_path / "1.parquet", b=["y"], a=[2])
-    found = read(tmp_path).compute()
-    assert found.to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
+    df = read(tmp_path).compute()
+    assert df.to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
 
 
 def test_types_without_a_common_type_are_refused_in_any_mode(tmp_path):
@@ -89,23 +89,23 @@ def test_equivalent_column_types_are_not_a_difference(tmp_path):
     assert exact.a.to_list() == money * 2
 
 
-def test_dates_that_were_written_in_two_ways(tmp_path):
+def test_date32_and_date64_are_not_a_difference(tmp_path):
     day = [dt.date(2024, 1, 1)]
     write(tmp_path / "0.parquet", d=pa.array(day, pa.date32()))
     write(tmp_path / "1.parquet", d=pa.array(day, pa.date64()))
     assert read(tmp_path).compute().d.to_list() == [pd.Timestamp("2024-01-01")] * 2
 
 
-def test_text_and_avro(tmp_path):
+def test_differences_between_csv_files_and_between_avro_files(tmp_path):
     (tmp_path / "0.csv").write_text("a,b\n1,2\n")
     (tmp_path / "1.csv").write_text("b,c\n5,x\n")
     with pytest.raises(RequestError) as caught:
         read([tmp_path / "0.csv", tmp_path / "1.csv"])
     assert len(caught.value.faults) == 2
-    found = read(tmp_path / "*.csv", schema="union").compute()
-    assert found.b.to_list() == [2, 5]
-    assert found.a.isna().to_list() == [False, True]
-    assert found.c.fillna("-").to_list() == ["-", "x"]
+    df = read(tmp_path / "*.csv", schema="union").compute()
+    assert df.b.to_list() == [2, 5]
+    assert df.a.isna().to_list() == [False, True]
+    assert df.c.fillna("-").to_list() == ["-", "x"]
     for number, kind in enumerate(("int", "long")):
         schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": kind}]}
         with (tmp_path / f"{number}.avro").open("wb") as file:

@@ -21,8 +21,8 @@ def _sync():
 
 def values(column):
     arrow = isinstance(column.dtype, pd.ArrowDtype)
-    held = column.array.__arrow_array__().to_pylist() if arrow else column.tolist()
-    return [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in held]
+    items = column.array.__arrow_array__().to_pylist() if arrow else column.tolist()
+    return [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in items]
 
 
 @pytest.mark.parametrize("name", ["^x$", "*", ""])
@@ -51,10 +51,10 @@ def test_names_that_are_patterns_in_polars(tmp_path, name):
 def test_lists_and_records_of_nulls_match_any_type(tmp_path, parts, schema):
     for number, part in enumerate(parts):
         parquet.write_table(pa.table({"c": part}), tmp_path / f"{number}.parquet")
-    found = read(tmp_path, schema=schema)
-    made = found.compute()
-    assert values(made.c) == [value for part in parts for value in part]
-    assert made.dtypes.equals(found.dtypes)
+    df = read(tmp_path, schema=schema)
+    result = df.compute()
+    assert values(result.c) == [value for part in parts for value in part]
+    assert result.dtypes.equals(df.dtypes)
     first = parts[0]
     assert (
         values(read(tmp_path, schema=schema, partition_size="1GB").compute().c)[: len(first)]
@@ -62,7 +62,7 @@ def test_lists_and_records_of_nulls_match_any_type(tmp_path, parts, schema):
     )
 
 
-def test_lists_of_different_types_stay_an_error(tmp_path):
+def test_lists_of_different_types_are_an_error(tmp_path):
     for number, part in enumerate(([[1]], [["a"]], [[0.5]])):
         parquet.write_table(pa.table({"c": part}), tmp_path / f"{number}.parquet")
     with pytest.raises(RequestError, match="c: List"):
@@ -75,10 +75,10 @@ def test_lists_of_different_types_stay_an_error(tmp_path):
 def test_a_null_column_in_saved_avro_matches_any_type(tmp_path, later):
     hyperplane.save(pd.DataFrame({"c": [None, None], "n": 1}), tmp_path / "0.avro")
     hyperplane.save(pd.DataFrame({"c": later, "n": 1}), tmp_path / "1.avro")
-    for found in (read(tmp_path), read(tmp_path, schema="union"), hyperplane.load(tmp_path)):
-        made = found.compute()
-        assert values(made.c) == [None, None, *later]
-        assert made.dtypes.equals(found.dtypes)
+    for df in (read(tmp_path), read(tmp_path, schema="union"), hyperplane.load(tmp_path)):
+        result = df.compute()
+        assert values(result.c) == [None, None, *later]
+        assert result.dtypes.equals(df.dtypes)
 
 
 @pytest.mark.parametrize("parts", [[[1, 2], None], [[2**53 + 1], []], [[1, None]]])

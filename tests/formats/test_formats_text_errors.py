@@ -57,14 +57,14 @@ WRONG = {
 @pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
 def test_csv(tmp_path, kind, end):
-    wrong, options, said = WRONG[kind]
+    wrong, options, message = WRONG[kind]
     text, line = rows(wrong, end)
     file = tmp_path / "a.csv"
     file.write_bytes(text.encode())
     for parts in (1, 7):
         frame = read(file, partition_size=len(text) // parts, multiline=True, **options)
         assert frame.npartitions >= parts
-        with pytest.raises(ReadError, match=rf"{said}|line {line} .*{said}") as raised:
+        with pytest.raises(ReadError, match=rf"{message}|line {line} .*{message}") as raised:
             frame.compute()
         assert str(raised.value).startswith(str(file))
         assert re.findall(r"line (\d+)", str(raised.value)) == [str(line)]
@@ -72,7 +72,7 @@ def test_csv(tmp_path, kind, end):
         hyperplane.shard_rows(file, 2, 1, **options)
 
 
-def test_compressed_csv(tmp_path):
+def test_an_error_in_compressed_csv_names_the_line(tmp_path):
     text, line = rows("x,a,2024-01-01")
     file = tmp_path / "a.csv.gz"
     file.write_bytes(gzip.compress(text.encode()))
@@ -80,7 +80,7 @@ def test_compressed_csv(tmp_path):
         read(file).compute()
 
 
-def test_a_text_in_another_encoding(tmp_path):
+def test_text_in_another_encoding_is_an_error_that_names_the_line(tmp_path):
     text, line = rows("1,\xfc,2024-01-01")
     file = tmp_path / "a.csv"
     file.write_bytes(text.encode("latin-1"))
@@ -91,7 +91,7 @@ def test_a_text_in_another_encoding(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ['{"n": "x"}', '{"n": 1', "[1]", '{"m": 1}'])
-def test_json_lines(tmp_path, wrong):
+def test_an_error_in_json_lines_names_the_line(tmp_path, wrong):
     lines = ['{"n": 1}', "", '{"n": 2}'] * 1_000
     lines.insert(2_500, wrong)
     file = tmp_path / "a.jsonl"
@@ -102,7 +102,7 @@ def test_json_lines(tmp_path, wrong):
             frame.compute()
 
 
-def test_a_wrong_line_of_a_sample_from_the_middle(tmp_path):
+def test_an_invalid_line_in_a_later_sample_is_named(tmp_path):
     lines = ['{"n": 1}'] * 3_000
     lines[-2] = "no"
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")

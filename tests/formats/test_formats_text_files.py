@@ -29,10 +29,10 @@ def _one_thread():
         yield
 
 
-def stray(count, *places):
+def stray(count, *numbers):
     lines = [f"{i},x{i}\n" for i in range(count)]
-    for place in places:
-        lines[place] = f'{place},"oops\n'
+    for number in numbers:
+        lines[number] = f'{number},"oops\n'
     return "a,b\n" + "".join(lines)
 
 
@@ -129,11 +129,11 @@ def test_files_of_csv_writers_have_sound_quotes(monkeypatch, rows, block):
 def test_integers_beyond_int64_keep_their_digits(tmp_path, values, kind):
     lines = ["" if value is None else str(value) for value in values]
     (tmp_path / "a.csv").write_text("id,n\n" + "".join(f"{line},1\n" for line in lines))
-    found = read(tmp_path / "a.csv")
-    assert str(found.dtypes.id) == str(found.compute().dtypes.id) == kind
-    held = [str(value) for value in found.compute().id.dropna()]
+    df = read(tmp_path / "a.csv")
+    assert str(df.dtypes.id) == str(df.compute().dtypes.id) == kind
+    values_read = [str(value) for value in df.compute().id.dropna()]
     exact = [str(value) for value in values if value is not None]
-    assert held == ([str(float(value)) for value in values] if kind == "float64" else exact)
+    assert values_read == ([str(float(value)) for value in values] if kind == "float64" else exact)
 
 
 def test_large_integers_in_one_of_several_files(tmp_path):
@@ -146,10 +146,10 @@ def test_large_integers_in_one_of_several_files(tmp_path):
 
 def test_large_integers_in_json_lines(tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"i": {LARGE}, "s": {2**64}}}\n{{"i": 1, "s": 2}}\n')
-    found = read(tmp_path / "a.jsonl").compute()
-    assert found.i.to_list() == [LARGE, 1]
-    assert found.s.to_list() == [str(2**64), "2"]
-    assert found.i.dtype == "uint64"
+    df = read(tmp_path / "a.jsonl").compute()
+    assert df.i.to_list() == [LARGE, 1]
+    assert df.s.to_list() == [str(2**64), "2"]
+    assert df.i.dtype == "uint64"
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_an_error_of_a_late_value_suggests_a_suitable_type(
         path.write_text(early + late + early * 2)
     with pytest.raises(ReadError, match=rf"'id' holds.*write dtypes={{'id': '{advice}'}}"):
         read(path).compute()
-    found = read(path, dtypes={"id": advice}).compute().id
-    assert str(found[1_000]) == str(value)
-    assert len(found) == 3_001
+    ids = read(path, dtypes={"id": advice}).compute().id
+    assert str(ids[1_000]) == str(value)
+    assert len(ids) == 3_001
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -182,17 +182,17 @@ def test_missing_values_in_integer_columns_are_an_error(tmp_path, suffix):
     csv, json = f"id,b\n{LARGE},true\n,\n", f'{{"id": {LARGE}, "b": true}}\n{{"b": null}}\n'
     path.write_text(csv if suffix == "csv" else json)
     line = 3 if suffix == "csv" else 2
-    for name, asked, advice in (("id", "uint64", "UInt64"), ("b", "bool", "boolean")):
+    for name, dtype, advice in (("id", "uint64", "UInt64"), ("b", "bool", "boolean")):
         wrong = (
-            rf"{name!r} has a missing value.* sets {asked} \(line {line} .*{{'{name}': '{advice}'}}"
+            rf"{name!r} has a missing value.* sets {dtype} \(line {line} .*{{'{name}': '{advice}'}}"
         )
         with pytest.raises(ReadError, match=wrong):
-            read(path, dtypes={name: asked}).compute()
-        found = read(path, dtypes={name: advice}).compute()
-        assert found.id.dropna().to_list() == [LARGE]
+            read(path, dtypes={name: dtype}).compute()
+        df = read(path, dtypes={name: advice}).compute()
+        assert df.id.dropna().to_list() == [LARGE]
 
 
-def test_one_wrong_line_of_many_is_found_with_few_parses(tmp_path, monkeypatch):
+def test_one_invalid_line_of_many_is_found_with_few_parses(tmp_path, monkeypatch):
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     decoded = []
 
@@ -218,11 +218,11 @@ def test_pieces_parsed_by_pyarrow_or_python_have_the_same_columns(tmp_path, monk
     lines = [json.dumps({"x": x, "l": [x, 1.5], "o": {"x": x}}) for x in values]
     lines[30:30] = ["", "  "]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    found = read(tmp_path / "a.jsonl").compute()
-    held = [None if pd.isna(x) else x for x in found.x]
-    assert held == values
-    assert [list(inner) for inner in found.l] == [[x, 1.5] for x in values]
-    assert list(found.o) == [{"x": x} for x in values]
+    df = read(tmp_path / "a.jsonl").compute()
+    values_read = [None if pd.isna(x) else x for x in df.x]
+    assert values_read == values
+    assert [list(inner) for inner in df.l] == [[x, 1.5] for x in values]
+    assert list(df.o) == [{"x": x} for x in values]
 
 
 def test_nested_integers_keep_their_digits(tmp_path, monkeypatch):
@@ -235,7 +235,7 @@ def test_nested_integers_keep_their_digits(tmp_path, monkeypatch):
             read(tmp_path / "a.jsonl").compute()
 
 
-def test_half_a_character_is_refused(tmp_path):
+def test_an_unpaired_surrogate_is_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"s": "x"}\n{"s": "\\ud800"}\n')
     with pytest.raises(ReadError, match=r"column 's': .*surrogates"):
         read(tmp_path / "a.jsonl").compute()
@@ -264,7 +264,7 @@ def test_the_line_of_a_short_row_is_named(tmp_path, monkeypatch):
         r"line 200002 of the file: Expected 2 columns, got 1: '1'; correct the line, "
         r".*on_error=\"skip\""
     )
-    found = read(tmp_path / "a.csv", partition_size="1MB")
-    assert found.npartitions > 3
+    df = read(tmp_path / "a.csv", partition_size="1MB")
+    assert df.npartitions > 3
     with pytest.raises(ReadError, match=wrong):
-        found.compute()
+        df.compute()

@@ -38,7 +38,7 @@ def test_the_zone_is_named_as_the_reason(place, form, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_a_dask_dataframe_the_index_is_named(tmp_path):
+def test_the_error_of_a_dask_dataframe_names_the_index(tmp_path):
     df = dd.from_pandas(FRAMES["index"].rename_axis(None), npartitions=1)
     with dask.config.set(scheduler="sync"), pytest.raises(DataError, match=r"column 'index'.*zone"):
         hyperplane.save(df, tmp_path / "x.parquet")
@@ -51,7 +51,7 @@ def test_fractions_of_seconds_are_not_dropped(tmp_path):
         hyperplane.save(frame, tmp_path / "x.parquet")
 
 
-def test_the_advice_works(tmp_path):
+def test_the_advised_conversion_can_be_saved(tmp_path):
     for place in ("column", "objects", "categories"):
         df = FRAMES[place].copy()
         with pytest.raises(DataError) as caught:
@@ -108,7 +108,7 @@ def test_any_zone_is_restored_or_refused_for_its_seconds(zone, as_index, tmp_pat
         return
     hyperplane.save(frame, file)
     loaded = hyperplane.load(file)
-    found, values = (loaded.index, times) if as_index else (loaded["t"], frame["t"])
-    assert list(found) == list(values)
-    offsets = [[one.utcoffset() for one in column] for column in (found, values)]
+    actual, values = (loaded.index, times) if as_index else (loaded["t"], frame["t"])
+    assert list(actual) == list(values)
+    offsets = [[time.utcoffset() for time in column] for column in (actual, values)]
     assert offsets[0] == offsets[1]

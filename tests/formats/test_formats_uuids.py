@@ -58,13 +58,13 @@ def texts(values):
 
 
 def test_uuids_of_parquet_are_text(folder):
-    found = read(folder)
-    assert str(found.dtypes["u"]) == "str"
-    assert texts(found.compute()["u"]) == [ONE, None, *MORE]
+    df = read(folder)
+    assert str(df.dtypes["u"]) == "str"
+    assert texts(df.compute()["u"]) == [ONE, None, *MORE]
     assert texts(hyperplane.shard_rows(folder, 1, 0)["u"]) == [ONE, None, *MORE]
     assert read(folder, filters=[("u", "==", MORE[1])]).compute()["u"].tolist() == [MORE[1]]
     assert read(folder, filters=[("u", ">", MORE[0])]).compute()["u"].tolist() == [ONE, MORE[1]]
-    chosen = found[found["u"] == ONE]
+    chosen = df[df["u"] == ONE]
     assert group_agg(chosen, "u", {"u": "count"}).compute()["u"].to_dict() == {ONE: 1}
     assert sorted(join(folder, folder, "u").compute()["u"].dropna()) == sorted([ONE, *MORE])
 
@@ -99,14 +99,14 @@ def test_other_columns_of_a_file_that_polars_cannot_open(tmp_path, store):
     where = f"memory://iv{tmp_path.name}" if store == "memory" else str(tmp_path)
     with fsspec.open(f"{where}/0.parquet", "wb") as file:
         file.write(INTERVAL)
-    found = read(f"{where}/0.parquet", columns=["n"])
-    assert found.compute()["n"].tolist() == [1]
-    assert group_agg(found, "n", {"n": "count"}).compute()["n"].to_dict() == {1: 1}
+    df = read(f"{where}/0.parquet", columns=["n"])
+    assert df.compute()["n"].tolist() == [1]
+    assert group_agg(df, "n", {"n": "count"}).compute()["n"].to_dict() == {1: 1}
     for chosen, count in ((("n", ">", 1), 0), (("n", "==", 1), 1)):
         assert len(read(f"{where}/0.parquet", columns=["n"], filters=[chosen])) == count
-    for wanted in ({}, {"columns": ["iv"]}, {"columns": ["n"], "filters": [("iv", "==", 1)]}):
+    for options in ({}, {"columns": ["iv"]}, {"columns": ["n"], "filters": [("iv", "==", 1)]}):
         with pytest.raises(RequestError, match="iv"):
-            read(f"{where}/0.parquet", **wanted)
+            read(f"{where}/0.parquet", **options)
     # With another file in which the column has another type.
     with fsspec.open(f"{where}/1.parquet", "wb") as file:
         parquet.write_table(pa.table({"n": pa.array([2], "int32"), "iv": ["x"]}), file)
@@ -140,9 +140,9 @@ WORDS = pa.array([{"a": "x"}, None, {"a": "y"}], pa.struct([("a", WORD)]))
 @pytest.mark.parametrize("values", [PAIRS, WORDS])
 @pytest.mark.parametrize("start", range(3))
 @pytest.mark.parametrize("rows", range(4))
-def test_slices_keep_their_values(values, start, rows):
-    made = as_polars(pa.table({"v": values.slice(start, rows)}))
-    assert made.get_column("v").to_list() == values.slice(start, rows).to_pylist()
+def test_as_polars_keeps_the_values_of_slices(values, start, rows):
+    result = as_polars(pa.table({"v": values.slice(start, rows)}))
+    assert result.get_column("v").to_list() == values.slice(start, rows).to_pylist()
 
 
 def test_lists_of_a_fixed_size_in_any_partition(tmp_path):

@@ -29,7 +29,7 @@ def saved(folder, form, *columns):
 
 @pytest.mark.parametrize("form", ["parquet", "avro", "csv", "jsonl"])
 @pytest.mark.parametrize("values", [[1, ODD], [-ODD, 3], [2**63 - 1]], ids=repr)
-def test_integers_with_fractions(tmp_path, form, values):
+def test_integers_that_float64_cannot_represent_are_an_error_with_fractions(tmp_path, form, values):
     files = saved(tmp_path, form, values, [1.5])
     if form in ("csv", "jsonl"):  # the samples show it: text holds both
         assert read(files, schema="union").n.compute().to_list() == [*map(str, values), "1.5"]
@@ -44,25 +44,25 @@ def test_integers_with_fractions(tmp_path, form, values):
 
 
 @pytest.mark.parametrize("form", ["parquet", "avro", "csv", "jsonl"])
-def test_integers_that_are_floats_are_read(tmp_path, form):
+def test_integers_that_float64_represents_exactly_are_read_with_fractions(tmp_path, form):
     files = saved(tmp_path, form, [2**53, -(2**60), 7], [1.5, 1e300])
     assert read(files, schema="union").n.compute().to_list() == [2**53, -(2**60), 7, 1.5, 1e300]
 
 
-def test_signed_with_unsigned_integers(tmp_path):
+def test_large_unsigned_integers_are_an_error_with_signed_integers(tmp_path):
     large = np.array([2**64 - 1], "uint64")
     with pytest.raises(ReadError, match="holds 18446744073709551615"):
         read(saved(tmp_path, "parquet", large, [-1]), schema="union").compute()
 
 
-def test_times_beyond_the_finer_unit(tmp_path):
+def test_times_beyond_the_finer_unit_are_an_error(tmp_path):
     far, near = np.array(["9999-01-01"], "M8[ms]"), np.array(["2000-01-01"], "M8[ns]")
     with pytest.raises(ReadError, match=r"0\.parquet: .*9999-01-01"):
         read(saved(tmp_path, "parquet", far, near), schema="union").compute()
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_late_integer_with_fractions(tmp_path, monkeypatch, form):
+def test_a_late_integer_that_float64_cannot_represent_is_an_error(tmp_path, monkeypatch, form):
     monkeypatch.setattr(text_samples, "HEAD", 1_000)
     monkeypatch.setattr(text_samples, "EXCERPT", 0)
     values = ["1.5"] * 1_000 + [str(ODD)] + ["2.5"] * 1_000
@@ -95,8 +95,8 @@ def test_lists_and_records_without_a_value_in_one_file(tmp_path, mixing, one, tw
     for name, first, second in (("a", one, two), ("b", two, one)):
         (tmp_path / name).mkdir()
         files = saved(tmp_path / name, "parquet", first, second)
-        made = read(files, schema=mixing).n.compute().to_list()
-        assert [None if value is pd.NA else value for value in made] == first + second
+        values = read(files, schema=mixing).n.compute().to_list()
+        assert [None if value is pd.NA else value for value in values] == first + second
 
 
 @pytest.mark.parametrize("one", [[["x"]], [[1.5]], [{"a": 1}], [1]], ids=repr)

@@ -56,11 +56,11 @@ def test_any_lines_are_read_as_they_are(tmp_path_factory, monkeypatch, data, par
         write(folder / f"{number}.jsonl", records_here)
         records = [*records, *chosen]
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-    found = read(folder, partition_size=max(1, len(records) * 40 // parts))
-    ours = found.compute()
-    assert ours.dtypes.equals(found.dtypes)
+    df = read(folder, partition_size=max(1, len(records) * 40 // parts))
+    ours = df.compute()
+    assert ours.dtypes.equals(df.dtypes)
     assert len(ours) == len(records)
-    for name in found.columns:
+    for name in df.columns:
         assert [plain(value) for value in ours[name].tolist()] == [
             record.get(name) for record in records
         ], name
@@ -74,8 +74,8 @@ def test_types_projection_filters_and_times(tmp_path):
             {"n": 2, "x": 2.5, "s": None, "b": False, "t": None, "mixed": "two"},
         ],
     )
-    found = read(tmp_path / "a.jsonl", parse_dates=["t"])
-    assert {name: str(dtype) for name, dtype in found.dtypes.items()} == {
+    df = read(tmp_path / "a.jsonl", parse_dates=["t"])
+    assert {name: str(dtype) for name, dtype in df.dtypes.items()} == {
         "n": "int64",
         "x": "float64",
         "s": "str",
@@ -83,18 +83,18 @@ def test_types_projection_filters_and_times(tmp_path):
         "t": "datetime64[us, UTC]",
         "mixed": "str",
     }
-    assert found.compute().mixed.to_list() == ["1", "two"]
-    one = read(tmp_path / "a.jsonl", ["t"], [("x", "<", 2)], parse_dates=["t"]).compute()
-    assert one.t.to_list() == [pd.Timestamp("2024-01-01 10:00", tz="UTC")]
+    assert df.compute().mixed.to_list() == ["1", "two"]
+    selected = read(tmp_path / "a.jsonl", ["t"], [("x", "<", 2)], parse_dates=["t"]).compute()
+    assert selected.t.to_list() == [pd.Timestamp("2024-01-01 10:00", tz="UTC")]
 
 
 def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch):
     frame = pd.DataFrame({"n": range(5_000), "s": ["ä\n" * (i % 9) for i in range(5_000)]})
     frame.to_json(tmp_path / "a.json", orient="records", lines=True)
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
-    found = read(tmp_path / "a.json", partition_size="10kB")
-    assert found.npartitions > 5
-    ours = found.compute().reset_index(drop=True)
+    df = read(tmp_path / "a.json", partition_size="10kB")
+    assert df.npartitions > 5
+    ours = df.compute().reset_index(drop=True)
     pd.testing.assert_frame_equal(ours, frame, check_dtype=False)
 
 

@@ -63,7 +63,7 @@ def records(draw):
         fields.insert(place, (draw(st.sampled_from(OTHER)), value))
     if change == "twice":
         fields.append(
-            (fields[place][0], draw(st.sampled_from([one for one in ODD if one != "null"])))
+            (fields[place][0], draw(st.sampled_from([value for value in ODD if value != "null"])))
         )
     return fields
 
@@ -91,7 +91,7 @@ def test_parsed_values_equal_those_of_the_lines(rows, gap):
     sound = all(sorted(name for name, _ in fields) == sorted(KINDS) for fields in rows)
     event(f"parsed {frame is not None}, same fields {sound}")
     if frame is None:
-        # Of sound values none is refused.
+        # Lines with the usual values in all fields are not refused.
         usual = all(value in USUAL[name] for fields in rows for name, value in fields if sound)
         assert not (sound and usual)
         return
@@ -153,8 +153,8 @@ def test_names_that_are_patterns_in_polars(tmp_path, name):
         lines = [json.dumps({name: value, "other": 1}) + "\n" for value in values]
         (tmp_path / "a.jsonl").write_text("".join(lines))
         with dask.config.set(scheduler="sync"):
-            found = read(tmp_path / "a.jsonl").compute()[name].astype(object)
-        assert [None if pd.isna(value) else value for value in found] == values
+            values_read = read(tmp_path / "a.jsonl").compute()[name].astype(object)
+        assert [None if pd.isna(value) else value for value in values_read] == values
 
 
 def test_nulls_are_counted_over_the_ends_of_pieces(monkeypatch):
@@ -184,10 +184,10 @@ def test_plain_lines_are_parsed_by_polars(plain, monkeypatch):
     expected = read(file).compute()
     monkeypatch.undo()
     monkeypatch.delattr(decoder.arrow_json, "read_json")
-    found = read(file).compute()
-    assert found.equals(expected)
-    assert found.n.tolist() == [row["n"] for row in rows]
-    assert found.m.tolist() == [pd.NA if row["m"] is None else row["m"] for row in rows]
+    df = read(file).compute()
+    assert df.equals(expected)
+    assert df.n.tolist() == [row["n"] for row in rows]
+    assert df.m.tolist() == [pd.NA if row["m"] is None else row["m"] for row in rows]
 
 
 def test_other_lines_are_not_parsed_twice(plain, monkeypatch):

@@ -62,7 +62,7 @@ TYPES: dict[str, tuple[pa.DataType, list[Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_type(tmp_path: Path, name: str) -> None:
+def test_a_type_has_its_pandas_dtype(tmp_path: Path, name: str) -> None:
     kind, values, dtype = TYPES[name]
     frame = read(write(tmp_path / "a.orc", pa.table({"v": pa.array(values, kind)})))
     assert frame._meta.dtypes["v"] == dtype
@@ -81,7 +81,7 @@ def test_a_type(tmp_path: Path, name: str) -> None:
         (pa.binary(), [b"\x00\xff", None]),
     ],
 )
-def test_a_nested_type(tmp_path: Path, kind: pa.DataType, values: list[Any]) -> None:
+def test_a_nested_type_has_its_values(tmp_path: Path, kind: pa.DataType, values: list[Any]) -> None:
     file = write(
         tmp_path / "a.orc", pa.table({"v": pa.array(values, kind), "n": range(len(values))})
     )
@@ -132,7 +132,7 @@ def test_a_name_with_a_dot_is_not_a_nested_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", ["uncompressed", "snappy", "zlib", "lz4", "zstd"])
-def test_a_compression(tmp_path: Path, packed: str) -> None:
+def test_a_compressed_file_is_read(tmp_path: Path, packed: str) -> None:
     table = pa.table({"n": range(10)})
     assert len(read(write(tmp_path / "a.orc", table, compression=packed))) == 10
 
@@ -140,7 +140,7 @@ def test_a_compression(tmp_path: Path, packed: str) -> None:
 def test_a_partition_has_whole_stripes(tmp_path: Path) -> None:
     file = write_stripes(tmp_path / "a.orc")
     parts = plan_partitions(find_files(file), ReadRequest(partition_size=4000)).parts
-    stripes = [one.stripes for part in parts for one in part.slices]
+    stripes = [stripe_range.stripes for part in parts for stripe_range in part.slices]
     assert len(parts) > 3
     assert [number for numbers in stripes for number in numbers] == list(range(10))
 
@@ -173,7 +173,7 @@ def test_a_shard_reads_its_stripes_and_counts_those_before(
     assert calls == [(number, ["n", "s"]) for number in range(10)]
 
 
-def test_a_column_of_long_text_counts_by_a_sample(tmp_path: Path) -> None:
+def test_the_size_of_long_text_is_estimated_from_a_sample(tmp_path: Path) -> None:
     table = pa.table({"s": [f"{n}" * 500 for n in range(2000)], "l": [[1.5] * 9] * 2000})
     write(tmp_path / "a.orc", table)
     size, how = measure_files(str(tmp_path / "a.orc"))

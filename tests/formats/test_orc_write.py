@@ -14,7 +14,7 @@ import hyperplane
 from hyperplane.errors import DataError, HyperplaneError, ReadError
 from hyperplane.formats.orc.write import decode_orc, encode_orc, restore_types
 
-#: Column -> what other programs see of it.
+#: Column, and the type that other programs read; None if it is not checked.
 WIDER = [
     (pa.array([1, None], pa.uint8()), pa.int16()),
     (pa.array([2**32 - 1, None], pa.uint32()), pa.int64()),
@@ -36,13 +36,15 @@ WIDER = [
 ]
 
 
-@pytest.mark.parametrize(("column", "seen"), WIDER, ids=[str(column.type) for column, _ in WIDER])
-def test_a_type_that_orc_lacks_is_restored(column, seen):
+@pytest.mark.parametrize(
+    ("column", "stored_type"), WIDER, ids=[str(column.type) for column, _ in WIDER]
+)
+def test_a_type_that_orc_lacks_is_restored(column, stored_type):
     table = pa.table({"n": [1, 2], "x": column})
     data = encode_orc(table).data
     assert decode_orc(data).equals(table)
-    if seen is not None:
-        assert orc.ORCFile(pa.BufferReader(data)).schema.field("x").type == seen
+    if stored_type is not None:
+        assert orc.ORCFile(pa.BufferReader(data)).schema.field("x").type == stored_type
 
 
 @pytest.mark.parametrize(
@@ -133,15 +135,15 @@ def test_values_that_do_not_fit_the_recorded_type_keep_the_stored_type(tmp_path,
 @pytest.mark.parametrize("column", [column for column, _ in WIDER], ids=lambda one: str(one.type))
 def test_read_returns_the_types_that_parquet_has(tmp_path, column):
     table = pa.table({"n": [1, 2], "x": column})
-    found = {}
+    results = {}
     for form in ("orc", "parquet"):
         try:
             hyperplane.save(table, tmp_path / f"a.{form}")
-            found[form] = hyperplane.dataframe.read(tmp_path / f"a.{form}").compute()["x"]
+            results[form] = hyperplane.dataframe.read(tmp_path / f"a.{form}").compute()["x"]
         except HyperplaneError:
-            found[form] = None
-    if found["parquet"] is not None:
-        pd.testing.assert_series_equal(found["orc"], found["parquet"])
+            results[form] = None
+    if results["parquet"] is not None:
+        pd.testing.assert_series_equal(results["orc"], results["parquet"])
 
 
 def test_read_refuses_values_that_do_not_fit_the_recorded_type_and_names_load(tmp_path):

@@ -83,7 +83,7 @@ def test_columns_of_any_kind_are_estimated(tmp_path, column, statistics):
 
 
 @pytest.mark.parametrize("deprecated", [True, False])
-def test_int96_times(tmp_path, deprecated):
+def test_int96_times_are_estimated(tmp_path, deprecated):
     table = pyarrow.table({"a": pyarrow.array(COLUMNS["time"])})
     footer = _footer(table, tmp_path / "a", use_deprecated_int96_timestamps=deprecated)
     assert 8 * ROWS <= estimate_decoded_size(footer) <= 2 * 8 * ROWS

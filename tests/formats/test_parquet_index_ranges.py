@@ -45,28 +45,28 @@ def write(frame, path, rows=None):
     assert frame.index.name not in parquet.read_schema(path).names  # in the metadata only
 
 
-def assert_same(found, expected):
-    if not isinstance(found, pd.DataFrame):
-        found = found.compute()
-    pd.testing.assert_frame_equal(found.reset_index(drop=True), expected.reset_index(drop=True))
+def assert_same(actual, expected):
+    if not isinstance(actual, pd.DataFrame):
+        actual = actual.compute()
+    pd.testing.assert_frame_equal(actual.reset_index(drop=True), expected.reset_index(drop=True))
 
 
 def as_columns(*frames):
     """Return the rows with the index as the last column, as pandas stores other indexes."""
-    each = [frame.reset_index()[[*frame.columns, frame.index.name]] for frame in frames]
-    return pd.concat(each, ignore_index=True)
+    columns = [frame.reset_index()[[*frame.columns, frame.index.name]] for frame in frames]
+    return pd.concat(columns, ignore_index=True)
 
 
 def test_a_named_range_is_a_column(tmp_path):
     frame = pd.DataFrame({"order": range(100, 105), "v": [1.0, 2, 3, 4, 5]}).set_index("order")
     write(frame, tmp_path / "r.parquet")
-    found = read(tmp_path / "r.parquet")
-    assert found.dtypes.to_dict() == {"v": "float64", "order": "int64"}
-    assert_same(found, as_columns(frame))
+    df = read(tmp_path / "r.parquet")
+    assert df.dtypes.to_dict() == {"v": "float64", "order": "int64"}
+    assert_same(df, as_columns(frame))
     assert read(tmp_path / "r.parquet", columns=["order"]).compute()["order"].tolist() == [
         *range(100, 105)
     ]
-    assert found["order"].max().compute() == 104
+    assert df["order"].max().compute() == 104
     assert len(read(tmp_path / "r.parquet", columns=["v"]).columns) == 1
     frame.rename_axis(None).to_parquet(tmp_path / "unnamed.parquet")
     assert list(read(tmp_path / "unnamed.parquet").columns) == ["v"]
@@ -120,22 +120,22 @@ def test_ranges_of_any_files(
 def test_filters_on_a_range_skip_row_groups_and_files(tmp_path):
     write(orders(100, 10), tmp_path / "1.parquet", 2)
     write(orders(200, 10), tmp_path / "2.parquet", 2)
-    found = read(tmp_path, filters=[("order", ">", 205), ("order", "<=", 207)])
-    assert sum(part.rows for part in found.expr.iterables[0]) == 2
-    assert found.compute()["order"].tolist() == [206, 207]
-    assert found.expr.iterables[0][0].bounds("order") == (206, 207)
+    df = read(tmp_path, filters=[("order", ">", 205), ("order", "<=", 207)])
+    assert sum(part.rows for part in df.expr.iterables[0]) == 2
+    assert df.compute()["order"].tolist() == [206, 207]
+    assert df.expr.iterables[0][0].bounds("order") == (206, 207)
 
 
-def test_other_helpers_have_the_range(tmp_path):
+def test_helpers_use_the_range_as_a_column(tmp_path):
     frame = orders(100, 6).assign(city=list("abcabc"))
     write(frame, tmp_path / "1.parquet", 2)
-    found = group_agg(read(tmp_path, partition_size=1), "city", {"order": "max"}).compute()
-    assert found["order"].to_dict() == {"a": 103, "b": 104, "c": 105}
+    df = group_agg(read(tmp_path, partition_size=1), "city", {"order": "max"}).compute()
+    assert df["order"].to_dict() == {"a": 103, "b": 104, "c": 105}
     least = sort_values(read(tmp_path, partition_size=1), "order", ascending=False).compute()
     assert least["order"].tolist() == [105, 104, 103, 102, 101, 100]
 
 
-def test_stored_indexes_and_ranges_go_together(tmp_path):
+def test_stored_indexes_and_ranges_are_read_together(tmp_path):
     write(orders(0, 3), tmp_path / "1.parquet")
     other = orders(0, 3).set_index(pd.Index([7, 5, 9], name="order"))
     other.to_parquet(tmp_path / "2.parquet")  # as a column
@@ -148,15 +148,15 @@ def test_files_without_the_range(tmp_path):
     orders(0, 2).reset_index(drop=True).to_parquet(tmp_path / "2.parquet")
     with pytest.raises(RequestError, match=r"2\.parquet = order: no such column.*Int64"):
         read(tmp_path)
-    found = read(tmp_path, schema="union").compute()
-    assert found["order"].dtype == "Int64"
-    assert found["order"].fillna(-1).tolist() == [5, 6, -1, -1]
+    df = read(tmp_path, schema="union").compute()
+    assert df["order"].dtype == "Int64"
+    assert df["order"].fillna(-1).tolist() == [5, 6, -1, -1]
     only = read(tmp_path, schema="union", filters=[("order", "not null")], columns=["v"])
     assert only.compute()["v"].tolist() == [0.0, 0.5]
     halves = pd.DataFrame({"v": [1.0], "order": [0.5]})
     halves.to_parquet(tmp_path / "2.parquet", index=False)
-    found = read(tmp_path, schema="union", filters=[("order", "<", 6)]).compute()
-    assert found["order"].tolist() == [5.0, 0.5]
+    df = read(tmp_path, schema="union", filters=[("order", "<", 6)]).compute()
+    assert df["order"].tolist() == [5.0, 0.5]
 
 
 def test_a_column_of_the_name_of_the_index_is_that_column(tmp_path):
@@ -167,9 +167,9 @@ def test_a_column_of_the_name_of_the_index_is_that_column(tmp_path):
 
 def test_a_range_without_rows(tmp_path):
     write(orders(5, 0), tmp_path / "1.parquet")
-    found = read(tmp_path / "1.parquet")
-    assert found.dtypes.to_dict() == {"v": "float64", "order": "int64"}
-    assert_same(found, as_columns(orders(5, 0)))
+    df = read(tmp_path / "1.parquet")
+    assert df.dtypes.to_dict() == {"v": "float64", "order": "int64"}
+    assert_same(df, as_columns(orders(5, 0)))
     none = read(tmp_path / "1.parquet", filters=[("order", ">", 3)])
     assert len(none.compute()) == 0
     write(orders(5, 2), tmp_path / "2.parquet")
@@ -182,8 +182,8 @@ def test_a_range_of_other_rows_is_left_out_with_a_warning(tmp_path):
     frame = orders(100, 5).assign(city=list("aabba"))
     frame.to_parquet(tmp_path / "by", partition_cols=["city"])
     with pytest.warns(UserWarning, match=r"'order' is left out of 2 files.*range\(100, 105, 1\)"):
-        found = read(tmp_path / "by")
-    assert sorted(found.columns) == ["city", "v"]
+        df = read(tmp_path / "by")
+    assert sorted(df.columns) == ["city", "v"]
     assert read(tmp_path / "by", columns=["v"]).columns.tolist() == ["v"]  # and no warning
     with (
         pytest.warns(UserWarning, match="reset_index"),

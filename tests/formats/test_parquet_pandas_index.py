@@ -24,14 +24,14 @@ def file(tmp_path_factory):
 
 
 @pytest.fixture
-def lost(file):
+def unreadable(file):
     return dd.read_parquet(file)
 
 
-def test_dask_cannot_compute_them(lost):
+def test_dask_cannot_compute_files_with_a_named_range(unreadable):
     # When this passes with a release of Dask, formats/parquet/pandas_index.py can be removed.
     with pytest.raises(KeyError, match="not in index"):
-        lost.compute()
+        unreadable.compute()
 
 
 CALLS = {
@@ -54,10 +54,10 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_says_how_to_read_the_file(name, lost, tmp_path, monkeypatch):
+def test_the_error_of_a_call_names_a_way_to_read_the_file(name, unreadable, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RequestError) as caught:
-        CALLS[name](lost)
+        CALLS[name](unreadable)
     message = str(caught.value)
     assert "'id' is a range" in message
     assert "t.parquet" in message
@@ -65,7 +65,7 @@ def test_a_call_says_how_to_read_the_file(name, lost, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_advice_of_the_message_works(file):
+def test_the_advised_calls_read_the_file(file):
     own = helpers.read(file)
     assert own.compute().id.to_list() == [3, 5, 7, 9, 11]
     assert hyperplane.size_cluster(own).nodes == 1

@@ -48,7 +48,7 @@ def _one_thread():
 @st.composite
 def tables(draw: st.DrawFn) -> list[pa.Table]:
     names = draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=5, unique=True))
-    made = []
+    tables_drawn = []
     for _ in range(draw(st.integers(1, 6))):
         rows = draw(st.integers(0, 7))
         columns = {}
@@ -58,8 +58,8 @@ def tables(draw: st.DrawFn) -> list[pa.Table]:
             if draw(st.booleans()):
                 column = [None] * rows
             columns[name] = pa.array(column, kind)
-        made.append(pa.table(columns))
-    return made
+        tables_drawn.append(pa.table(columns))
+    return tables_drawn
 
 
 def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
@@ -73,17 +73,17 @@ def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
 
 
 @settings(max_examples=scaled(12, 60), suppress_health_check=[HealthCheck.too_slow])
-@given(found=tables(), groups=st.integers(1, 4), size=st.sampled_from(["100MB", "1B"]))
-def test_any_files_equal_pandas(tmp_path_factory, found, groups, size):
+@given(tables_drawn=tables(), groups=st.integers(1, 4), size=st.sampled_from(["100MB", "1B"]))
+def test_any_files_equal_pandas(tmp_path_factory, tables_drawn, groups, size):
     folder = tmp_path_factory.mktemp("any")
-    for number, table in enumerate(found):
+    for number, table in enumerate(tables_drawn):
         parquet.write_table(table, folder / f"part-{number}.parquet", row_group_size=groups)
     frame = read(folder, partition_size=size)
     ours = frame.compute()
     assert ours.dtypes.equals(frame.dtypes)
     for part in frame.partitions:
         assert part.compute().dtypes.equals(frame.dtypes)
-    same(ours, pa.concat_tables(found).to_pandas(integer_object_nulls=True))
+    same(ours, pa.concat_tables(tables_drawn).to_pandas(integer_object_nulls=True))
 
 
 def test_files_are_read_in_natural_order(tmp_path):
@@ -100,11 +100,11 @@ def test_a_large_file_is_divided_at_row_groups(tmp_path):
     path = tmp_path / "large.parquet"
     frame = pd.DataFrame({"n": np.arange(1000), "x": np.random.default_rng(0).random(1000)})
     frame.to_parquet(path, row_group_size=100)
-    found = read(path, partition_size=4_000)
-    assert found.npartitions == 4
-    lengths = [len(part) for part in dask.compute(*found.to_delayed())]
+    df = read(path, partition_size=4_000)
+    assert df.npartitions == 4
+    lengths = [len(part) for part in dask.compute(*df.to_delayed())]
     assert all(length % 100 == 0 for length in lengths)
-    pd.testing.assert_frame_equal(found.compute().reset_index(drop=True), frame)
+    pd.testing.assert_frame_equal(df.compute().reset_index(drop=True), frame)
 
 
 def test_small_files_are_joined_and_large_data_gives_each_thread_work(tmp_path, monkeypatch):
@@ -136,8 +136,8 @@ def test_types_of_tpch_and_other_columns(tmp_path):
         }
     )
     parquet.write_table(table, tmp_path / "a.parquet")
-    found = read(tmp_path / "a.parquet").compute()
-    assert {name: str(dtype) for name, dtype in found.dtypes.items()} == {
+    df = read(tmp_path / "a.parquet").compute()
+    assert {name: str(dtype) for name, dtype in df.dtypes.items()} == {
         "price": "float64",
         "day": "datetime64[ms]",
         "missing": "Int32",
@@ -149,15 +149,15 @@ def test_types_of_tpch_and_other_columns(tmp_path):
         "time": "time64[ns][pyarrow]",
         "away": "datetime64[ns, Etc/GMT-2]",
     }
-    assert found.price.to_list()[0] == 1.25
-    assert found.day[0] == pd.Timestamp("1994-01-01")
-    assert list(found.list[0]) == [1]
+    assert df.price.to_list()[0] == 1.25
+    assert df.day[0] == pd.Timestamp("1994-01-01")
+    assert list(df.list[0]) == [1]
     exact = read(tmp_path / "a.parquet", decimals="exact").compute()
     assert exact.price[0] == decimal.Decimal("1.25")
     assert exact.price.dtype == pd.ArrowDtype(pa.decimal128(15, 2))
 
 
-def test_an_index_that_pandas_stored(tmp_path):
+def test_a_stored_index_is_a_column_if_it_is_named_or_requested(tmp_path):
     frame = pd.DataFrame({"x": [1.0, 2.0]}, index=[5, 6])
     frame.to_parquet(tmp_path / "plain.parquet")
     assert list(read(tmp_path / "plain.parquet").columns) == ["x"]
@@ -167,25 +167,25 @@ def test_an_index_that_pandas_stored(tmp_path):
     assert list(read(tmp_path / "named.parquet").columns) == ["x", "key"]
 
 
-def test_folders_that_name_values_are_columns(tmp_path):
+def test_hive_folders_are_columns(tmp_path):
     frame = pd.DataFrame({"x": [1, 2, 3], "year": [2023, 2024, 2024], "city": ["a b", "ö", None]})
     frame.to_parquet(tmp_path / "d", partition_cols=["year", "city"])
-    found = read(tmp_path / "d").compute().sort_values("x").reset_index(drop=True)
-    assert found.year.to_list() == [2023, 2024, 2024]
-    assert found.year.dtype == "int64"
-    assert found.city.fillna("-").to_list() == ["a b", "ö", "-"]
-    one = read(tmp_path / "d", filters=[("year", "==", 2023)])
-    assert one.compute().x.to_list() == [1]
-    assert one.expr.iterables[0][0].rows == 1
+    df = read(tmp_path / "d").compute().sort_values("x").reset_index(drop=True)
+    assert df.year.to_list() == [2023, 2024, 2024]
+    assert df.year.dtype == "int64"
+    assert df.city.fillna("-").to_list() == ["a b", "ö", "-"]
+    selected = read(tmp_path / "d", filters=[("year", "==", 2023)])
+    assert selected.compute().x.to_list() == [1]
+    assert selected.expr.iterables[0][0].rows == 1
     assert read(tmp_path / "d", columns=["city"]).compute().city.count() == 2
 
 
-def test_no_rows_at_all(tmp_path):
+def test_files_and_filters_without_rows(tmp_path):
     frame = pd.DataFrame({"x": np.array([], "int64"), "s": pd.Series([], dtype="str")})
     frame.to_parquet(tmp_path / "empty.parquet")
-    found = read(tmp_path / "empty.parquet")
-    assert len(found.compute()) == 0
-    assert found.dtypes.to_list() == frame.dtypes.to_list()
+    df = read(tmp_path / "empty.parquet")
+    assert len(df.compute()) == 0
+    assert df.dtypes.to_list() == frame.dtypes.to_list()
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "one.parquet")
     none = read(tmp_path / "one.parquet", filters=[("x", ">", 1)])
     assert (none.npartitions, len(none)) == (1, 0)

@@ -33,12 +33,12 @@ from hyperplane.objectstore.redaction import redact_url
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))
 def test_groups_have_all_items_in_order_and_similar_sizes(sizes, partition_size):
     parts = partition_sizes.group_neighbors(range(len(sizes)), sizes, partition_size)
-    assert [unit for part in parts for unit in part] == list(range(len(sizes)))
-    aim = partition_sizes.choose_target_size(sum(sizes), partition_size)
+    assert [item for part in parts for item in part] == list(range(len(sizes)))
+    target_size = partition_sizes.choose_target_size(sum(sizes), partition_size)
     for part in parts:
-        inner = sum(sizes[unit] for unit in part[1:-1])
+        inner = sum(sizes[item] for item in part[1:-1])
         assert part
-        assert inner <= aim
+        assert inner <= target_size
 
 
 @given(
@@ -46,11 +46,13 @@ def test_groups_have_all_items_in_order_and_similar_sizes(sizes, partition_size)
     partition_size=st.integers(1, 10**9),
 )
 def test_separate_files_share_no_partition(files, partition_size):
-    units = [(number, place) for number, file in enumerate(files) for place in range(len(file))]
+    items = [
+        (number, position) for number, file in enumerate(files) for position in range(len(file))
+    ]
     sizes = [size for file in files for size in file]
-    names = [str(number) for number, _ in units]
-    parts = partition_sizes.group_neighbors(units, sizes, partition_size, names)
-    assert [unit for part in parts for unit in part] == units
+    names = [str(number) for number, _ in items]
+    parts = partition_sizes.group_neighbors(items, sizes, partition_size, names)
+    assert [item for part in parts for item in part] == items
     assert all(len({number for number, _ in part}) == 1 for part in parts)
 
 
@@ -108,7 +110,7 @@ def test_whole_records_and_lines_within_quotes():
     assert not text_samples.has_multiline_values(b'a,"b ""c"""\nd\n')
 
 
-def test_names():
+def test_natural_order_redacted_urls_and_suffixes():
     paths = ["part-10", "part-2", "a", "part-2b"]
     assert sorted(paths, key=natural_sort_key) == ["a", "part-2", "part-2b", "part-10"]
     assert redact_url("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
@@ -116,16 +118,16 @@ def test_names():
     assert suffix_of("http://x/a.CSV.gz?sig=a.b") == ".csv"
 
 
-def test_values_in_folders():
+def test_hive_keys_of_paths():
     paths = ["d/k=01/x=a%20b/0", "d/k=2/x=__HIVE_DEFAULT_PARTITION__/1"]
-    found, kinds, missing = hive_partitions.parse_hive_keys(paths, [])
+    keys, kinds, missing = hive_partitions.parse_hive_keys(paths, [])
     assert missing == {"x"}
     assert kinds == {"k": pl.String(), "x": pl.String()}
-    assert found[paths[0]] == (("k", "01"), ("x", "a b"))
-    assert found[paths[1]] == (("k", "2"), ("x", None))
+    assert keys[paths[0]] == (("k", "01"), ("x", "a b"))
+    assert keys[paths[1]] == (("k", "2"), ("x", None))
     # A path without names has none of the values, as in pandas.
-    found, same, missing = hive_partitions.parse_hive_keys([*paths, "d/0"], [])
-    assert (same, missing, found["d/0"]) == (kinds, {"k", "x"}, (("k", None), ("x", None)))
+    keys, same, missing = hive_partitions.parse_hive_keys([*paths, "d/0"], [])
+    assert (same, missing, keys["d/0"]) == (kinds, {"k", "x"}, (("k", None), ("x", None)))
     assert hive_partitions.parse_hive_keys(paths, ["k"])[1] == {"x": pl.String()}
 
 
@@ -140,13 +142,13 @@ def test_values_in_folders():
     ],
 )
 def test_formats_of_times(written, kind):
-    form = time_formats.find_format("t", pl.Series("t", [written, None]), None)
-    found = form.parse(pl.Series("t", [written, None]))
-    assert str(column_types.to_pandas_dtype(form.kind, nullable=True)) == kind
-    assert found.dtype == form.kind
+    time_format = time_formats.find_format("t", pl.Series("t", [written, None]), None)
+    times = time_format.parse(pl.Series("t", [written, None]))
+    assert str(column_types.to_pandas_dtype(time_format.kind, nullable=True)) == kind
+    assert times.dtype == time_format.kind
     stamp = pd.Timestamp(written)
     stamp = stamp if stamp.tz is None else stamp.tz_convert("UTC")
-    assert found.to_pandas()[0] == stamp
+    assert times.to_pandas()[0] == stamp
     assert isinstance(time_formats.find_format("t", pl.Series("t", ["what", None]), None), Fault)
 
 
@@ -161,29 +163,29 @@ def cluster():
 
 
 @pytest.mark.cluster
-def test_on_a_cluster(cluster, tmp_path):
+def test_partitions_of_a_file_on_a_cluster(cluster, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.random(3_000_000)})
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=500_000)
     assert active_cluster.count_threads() == active_cluster.count_processes() == 1
     assert active_cluster.get_memory_per_thread() == pytest.approx(1e9, rel=0.1)
     assert read(tmp_path / "a.parquet").npartitions == 1
-    found = read(tmp_path / "a.parquet", partition_size="9MB")
-    assert found.npartitions == 3
-    assert found.x.sum().compute() == pytest.approx(frame.x.sum())
-    assert len(found[found.x > 0.5]) == (frame.x > 0.5).sum()
+    df = read(tmp_path / "a.parquet", partition_size="9MB")
+    assert df.npartitions == 3
+    assert df.x.sum().compute() == pytest.approx(frame.x.sum())
+    assert len(df[df.x > 0.5]) == (frame.x > 0.5).sum()
 
 
 @pytest.mark.cluster
-def test_what_a_task_skips_is_reported_to_the_user(cluster, tmp_path):
+def test_a_file_that_a_task_skips_is_reported_to_the_client(cluster, tmp_path):
     (tmp_path / "a.csv").write_text("n\n" + "1\n" * 5_000)
     (tmp_path / "b.csv").write_text("n\n" + "1\n" * 400_000 + "x\n" + "1\n" * 400_000)
-    found = read(tmp_path, on_error="skip")
-    with warnings.catch_warnings(record=True) as said:
+    df = read(tmp_path, on_error="skip")
+    with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
-        assert len(found) == 5_000
+        assert len(df) == 5_000
         deadline = time.monotonic() + 250  # it comes beside the result, not with it
-        while not any(w.category is SkippedFile for w in said) and time.monotonic() < deadline:
+        while not any(w.category is SkippedFile for w in record) and time.monotonic() < deadline:
             time.sleep(0.05)
-    told = [str(w.message) for w in said if w.category is SkippedFile]
-    assert "b.csv: column 'n' holds 'x'" in told[0]
+    messages = [str(w.message) for w in record if w.category is SkippedFile]
+    assert "b.csv: column 'n' holds 'x'" in messages[0]

@@ -82,5 +82,5 @@ def fresh():
 def read_of(action):
     """Return the result of a function, the number of bytes it read, and their ranges."""
     TallyStore.ranges.clear()
-    found = action()
-    return found, sum(stop - start for start, stop in TallyStore.ranges), list(TallyStore.ranges)
+    result = action()
+    return result, sum(stop - start for start, stop in TallyStore.ranges), list(TallyStore.ranges)

@@ -40,11 +40,11 @@ def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
 
 
 def shares(url, n, **options):
-    found = [shard_rows(url, n, idx, **options) for idx in range(n)]
-    for one in found:
-        assert one.dtypes.equals(found[0].dtypes)
-        assert one.index.equals(pd.RangeIndex(len(one)))
-    return found
+    shares_read = [shard_rows(url, n, idx, **options) for idx in range(n)]
+    for share in shares_read:
+        assert share.dtypes.equals(shares_read[0].dtypes)
+        assert share.index.equals(pd.RangeIndex(len(share)))
+    return shares_read
 
 
 def whole(url, n, **options):
@@ -77,9 +77,9 @@ def test_shares_of_any_file_equal_what_pandas_reads(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_starts, "READ_BYTES", step)
         patch.setattr(text_shards, "PIECE_BYTES", piece)
-        found = whole(path, n)
-    assert found.dtypes.equals(shard_rows(path, 1, 0).dtypes)
-    same(found.astype(object), read_csv(path).astype(object))
+        df = whole(path, n)
+    assert df.dtypes.equals(shard_rows(path, 1, 0).dtypes)
+    same(df.astype(object), read_csv(path).astype(object))
 
 
 @settings(max_examples=scaled(10, 30), suppress_health_check=list(HealthCheck))
@@ -91,9 +91,9 @@ def test_several_files_are_one_table(tmp_path_factory, lengths, n):
         rows.to_csv(folder / f"part-{number}.csv", index=False)
         start += length
     for multiline in (None, True):
-        found = whole(folder / "*.csv", n, multiline=multiline)
-        assert found["n"].to_list() == list(range(start))
-        assert set(found["s"]) <= {'a\n"b'}
+        df = whole(folder / "*.csv", n, multiline=multiline)
+        assert df["n"].to_list() == list(range(start))
+        assert set(df["s"]) <= {'a\n"b'}
 
 
 @pytest.mark.parametrize("multiline", [None, True])
@@ -109,13 +109,13 @@ def test_a_share_may_begin_within_a_value_of_many_lines(tmp_path, multiline):
 def test_without_multiline_every_line_is_a_record(tmp_path):
     path = tmp_path / "inches.csv"
     path.write_text("".join(f'{n}" pipe,"{n}"" wide, long"\n' for n in range(1000)))
-    found = whole(path, 5, names=["a", "b"], multiline=False, dtypes={"a": "str"})
-    assert found["b"].to_list() == [f'{n}" wide, long' for n in range(1000)]
+    df = whole(path, 5, names=["a", "b"], multiline=False, dtypes={"a": "str"})
+    assert df["b"].to_list() == [f'{n}" wide, long' for n in range(1000)]
 
 
 def test_shares_are_about_equal_bytes(tmp_path):
     pd.DataFrame({"n": range(10_000), "s": "word"}).to_csv(tmp_path / "a.csv", index=False)
-    sizes = [len(one) for one in shares(tmp_path / "a.csv", 8)]
+    sizes = [len(share) for share in shares(tmp_path / "a.csv", 8)]
     assert sum(sizes) == 10_000
     assert max(sizes) < 1.2 * min(sizes)
 
@@ -128,42 +128,42 @@ def test_little_more_than_the_share_is_read(monkeypatch):
     frame = pd.DataFrame({"n": range(100_000), "s": rng.choice(["a\nb", "c", "d,e"], 100_000)})
     text = frame.to_csv(index=False).encode()
     store.pipe_file("/big.csv", text)
-    found = []
+    shares_read = []
     for idx in range(8):
-        one, nbytes, ranges = read_of(lambda idx=idx: shard_rows("tally://big.csv", 8, idx))
-        found.append(one)
+        share, nbytes, ranges = read_of(lambda idx=idx: shard_rows("tally://big.csv", 8, idx))
+        shares_read.append(share)
         # The share, the samples, and two searches for a record.
         assert nbytes < len(text) / 8 + 14_000 + 2 * 2 * record_starts.READ_BYTES
         assert max(stop - start for start, stop in ranges) < len(text) / 8 + 1000
-    same(pd.concat(found, ignore_index=True), frame)
+    same(pd.concat(shares_read, ignore_index=True), frame)
 
 
 def test_every_share_has_the_types_of_the_whole_table(tmp_path):
     path = tmp_path / "late.csv"
     path.write_text("a,b\n" + "1,\n" * 500 + "2.5,x\n")
-    found = shares(path, 600)
-    assert {str(one.dtypes["a"]) for one in found} == {"float64"}
-    assert {str(one.dtypes["b"]) for one in found} == {"str"}
-    assert sum(map(len, found)) == 501
+    shares_read = shares(path, 600)
+    assert {str(share.dtypes["a"]) for share in shares_read} == {"float64"}
+    assert {str(share.dtypes["b"]) for share in shares_read} == {"str"}
+    assert sum(map(len, shares_read)) == 501
 
 
 @pytest.mark.parametrize("text", ["a,b\n", "a,b"])
 def test_a_file_of_no_rows_has_columns(tmp_path, text):
     (tmp_path / "none.csv").write_text(text)
-    for one in shares(tmp_path / "none.csv", 3):
-        assert list(one.columns) == ["a", "b"]
-        assert len(one) == 0
+    for share in shares(tmp_path / "none.csv", 3):
+        assert list(share.columns) == ["a", "b"]
+        assert len(share) == 0
 
 
 def test_columns_types_times_and_separator(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("t;x;y\n" + "".join(f"2024-01-0{n};{n};é\n" for n in range(1, 8)), "latin-1")
     options = {"separator": ";", "encoding": "latin-1", "parse_dates": ["t"]}
-    found = whole(path, 3, columns=["y", "t", "x"], dtypes={"x": "int8"}, **options)
-    assert list(found.columns) == ["y", "t", "x"]
-    assert [str(kind) for kind in found.dtypes] == ["str", "datetime64[us]", "int8"]
-    assert found["t"].dt.day.to_list() == found["x"].to_list() == list(range(1, 8))
-    assert set(found["y"]) == {"é"}
+    df = whole(path, 3, columns=["y", "t", "x"], dtypes={"x": "int8"}, **options)
+    assert list(df.columns) == ["y", "t", "x"]
+    assert [str(kind) for kind in df.dtypes] == ["str", "datetime64[us]", "int8"]
+    assert df["t"].dt.day.to_list() == df["x"].to_list() == list(range(1, 8))
+    assert set(df["y"]) == {"é"}
 
 
 def test_a_byte_order_mark_and_blank_lines_before_the_header_are_skipped(tmp_path):
@@ -177,10 +177,10 @@ def test_compressed_files_are_not_divided(tmp_path):
     for number in range(5):
         text = "n\n" + "".join(f"{100 * number + row}\n" for row in range(100))
         (tmp_path / f"{number}.csv.gz").write_bytes(gzip.compress(text.encode()))
-    found = shares(tmp_path / "*.gz", 3)
-    assert {len(one) % 100 for one in found} == {0}
-    assert min(map(len, found)) > 0
-    assert pd.concat(found)["n"].to_list() == list(range(500))
+    shares_read = shares(tmp_path / "*.gz", 3)
+    assert {len(share) % 100 for share in shares_read} == {0}
+    assert min(map(len, shares_read)) > 0
+    assert pd.concat(shares_read)["n"].to_list() == list(range(500))
     assert len(whole(tmp_path / "*.gz", 9)) == 500
     (tmp_path / "5.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(500, 900)))
     assert whole(tmp_path / "*.csv*", 7)["n"].to_list() == list(range(900))
@@ -199,15 +199,15 @@ def test_a_wrong_boundary_is_an_error_that_multiline_avoids(tmp_path, monkeypatc
     path = tmp_path / "nested.csv"
     inner = "7,8\n" * 2000  # a value that looks like rows, longer than the lookahead
     pd.DataFrame({"a": [1, 2, 3], "b": ["x", inner, "y"]}).to_csv(path, index=False)
-    wrong = 0
+    errors = 0
     for idx in range(4):
         with suppress(ReadError):
             shard_rows(path, 4, idx)
             continue
         with pytest.raises(ReadError, match="multiline=True"):
             shard_rows(path, 4, idx)
-        wrong += 1
-    assert wrong > 0
+        errors += 1
+    assert errors > 0
     same(whole(path, 4, multiline=True), pd.read_csv(path))
 
 

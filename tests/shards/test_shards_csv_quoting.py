@@ -19,25 +19,25 @@ VALUES = st.text(alphabet='ab,\n"\r', max_size=6)
 
 
 @pytest.fixture
-def keep(tmp_path):
-    def made(text: bytes):
+def make_file(tmp_path):
+    def make(text: bytes):
         path = tmp_path / "one.csv"
         path.write_bytes(text)
         [file] = listing.find_files(path)
         return file
 
-    return made
+    return make
 
 
 def starts(text: bytes) -> list[int]:
     """Return the next record start for each byte, the end of the text included."""
-    found, within = [0], False
-    for place, byte in enumerate(text):
+    offsets, within = [0], False
+    for position, byte in enumerate(text):
         if byte == ord('"'):
             within = not within
         elif byte == ord("\n") and not within:
-            found.append(place + 1)
-    return sorted({*found, len(text)})
+            offsets.append(position + 1)
+    return sorted({*offsets, len(text)})
 
 
 def unquoted(text: bytes, target: int) -> int:
@@ -100,8 +100,8 @@ def test_counting_all_quotes_gives_the_same_boundaries(rows, step, tmp_path_fact
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_samples, "STEP", step)
         for target in range(1, len(text)):
-            found = next(text_samples.find_record_starts(file, 0, [target]), len(text))
-            assert found == min(start for start in true if start > target or start == len(text))
+            start = next(text_samples.find_record_starts(file, 0, [target]), len(text))
+            assert start == min(start for start in true if start > target or start == len(text))
 
 
 @pytest.mark.parametrize(
@@ -118,32 +118,32 @@ def test_counting_all_quotes_gives_the_same_boundaries(rows, step, tmp_path_fact
     ],
 )
 def test_one_run_of_quotes_determines_the_state(text, within):
-    found = record_starts.infer_quote_state(text, False, RecordLayout(3, ","))
-    assert (found.in_quotes if found else None) is within
+    state = record_starts.infer_quote_state(text, False, RecordLayout(3, ","))
+    assert (state.in_quotes if state else None) is within
 
 
-def test_a_quote_in_a_value_without_quotes_is_text(keep):
+def test_a_quote_in_a_value_without_quotes_is_text(make_file):
     text = b'5" pipe,1\n6" pipe,2\n7" pipe,3\n'
     cuts = [
-        find_record_start(keep(text), target, RecordLayout(2, ","))
+        find_record_start(make_file(text), target, RecordLayout(2, ","))
         for target in range(1, len(text))
     ]
     assert set(cuts) <= {text.find(f'{n}"'.encode()) for n in (5, 6, 7)} | {len(text)}
 
 
-def test_where_no_quote_tells_the_shape_of_lines_does(keep, monkeypatch):
+def test_without_a_deciding_quote_the_number_of_values_per_line_decides(make_file, monkeypatch):
     monkeypatch.setattr(record_starts, "READ_BYTES", 16)
     monkeypatch.setattr(record_starts, "MAX_LOOKAHEAD", 64)
     rows = b"1,2\n" * 500
-    assert find_record_start(keep(rows), 42, RecordLayout(2, ",")) == 44
+    assert find_record_start(make_file(rows), 42, RecordLayout(2, ",")) == 44
     poem = b'1,"' + b"a line\n" * 300 + b'"\n2,b\n'
-    assert find_record_start(keep(poem), 42, RecordLayout(2, ",")) == poem.index(b"2,b")
+    assert find_record_start(make_file(poem), 42, RecordLayout(2, ",")) == poem.index(b"2,b")
     empty = b'1,"",3\n' * 100
-    assert find_record_start(keep(empty), 43, RecordLayout(3, ",")) == 49
+    assert find_record_start(make_file(empty), 43, RecordLayout(3, ",")) == 49
 
 
-def test_few_bytes_are_read_where_there_are_no_quotes(keep, monkeypatch):
-    file = keep(b"1,2\n" * 5_000_000)
+def test_few_bytes_are_read_where_there_are_no_quotes(make_file, monkeypatch):
+    file = make_file(b"1,2\n" * 5_000_000)
     read = []
     read_range = type(file).read_range
 

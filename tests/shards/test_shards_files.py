@@ -42,7 +42,7 @@ def test_the_order_of_the_list_does_not_matter(folder):
             assert of_list == shard_files(folder, 4, idx, by=by)
 
 
-def test_names_that_are_equal_as_numbers_have_an_order(tmp_path):
+def test_names_that_differ_only_in_leading_zeros_have_an_order(tmp_path):
     paths = [tmp_path / name for name in ("a-1", "a-01", "a-001")]
     for path in paths:
         path.write_text("")
@@ -55,16 +55,16 @@ def test_shares_by_bytes_are_contiguous_and_near_the_mean(sizes, n):
     store = fresh()
     for number, size in enumerate(sizes):
         store.pipe_file(f"/d/{number}.bin", b"x" * size)
-    found = [shard_files("tally://d/*", n, idx, by="bytes") for idx in range(n)]
-    together = [url for one in found for url in one]
-    assert together == [f"tally:///d/{number}.bin" for number in range(len(sizes))]
-    length = dict(zip(together, sizes, strict=True))
-    for one in found:
-        nbytes = sum(length[url] for url in one)
+    shares = [shard_files("tally://d/*", n, idx, by="bytes") for idx in range(n)]
+    files = [url for share in shares for url in share]
+    assert files == [f"tally:///d/{number}.bin" for number in range(len(sizes))]
+    length = dict(zip(files, sizes, strict=True))
+    for share in shares:
+        nbytes = sum(length[url] for url in share)
         assert abs(nbytes - sum(sizes) / n) <= max(sizes)
 
 
-def test_a_file_goes_where_its_middle_byte_lies(tmp_path):
+def test_a_file_belongs_to_the_share_of_its_middle_byte(tmp_path):
     for name, size in (("a", 1), ("b", 10), ("c", 1)):
         (tmp_path / name).write_text("x" * size)
     assert shard_files(tmp_path, 2, 0, by="bytes") == [str(tmp_path / "a")]
@@ -94,25 +94,25 @@ def test_all_faults_are_reported_together(folder):
 @pytest.mark.parametrize("place", ["disk", "memory"])
 def test_a_new_file_does_not_change_shares_of_a_frozen_listing(folder, tmp_path, by, place):
     frozen = tmp_path / "run.json" if place == "disk" else f"memory://frozen/{tmp_path.name}.json"
-    there = ordered(folder)
+    files = ordered(folder)
     shares = [shard_files(folder / "*.csv", 3, 0, by=by, frozen=frozen)]
     (folder / "part-00.csv").write_text("a" * 1000)
     shares += [shard_files(folder / "*.csv", 3, idx, by=by, frozen=frozen) for idx in (1, 2)]
-    assert [file for share in shares for file in share] == there
+    assert [file for share in shares for file in share] == files
     assert shares[0] != shard_files(folder / "*.csv", 3, 0, by=by)
 
 
-def test_shards_that_start_at_once_have_one_listing(folder, tmp_path):
+def test_shards_that_start_concurrently_have_one_listing(folder, tmp_path):
     def share(idx):
         (folder / f"new-{idx}.csv").write_text("a")
         return shard_files(folder / "*.csv", 8, idx, frozen=tmp_path / "run.json")
 
     with ThreadPoolExecutor(8) as pool:
-        found = [file for files in pool.map(share, range(8)) for file in files]
-    assert len(found) == len(set(found))
+        files = [file for share_files in pool.map(share, range(8)) for file in share_files]
+    assert len(files) == len(set(files))
     frozen = json.loads((tmp_path / "run.json").read_text())["files"]
-    assert sorted(found) == sorted(file for file, _ in frozen)
-    assert set(ordered(folder)) <= set(found)
+    assert sorted(files) == sorted(file for file, _ in frozen)
+    assert set(ordered(folder)) <= set(files)
 
 
 def test_a_frozen_listing_of_other_urls_is_refused(folder, tmp_path):

@@ -18,10 +18,10 @@ BATCH = {"AWS_BATCH_JOB_ARRAY_INDEX": "5", "AWS_BATCH_JOB_ARRAY_SIZE": "6"}
 
 
 def slurm(number, least, most, step=1, count=None):
-    named = {"ID": number, "MIN": least, "MAX": most, "STEP": step}
+    variables = {"ID": number, "MIN": least, "MAX": most, "STEP": step}
     if count is not None:
-        named["COUNT"] = count
-    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in named.items()}
+        variables["COUNT"] = count
+    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in variables.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,8 @@ def environment(monkeypatch):
             monkeypatch.delenv(name)
 
     def put(*variables):
-        for one in variables:
-            for name, value in one.items():
+        for group in variables:
+            for name, value in group.items():
                 monkeypatch.setenv(name, value)
 
     return put
@@ -73,7 +73,7 @@ def test_the_variables_of_each_runner_are_read(environment, variables, expected)
         assert shard() == expected
 
 
-def test_arguments_come_before_our_variables_before_the_runner(environment):
+def test_arguments_precede_our_variables_and_these_precede_the_runner(environment):
     environment(OWN, CLOUD)
     assert shard() == (3, 8)
     assert shard(0, 2) == (0, 2)
@@ -120,7 +120,7 @@ def test_faults_name_the_variables(environment, variables, where):
     assert [fault.where for fault in faults()] == where
 
 
-def test_two_runners_that_disagree_are_both_named(environment):
+def test_variables_of_two_runners_with_different_values_are_refused(environment):
     environment(CLOUD, BATCH)
     first, second = faults()
     assert "AWS_BATCH_JOB_ARRAY_INDEX" in first.allowed

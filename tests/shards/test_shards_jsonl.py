@@ -32,14 +32,14 @@ def test_shares_of_any_records_are_the_whole_file(tmp_path_factory, records, n, 
     path = tmp_path_factory.mktemp("jsonl") / "one.jsonl"
     lines = [json.dumps(record, ensure_ascii=not raw) for record in records]
     path.write_bytes((newline.join(lines) + newline * last).encode("utf-8", "surrogatepass"))
-    found = [shard_rows(path, n, idx) for idx in range(n)]
-    assert all(one.dtypes.equals(found[0].dtypes) for one in found)
-    together = pd.concat(found, ignore_index=True)
-    assert together["n"].to_list() == [record["n"] for record in records]
-    assert together["s"].to_list() == [record["s"] for record in records]
-    assert together["x"].to_list() == [record["x"] for record in records]
-    if "may" in together:
-        may = [None if pd.isna(value) else value for value in together["may"]]
+    shares = [shard_rows(path, n, idx) for idx in range(n)]
+    assert all(share.dtypes.equals(shares[0].dtypes) for share in shares)
+    whole = pd.concat(shares, ignore_index=True)
+    assert whole["n"].to_list() == [record["n"] for record in records]
+    assert whole["s"].to_list() == [record["s"] for record in records]
+    assert whole["x"].to_list() == [record["x"] for record in records]
+    if "may" in whole:
+        may = [None if pd.isna(value) else value for value in whole["may"]]
         assert may == [record.get("may") for record in records]
 
 
@@ -51,8 +51,8 @@ def test_little_more_than_the_share_is_read(monkeypatch):
     store.pipe_file("/big.jsonl", text)
     rows = []
     for idx in range(5):
-        one, nbytes, _ = read_of(lambda idx=idx: shard_rows("tally://big.jsonl", 5, idx))
-        rows += one["n"].to_list()
+        share, nbytes, _ = read_of(lambda idx=idx: shard_rows("tally://big.jsonl", 5, idx))
+        rows += share["n"].to_list()
         assert nbytes < len(text) / 5 + 14_100 + 2 * text_samples.STEP
     assert rows == list(range(100_000))
 

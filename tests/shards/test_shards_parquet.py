@@ -16,7 +16,7 @@ from hyperplane import RequestError, shard_rows
 from hyperplane.errors import ReadError
 
 
-def made(start, length):
+def make_frame(start, length):
     numbers = np.arange(start, start + length)
     frame = pd.DataFrame({"n": numbers, "s": [f"é{n}" for n in numbers], "x": numbers / 7})
     frame["t"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(numbers, unit="h")
@@ -33,29 +33,29 @@ def made(start, length):
 )
 def test_shares_of_any_row_groups_are_those_of_array_split(tmp_path_factory, groups, n, remote):
     store, folder, total = fresh(), tmp_path_factory.mktemp("parquet"), 0
-    schema = pa.Schema.from_pandas(made(0, 9), preserve_index=False)
+    schema = pa.Schema.from_pandas(make_frame(0, 9), preserve_index=False)
     # An empty frame does not determine the type of lists.
-    every = pa.Table.from_pandas(made(0, 200), schema, preserve_index=False)
+    table = pa.Table.from_pandas(make_frame(0, 200), schema, preserve_index=False)
     for number, lengths in enumerate(groups):
         path = folder / f"part-{number}.parquet"
         with parquet.ParquetWriter(path, schema) as writer:
             for length in lengths:
-                writer.write_table(every.slice(total, length))
+                writer.write_table(table.slice(total, length))
                 total += length
         store.pipe_file(f"/data/{path.name}", path.read_bytes())
     url = "tally://data/*.parquet" if remote else folder
-    found = [shard_rows(url, n, idx) for idx in range(n)]
+    shares = [shard_rows(url, n, idx) for idx in range(n)]
     expected = [len(part) for part in np.array_split(np.arange(total), n)]
-    assert [len(one) for one in found] == expected
-    assert all(one.dtypes.equals(found[0].dtypes) for one in found)
-    assert all(one.index.equals(pd.RangeIndex(len(one))) for one in found)
-    together = pd.concat(found, ignore_index=True)
-    wanted = made(0, total)
+    assert [len(share) for share in shares] == expected
+    assert all(share.dtypes.equals(shares[0].dtypes) for share in shares)
+    assert all(share.index.equals(pd.RangeIndex(len(share))) for share in shares)
+    whole = pd.concat(shares, ignore_index=True)
+    expected_frame = make_frame(0, total)
     for name in ("n", "s", "x", "t"):
-        assert together[name].to_list() == wanted[name].to_list()
-    gaps = [None if pd.isna(value) else value for value in together["gaps"]]
+        assert whole[name].to_list() == expected_frame[name].to_list()
+    gaps = [None if pd.isna(value) else value for value in whole["gaps"]]
     assert gaps == [None if k % 3 == 0 else k for k in range(total)]
-    assert [list(value) for value in together["many"]] == wanted["many"].to_list()
+    assert [list(value) for value in whole["many"]] == expected_frame["many"].to_list()
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def test_only_row_groups_of_the_share_are_read(big):
     frame, size, data = big
     footer = parquet.read_metadata(pa.BufferReader(data)).serialized_size
     for idx in range(8):
-        one, nbytes, _ = read_of(lambda idx=idx: shard_rows("tally://big.parquet", 8, idx))
+        share, nbytes, _ = read_of(lambda idx=idx: shard_rows("tally://big.parquet", 8, idx))
         pd.testing.assert_frame_equal(
-            one, frame[idx * 40_000 : (idx + 1) * 40_000].reset_index(drop=True)
+            share, frame[idx * 40_000 : (idx + 1) * 40_000].reset_index(drop=True)
         )
         # Only its five row groups are read, and the footer each time the file is opened.
         assert nbytes < size / 8 + 4 * (footer + 65_536)
@@ -90,8 +90,8 @@ def test_other_row_groups_are_not_read_from_local_disk(big, tmp_path):
             start, length = chunk.data_page_offset, chunk.total_compressed_size
             damaged[start : start + length] = b"\xff" * length
     (tmp_path / "damaged.parquet").write_bytes(damaged)
-    one = shard_rows(tmp_path / "damaged.parquet", 8, 1)
-    pd.testing.assert_frame_equal(one, frame[40_000:80_000].reset_index(drop=True))
+    share = shard_rows(tmp_path / "damaged.parquet", 8, 1)
+    pd.testing.assert_frame_equal(share, frame[40_000:80_000].reset_index(drop=True))
     with pytest.raises(ReadError, match=r"damaged\.parquet"):
         shard_rows(tmp_path / "damaged.parquet", 8, 2)
 
@@ -99,21 +99,21 @@ def test_other_row_groups_are_not_read_from_local_disk(big, tmp_path):
 def test_only_requested_columns_are_read(big):
     _, size, _ = big
     _, every, _ = read_of(lambda: shard_rows("tally://big.parquet", 2, 0))
-    one, nbytes, _ = read_of(lambda: shard_rows("tally://big.parquet", 2, 0, columns=["x"]))
-    assert list(one.columns) == ["x"]
+    share, nbytes, _ = read_of(lambda: shard_rows("tally://big.parquet", 2, 0, columns=["x"]))
+    assert list(share.columns) == ["x"]
     assert every - nbytes > size / 2 * 0.4
 
 
-def test_folders_of_keys_are_columns(tmp_path):
+def test_hive_folders_are_columns(tmp_path):
     for year in (2023, 2024):
         (tmp_path / f"year={year}").mkdir()
         frame = pd.DataFrame({"n": np.arange(5) + 10 * year})
         frame.to_parquet(tmp_path / f"year={year}" / "a.parquet")
-    found = [shard_rows(tmp_path, 3, idx) for idx in range(3)]
-    assert [len(one) for one in found] == [4, 3, 3]
-    together = pd.concat(found, ignore_index=True)
-    assert together["year"].to_list() == [2023] * 5 + [2024] * 5
-    assert (together["n"] // 10 == together["year"]).all()
+    shares = [shard_rows(tmp_path, 3, idx) for idx in range(3)]
+    assert [len(share) for share in shares] == [4, 3, 3]
+    whole = pd.concat(shares, ignore_index=True)
+    assert whole["year"].to_list() == [2023] * 5 + [2024] * 5
+    assert (whole["n"] // 10 == whole["year"]).all()
 
 
 def test_an_unknown_column_is_refused(tmp_path):

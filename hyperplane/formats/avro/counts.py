@@ -39,7 +39,7 @@ class RecordCountCheck:
     Raises
     ------
     WrongRecordCount
-        When the schema has arrays of zero-byte items.
+        If the schema has arrays of zero-byte items.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -52,7 +52,7 @@ class RecordCountCheck:
         Raises
         ------
         WrongRecordCount
-            When the block cannot contain that many records, or there are too many empty ones.
+            If the block cannot contain that many records, or there are too many empty ones.
         """
         if count < 0 or (self._record_bytes and count * self._record_bytes > size):
             raise WrongRecordCount(
@@ -61,10 +61,10 @@ class RecordCountCheck:
         if not self._record_bytes:
             self._empty += count
         if self._empty > MAX_EMPTY_RECORDS:
-            declared = (
-                f"{self._empty} records without any bytes; at most {MAX_EMPTY_RECORDS} are read"
+            raise WrongRecordCount(
+                f"its blocks declare {self._empty} records without any bytes; "
+                f"at most {MAX_EMPTY_RECORDS} are read"
             )
-            raise WrongRecordCount(f"its blocks declare {declared}")
 
     def check_packed(self, blocks: bytes, codec: str, mark: int) -> None:
         """Check the counts of compressed blocks, as stored in a file.
@@ -74,7 +74,8 @@ class RecordCountCheck:
         blocks : bytes
             Blocks; the last one may be incomplete.
         codec : str
-            The compression codec. Blocks of others than null, deflate and snappy pass.
+            The compression codec. The uncompressed size of blocks is verified for null, deflate
+            and snappy; for other codecs it is assumed to suffice.
         mark : int
             Length of the sync marker in bytes.
         """
@@ -96,7 +97,7 @@ class RecordCountCheck:
 def _find_min_bytes(kind: Any, named: dict[str, int]) -> int:
     """Return the minimum size in bytes of a value of a type."""
     if isinstance(kind, list):
-        return 1 + min((_find_min_bytes(one, named) for one in kind), default=0)
+        return 1 + min((_find_min_bytes(branch, named) for branch in kind), default=0)
     if isinstance(kind, str):
         primitive = _MIN_BYTES.get(kind)
         return named.get(kind.rpartition(".")[2], 0) if primitive is None else primitive
@@ -121,7 +122,7 @@ def _find_min_bytes(kind: Any, named: dict[str, int]) -> int:
 
 
 def _count_unpacked_bytes(packed: memoryview, codec: str, enough: int) -> int:
-    """Return the uncompressed size of a block, counting only up to ``enough``."""
+    """Return the uncompressed size of a block, or an upper limit; count only up to ``enough``."""
     if codec == "snappy":
         return len(packed) * _SNAPPY_RATIO
     if codec != "deflate":

@@ -84,13 +84,14 @@ class AvroHeader:
         if not self.arrow:
             return fields
         arrow_types = {
-            one.name: one.type for one in pa.ipc.read_schema(pa.py_buffer(b64decode(self.arrow)))
+            field.name: field.type
+            for field in pa.ipc.read_schema(pa.py_buffer(b64decode(self.arrow)))
         }
         return [
-            replace(one, arrow=arrow_types[one.name])
-            if _has_no_avro_type(arrow_types.get(one.name, one.arrow))
-            else one
-            for one in fields
+            replace(field, arrow=arrow_types[field.name])
+            if _has_no_avro_type(arrow_types.get(field.name, field.arrow))
+            else field
+            for field in fields
         ]
 
 
@@ -100,17 +101,17 @@ def read_header(file: File) -> AvroHeader:
     Raises
     ------
     ReadError
-        When the file has no valid header.
+        If the file has no valid header.
     """
-    read = need("fastavro", extra="avro").schemaless_reader
+    read_record = need("fastavro", extra="avro").schemaless_reader
     length = HEADER_SIZE
     while True:
         head = file.read_range(0, min(file.size, length))
         if head[:4] != b"Obj\x01":
             raise ReadError(file.url, f"not an Avro file: it starts with {head[:4]!r}")
-        opened = io.BytesIO(head)
+        buffer = io.BytesIO(head)
         try:
-            decoded = read(opened, _HEADER_SCHEMA, None)
+            decoded = read_record(buffer, _HEADER_SCHEMA, None)
             break
         except (EOFError, ValueError, IndexError, UnicodeError) as error:
             if length >= file.size:
@@ -128,7 +129,7 @@ def read_header(file: File) -> AvroHeader:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReadError(file.url, f"its header has no valid schema ({error!r})") from error
     arrow = meta.get(ARROW_SCHEMA, b"").decode()
-    return AvroHeader(schema, codec, decoded["sync"], opened.tell(), arrow)
+    return AvroHeader(schema, codec, decoded["sync"], buffer.tell(), arrow)
 
 
 @dataclass(frozen=True)
@@ -148,18 +149,18 @@ class AvroDecoder:
         Raises
         ------
         ReadError
-            When a block is damaged.
+            If a block is damaged.
         """
         blocks = self._read_blocks(byte_range)
-        every = self.header.fields
-        chosen = [field for field in every if field.name in names]
+        fields = self.header.fields
+        chosen = [field for field in fields if field.name in names]
         if not blocks:
             return pl.DataFrame(
-                schema={one.name: column_types.from_arrow(one.arrow) for one in chosen}
+                schema={field.name: column_types.from_arrow(field.arrow) for field in chosen}
             )
         self._check_counts(blocks, byte_range)
         fast = self.header.codec in _POLARS_CODECS and all(
-            one.polars_type is not None for one in every
+            field.polars_type is not None for field in fields
         )
         return (
             self._decode_with_polars(blocks, chosen)
@@ -196,8 +197,8 @@ class AvroDecoder:
             raise ReadError(byte_range.file.url, str(error)) from error
 
     def _decode_with_polars(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
-        whole = _write_header(self._make_polars_schema(), self.header) + blocks
-        frame = pl.read_avro(io.BytesIO(whole), columns=[field.name for field in chosen])
+        avro_file = _write_header(self._make_polars_schema(), self.header) + blocks
+        frame = pl.read_avro(io.BytesIO(avro_file), columns=[field.name for field in chosen])
         return frame.with_columns(
             _finish_column(frame.get_column(field.name), field)
             for field in chosen
@@ -205,14 +206,16 @@ class AvroDecoder:
         )
 
     def _make_polars_schema(self) -> dict[str, Any]:
-        rows = [{"name": one.name, "type": one.polars_type} for one in self.header.fields]
-        return {"type": "record", "name": "row", "fields": rows}
+        schema_fields = [
+            {"name": field.name, "type": field.polars_type} for field in self.header.fields
+        ]
+        return {"type": "record", "name": "row", "fields": schema_fields}
 
     def _decode_with_fastavro(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
         fastavro = need("fastavro", extra="avro")
         schema = json.loads(self.header.schema)
-        whole = _write_header(schema, self.header) + blocks
-        records = fastavro.reader(io.BytesIO(whole))
+        avro_file = _write_header(schema, self.header) + blocks
+        records = fastavro.reader(io.BytesIO(avro_file))
         columns: dict[str, list[Any]] = {field.name: [] for field in chosen}
         for record in records:
             for name, values in columns.items():
@@ -221,11 +224,11 @@ class AvroDecoder:
 
 
 def _write_header(schema: Any, like: AvroHeader) -> bytes:
-    opened = io.BytesIO()
+    buffer = io.BytesIO()
     meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": like.codec.encode()}
     header = {"magic": b"Obj\x01", "meta": meta, "sync": like.sync}
-    need("fastavro", extra="avro").schemaless_writer(opened, _HEADER_SCHEMA, header)
-    return opened.getvalue()
+    need("fastavro", extra="avro").schemaless_writer(buffer, _HEADER_SCHEMA, header)
+    return buffer.getvalue()
 
 
 def _is_nanoseconds(field: AvroField) -> bool:
@@ -269,14 +272,16 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     ReadError
-        When a header is invalid and ``on_error`` is not "skip".
+        If a header is invalid and ``on_error`` is not "skip".
     """
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
         results = list(pool.map(_try_read_header, files))
-    headers = [one for one in results if not isinstance(one, ReadError)]
-    request.raise_or_warn([one for one in results if isinstance(one, ReadError)], len(headers))
+    headers = [result for result in results if not isinstance(result, ReadError)]
+    request.raise_or_warn(
+        [result for result in results if isinstance(result, ReadError)], len(headers)
+    )
     by_header: dict[tuple[str, str], pa.Schema] = {}
     for _, header in headers:
         if (header.schema, header.arrow) not in by_header:
@@ -286,10 +291,10 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     columns = arrow_columns.resolve_columns(groups, request)
     density = _estimate_density(headers, columns.chosen)
     total = int(sum(file.size for file, _ in headers) * density)
-    aim = partition_sizes.choose_target_size(total, request.partition_size)
+    target_size = partition_sizes.choose_target_size(total, request.partition_size)
     byte_ranges: list[ByteRange] = []
     for file, header in headers:
-        byte_ranges += _split_file(file, header, columns.mappings[file], density, aim)
+        byte_ranges += _split_file(file, header, columns.mappings[file], density, target_size)
     neighbors = partition_sizes.group_neighbors(
         byte_ranges,
         [byte_range.nbytes for byte_range in byte_ranges],
@@ -311,12 +316,12 @@ def _try_read_header(file: File) -> FileHeader | ReadError:
 
 
 def _make_arrow_schema(header: AvroHeader) -> pa.Schema:
-    return pa.schema([pa.field(one.name, one.arrow, one.nullable) for one in header.fields])
+    return pa.schema([pa.field(field.name, field.arrow, field.nullable) for field in header.fields])
 
 
 def _estimate_density(headers: Sequence[FileHeader], chosen: dict[str, pl.DataType]) -> float:
     """Return the ratio of bytes in memory to bytes of a file, for the chosen columns."""
-    file, header = max(headers, key=lambda one: one[0].size)
+    file, header = max(headers, key=lambda entry: entry[0].size)
     stop = min(file.size, header.length + SAMPLE)
     mapping = ColumnMapping(tuple(chosen.items()))
     decoder = AvroDecoder(header)
@@ -331,13 +336,13 @@ def _estimate_density(headers: Sequence[FileHeader], chosen: dict[str, pl.DataTy
 
 
 def _split_file(
-    file: File, header: AvroHeader, mapping: ColumnMapping, density: float, aim: float
+    file: File, header: AvroHeader, mapping: ColumnMapping, density: float, target_size: float
 ) -> list[ByteRange]:
     start = header.length - SYNC_SIZE
-    count = max(1, round(file.size * density / aim + 0.4))
-    ends = [start + round(i * (file.size - start) / count) for i in range(count + 1)]
+    count = max(1, round(file.size * density / target_size + 0.4))
+    bounds = [start + round(i * (file.size - start) / count) for i in range(count + 1)]
     decoder = AvroDecoder(header)
     return [
         ByteRange(file, begin, end, decoder, mapping, max(1, int((end - begin) * density)))
-        for begin, end in pairwise(ends)
+        for begin, end in pairwise(bounds)
     ]

@@ -32,8 +32,8 @@ _LOGICAL = {
 }
 #: Maximum nesting depth of types; Arrow's C interface supports at most 64.
 _MAX_DEPTH = 50
-#: Maximum number of types after expanding references: 2 kB of records that each refer twice to
-#: the previous one expand to millions.
+#: Maximum number of types after expanding references. Without it, 2 kB of records that each refer
+#: twice to the previous one would expand to millions of types.
 _MAX_TYPES = 100_000
 #: Numeric types, widest first; a union of numbers has its widest type.
 _NUMBERS = ("double", "float", "long", "int")
@@ -86,7 +86,7 @@ def parse_fields(schema: Any) -> list[AvroField]:
     Raises
     ------
     UnsupportedAvroSchema
-        When it is not a record, is recursive, nested too deeply, or expands to too many types.
+        If it is not a record, is recursive, nested too deeply, or expands to too many types.
     """
     named = _NamedTypes()
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -120,13 +120,13 @@ def _replace_branch(kind: Any, union: Any) -> Any:
     """Return the type, or the union with its non-null branch replaced by the type."""
     if not isinstance(union, list):
         return kind
-    return [one if one == "null" else kind for one in union] if len(union) == 2 else None
+    return [branch if branch == "null" else kind for branch in union] if len(union) == 2 else None
 
 
 def _split_union(kind: Any) -> tuple[list[Any], bool]:
     if not isinstance(kind, list):
         return [kind], kind == "null"
-    return [one for one in kind if one != "null"], "null" in kind
+    return [branch for branch in kind if branch != "null"], "null" in kind
 
 
 def _resolve_type(kind: Any, named: _NamedTypes, namespace: str) -> Any:
@@ -141,11 +141,11 @@ def _resolve_type(kind: Any, named: _NamedTypes, namespace: str) -> Any:
 
 
 def _convert_type(
-    given: Any, named: _NamedTypes, namespace: str, within: tuple[int, ...]
+    declared: Any, named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
     """Return the Arrow type, and the type for Polars or None."""
     named.count()
-    kind = _resolve_type(given, named, namespace)
+    kind = _resolve_type(declared, named, namespace)
     if isinstance(kind, list):
         return _convert_union(kind, named, namespace, within)
     if isinstance(kind, str):
@@ -161,16 +161,16 @@ def _convert_union(
     kind: list[Any], named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
     branches, _ = _split_union(kind)
-    converted = [_convert_type(one, named, namespace, within) for one in branches]
+    converted = [_convert_type(branch, named, namespace, within) for branch in branches]
     if len(branches) == 1:
         arrow, polars_type = converted[0]
         return arrow, None if polars_type is None else _replace_branch(polars_type, kind)
     if not branches:
         return pa.null(), None
-    if all(isinstance(one, str) and one in _NUMBERS for one in branches):
-        wide = next(one for one in _NUMBERS if one in branches)
-        exact = wide != "float" or not {"int", "long"} & set(branches)
-        return _PRIMITIVES[wide if exact else "double"], None
+    if all(isinstance(branch, str) and branch in _NUMBERS for branch in branches):
+        widest = next(branch for branch in _NUMBERS if branch in branches)
+        exact = widest != "float" or not {"int", "long"} & set(branches)
+        return _PRIMITIVES[widest if exact else "double"], None
     return pa.string(), None
 
 
@@ -196,8 +196,7 @@ def _convert_complex(
         return pa.string(), None
     if logical == "decimal" and base in ("bytes", "fixed"):
         arrow = pa.decimal128(min(38, kind["precision"]), kind.get("scale", 0))
-        fast = kind["precision"] <= 38
-        if not fast:
+        if kind["precision"] > 38:
             raise UnsupportedAvroSchema("a decimal of more than 38 digits")
         return arrow, kind
     if base == "fixed":
@@ -222,8 +221,8 @@ def _convert_record(
         polars_types.append(None if nanos else polars_type)
     if any(polars_type is None for polars_type in polars_types):
         return pa.struct(arrows), None
-    rows = [
+    fields = [
         {"name": name, "type": polars_type}
         for (name, _), polars_type in zip(arrows, polars_types, strict=True)
     ]
-    return pa.struct(arrows), {"type": "record", "name": f"r{len(named)}", "fields": rows}
+    return pa.struct(arrows), {"type": "record", "name": f"r{len(named)}", "fields": fields}

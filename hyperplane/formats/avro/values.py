@@ -17,7 +17,7 @@ def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
     Raises
     ------
     DataError
-        When the type of its union cannot represent a value exactly.
+        If the type of its union cannot represent a value exactly.
 
     Examples
     --------
@@ -29,8 +29,8 @@ def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(plain, field.arrow)
     except (pa.ArrowException, OverflowError, ValueError) as error:
-        wrong = next((value for value in plain if not _fits(value, field.arrow)), None)
-        shown = repr(wrong)[:60]
+        value = next((value for value in plain if not _fits(value, field.arrow)), None)
+        shown = repr(value)[:60]
         raise DataError(
             field.name,
             f"holds {shown}, which {field.arrow}, the widest type of its union, cannot "
@@ -45,10 +45,10 @@ def _to_plain(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else str(value)
     if pa.types.is_struct(kind):
-        return {one.name: _to_plain(value[one.name], one.type) for one in kind}
+        return {field.name: _to_plain(value[field.name], field.type) for field in kind}
     if pa.types.is_map(kind):
-        return {name: _to_plain(one, kind.item_type) for name, one in value.items()}
-    return [_to_plain(one, kind.value_type) for one in value] if pa.types.is_list(kind) else value
+        return {name: _to_plain(item, kind.item_type) for name, item in value.items()}
+    return [_to_plain(item, kind.value_type) for item in value] if pa.types.is_list(kind) else value
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:

@@ -47,7 +47,7 @@ _PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000}
 _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((day - _EPOCH).days for day in (dt.date.min, dt.date.max))
 _TIMESTAMP_TYPES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
-#: Types in which those that Avro lacks are written; a value that does not fit is an error.
+#: Wider types that replace the types that Avro lacks; a value that does not fit is an error.
 _WIDER_TYPES = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
@@ -90,27 +90,29 @@ def write_avro(table: pa.Table) -> bytes:
 
     Examples
     --------
-    >>> made = write_avro(pa.table({"n": [1, None]}))
-    >>> read_avro(made).to_pylist()
+    >>> data = write_avro(pa.table({"n": [1, None]}))
+    >>> read_avro(data).to_pylist()
     [{'n': 1}, {'n': None}]
     """
     fastavro = need("fastavro", "avro")
-    rows, columns, arrow_fields = [], [], []
+    schema_fields, columns, arrow_fields = [], [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
-            value_kind = _find_value_type(column.type)
-            normal = _find_supported_type(value_kind)
-            rows.append({"name": _check_name(name), "type": _make_nullable_schema(normal, [name])})
-            values = column.cast(value_kind).cast(normal).cast(_find_storage_type(normal))
-            _check_years(values, normal)
+            value_type = _find_value_type(column.type)
+            supported = _find_supported_type(value_type)
+            schema_fields.append(
+                {"name": _check_name(name), "type": _make_nullable_schema(supported, [name])}
+            )
+            values = column.cast(value_type).cast(supported).cast(_find_storage_type(supported))
+            _check_years(values, supported)
             columns.append(values.to_pylist())
         except (_UnsupportedAvroType, pa.ArrowException) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(
                 name, f"Avro does not support it ({reason}); convert it first"
             ) from error
-        arrow_fields.append(pa.field(name, value_kind))
-    schema = {"type": "record", "name": "row", "fields": rows}
+        arrow_fields.append(pa.field(name, value_type))
+    schema = {"type": "record", "name": "row", "fields": schema_fields}
     arrow = pa.schema(arrow_fields, table.schema.metadata)
     details = {ARROW_SCHEMA: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
     names = table.column_names
@@ -124,12 +126,12 @@ def write_avro(table: pa.Table) -> bytes:
 
 
 def _find_value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the value type of a dictionary type; other types as they are."""
+    """Return the value type of a dictionary type; other types unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _find_supported_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type, or the type supported by Avro in which its values are written."""
+    """Return the type that replaces a type that Avro lacks; other types unchanged."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_duration(kind):
@@ -139,12 +141,12 @@ def _find_supported_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_find_supported_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _find_supported_type(one.type)) for one in kind])
+        return pa.struct([(field.name, _find_supported_type(field.type)) for field in kind])
     return _WIDER_TYPES.get(kind, kind)
 
 
 def _find_storage_type(kind: pa.DataType) -> pa.DataType:
-    """Return the integer type of temporal types; other types as they are."""
+    """Return the integer type of temporal types; other types unchanged."""
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         return pa.int64()
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
@@ -152,12 +154,12 @@ def _find_storage_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(_find_storage_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _find_storage_type(one.type)) for one in kind])
+        return pa.struct([(field.name, _find_storage_type(field.type)) for field in kind])
     return kind
 
 
 def _check_years(values: Any, kind: pa.DataType) -> None:
-    """Check that times have years 1 to 9999, as readers construct Python datetimes of them."""
+    """Check that times have years 1 to 9999, because readers make Python datetimes of them."""
     per_day = _PER_DAY.get("day" if pa.types.is_date32(kind) else getattr(kind, "unit", ""))
     if per_day is None or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
         return
@@ -187,15 +189,15 @@ def _make_avro_schema(kind: pa.DataType, path: list[str]) -> Any:
     if pa.types.is_list(kind):
         return {"type": "array", "items": _make_nullable_schema(kind.value_type, [*path, "item"])}
     if pa.types.is_struct(kind):
-        inside = [
+        fields = [
             {
-                "name": _check_name(one.name),
-                "type": _make_nullable_schema(one.type, [*path, one.name]),
+                "name": _check_name(field.name),
+                "type": _make_nullable_schema(field.type, [*path, field.name]),
             }
-            for one in kind
+            for field in kind
         ]
         # Avro requires a distinct name for each record type.
-        return {"type": "record", "name": "row_" + "_".join(path), "fields": inside}
+        return {"type": "record", "name": "row_" + "_".join(path), "fields": fields}
     raise _UnsupportedAvroType(f"the type {kind}")
 
 
@@ -211,13 +213,13 @@ def _check_name(name: str) -> str:
 def read_avro(data: bytes) -> pa.Table:
     """Return the table in an Avro file.
 
-    Its types are those it was written with, or, of a file of another program, those of
+    The types are those of the saved table; for a file of another program, those of
     :func:`hyperplane.dataframe.read`.
 
     Raises
     ------
     ValueError
-        If the file is damaged or its schema is not that of records.
+        If the file is damaged or its values are not records.
     DataError
         If a value does not fit the type of its column without loss.
     MissingPackage
@@ -227,7 +229,7 @@ def read_avro(data: bytes) -> pa.Table:
     try:
         reader = fastavro.block_reader(io.BytesIO(data))
         schema = json.loads(reader.metadata["avro.schema"])
-        known, counts = parse_fields(schema), RecordCountCheck(schema)
+        fields, counts = parse_fields(schema), RecordCountCheck(schema)
         records: list[Any] = []
         for block in reader:
             counts.check(block.num_records, block.bytes_.getbuffer().nbytes)
@@ -239,13 +241,13 @@ def read_avro(data: bytes) -> pa.Table:
     if ARROW_SCHEMA in reader.metadata:
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[ARROW_SCHEMA])))
         columns = [
-            pa.array([record[one.name] for record in records], _find_supported_type(one.type)).cast(
-                one.type
-            )
-            for one in arrow
+            pa.array(
+                [record[field.name] for record in records], _find_supported_type(field.type)
+            ).cast(field.type)
+            for field in arrow
         ]
         return pa.table(columns, schema=arrow)
     return pa.table(
-        [make_arrow_array(one, [record[one.name] for record in records]) for one in known],
-        names=[one.name for one in known],
+        [make_arrow_array(field, [record[field.name] for record in records]) for field in fields],
+        names=[field.name for field in fields],
     )

@@ -98,7 +98,7 @@ class CsvDecoder:
         Raises
         ------
         ReadError
-            When a value does not fit its column's type, or a row has the wrong number of values.
+            If a value does not fit its column's type, or a row has the wrong number of values.
         """
         data = byte_range.read_data()
         self._check_quotes(data, byte_range)
@@ -106,66 +106,68 @@ class CsvDecoder:
             name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
             for name, kind in zip(self.dialect.names, self.kinds, strict=True)
         }
-        wanted = {name: types[name] for name in names}
+        selected = {name: types[name] for name in names}
         try:
-            table = parse_csv(data, self.dialect, wanted)
-            self._check_hexadecimal(data, wanted, byte_range)
+            table = parse_csv(data, self.dialect, selected)
+            self._check_hexadecimal(data, selected, byte_range)
             self._check_inexact(data, table, byte_range)
         except pa.ArrowInvalid as error:
             raise ReadError(
                 byte_range.file.url, self._describe_error(error, data, byte_range)
             ) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        place = partial(locate_record, self.dialect, data, byte_range.file, byte_range.start)
-        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
+        locate_row = partial(locate_record, self.dialect, data, byte_range.file, byte_range.start)
+        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, locate_row)
         return frame.with_columns(
             time_formats.parse_column(
-                frame.get_column(name), time_format, byte_range.file.url, place
+                frame.get_column(name), time_format, byte_range.file.url, locate_row
             )
             for name, time_format in self.times
-            if name in wanted
+            if name in selected
         )
 
     def _check_quotes(self, data: bytes, byte_range: ByteRange) -> None:
         if quotes.is_sound(data, self.dialect.separator_bytes):
             return
-        at = quotes.find_unclosed_quote(data, self.dialect.separator_bytes)
-        wrong = ""
-        if at is not None:
-            place = text_errors.locate_line(
-                byte_range.file, byte_range.start, data.count(b"\n", 0, at) + 1
+        offset = quotes.find_unclosed_quote(data, self.dialect.separator_bytes)
+        problem = ""
+        if offset is not None:
+            location = text_errors.locate_line(
+                byte_range.file, byte_range.start, data.count(b"\n", 0, offset) + 1
             )
-            wrong = text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at))
+            problem = text_errors.describe_open_quote(
+                location, text_errors.excerpt_line(data, offset)
+            )
         divided = not self.dialect.multiline and not byte_range.file.compression
         odd = data.count(b'"') % 2 == 1
-        if divided and (odd or wrong):
+        if divided and (odd or problem):
             # Then the start of this range, or of one before, may be inside a quoted value.
             what = "an odd number of quotes" if odd else "misplaced quotes"
-            wrong = (
+            problem = (
                 f"{what} in bytes {byte_range.start} to {byte_range.stop}: a quote is not "
                 "closed, or a quoted value contains line ends; "
-                f"for the latter write multiline=True{wrong and '. Possible cause: '}{wrong}"
+                f"for the latter write multiline=True{problem and '. Possible cause: '}{problem}"
             )
-        if wrong:
-            raise ReadError(byte_range.file.url, wrong)
+        if problem:
+            raise ReadError(byte_range.file.url, problem)
 
     def _check_hexadecimal(
         self, data: bytes, types: dict[str, pa.DataType], byte_range: ByteRange
     ) -> None:
         """Reject hexadecimal numbers, which pyarrow parses as integers and pandas as text."""
-        whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
-        if not whole or not inference.may_be_hexadecimal(data):
+        integers = [name for name, kind in types.items() if pa.types.is_integer(kind)]
+        if not integers or not inference.may_be_hexadecimal(data):
             return
-        texts = parse_csv(data, self.dialect, dict.fromkeys(whole, pa.string()))
-        for name in whole:
+        texts = parse_csv(data, self.dialect, dict.fromkeys(integers, pa.string()))
+        for name in integers:
             row = inference.find_hexadecimal(texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
-                wrong = text_errors.describe_value(
-                    name, text, str(types[name]), name in self.declared, place
+                location = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
+                problem = text_errors.describe_value(
+                    name, text, str(types[name]), name in self.declared, location
                 )
-                raise ReadError(byte_range.file.url, wrong)
+                raise ReadError(byte_range.file.url, problem)
 
     def _check_inexact(self, data: bytes, table: pa.Table, byte_range: ByteRange) -> None:
         """Reject integers that float64 cannot represent, unless the caller set the type."""
@@ -181,11 +183,11 @@ class CsvDecoder:
             row = inference.find_inexact(table.column(name), texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
+                location = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
                 raise ReadError(
                     byte_range.file.url,
                     f"column {name!r} holds {text}, which float64 cannot represent exactly, and "
-                    f"the column also contains fractions ({place}); write "
+                    f"the column also contains fractions ({location}); write "
                     f"dtypes={{{name!r}: 'str'}} to keep all digits, or 'float64' to round",
                 )
 
@@ -194,17 +196,17 @@ class CsvDecoder:
         if value is None:
             return describe_row_error(error, self.dialect, data, byte_range.file, byte_range.start)
         name = self.dialect.names[int(value[1])]
-        place = locate_record(
+        location = locate_record(
             self.dialect, data, byte_range.file, byte_range.start, int(value[2] or 1) - 1
         )
         if "UTF8" in value[4]:
             fix = "write encoding='latin-1', or the encoding of the file"
-            return f"column {name!r}: {value[4]} ({place}); {fix}"
+            return f"column {name!r}: {value[4]} ({location}); {fix}"
         text = value[4].removeprefix("invalid value ").strip("'")
-        wrong = text_errors.describe_value(name, text, value[3], name in self.declared, place)
+        problem = text_errors.describe_value(name, text, value[3], name in self.declared, location)
         if text_errors.suggest_dtype(text, value[3]) == "str":
-            wrong += f", or na_values={{{name!r}: {text!r}}} where that is a missing value"
-        return wrong
+            problem += f", or na_values={{{name!r}: {text!r}}} where that is a missing value"
+        return problem
 
 
 def locate_record(dialect: CsvDialect, data: bytes, file: File, start: int, number: int) -> str:
@@ -220,9 +222,9 @@ def describe_row_error(
     row = _BAD_ROW.match(str(error))
     if row is None:
         return f"{error}, in bytes {start} to {start + len(data)}"
-    place = locate_record(dialect, data, file, start, int(row[1]) - 1) if row[1] else "a line"
+    location = locate_record(dialect, data, file, start, int(row[1]) - 1) if row[1] else "a line"
     return text_errors.describe_row_length(
-        f"{place}: {row[2]}: {row[3]!r}", dialect.names, dialect.separator
+        f"{location}: {row[2]}: {row[3]!r}", dialect.names, dialect.separator
     )
 
 
@@ -234,10 +236,10 @@ def to_arrow_type(kind: pl.DataType) -> pa.DataType:
 
 
 def parse_csv(data: bytes, dialect: CsvDialect, types: dict[str, pa.DataType] | None) -> pa.Table:
-    """Parse columns of CSV without a header; without ``types`` all, with inferred types."""
+    """Parse CSV without a header: the columns of ``types``; if None, all, with inferred types."""
     if not data.strip(b"\r\n"):
-        wanted = types or dict.fromkeys(dialect.names, pa.null())
-        return pa.schema(list(wanted.items())).empty_table()
+        selected = types or dict.fromkeys(dialect.names, pa.null())
+        return pa.schema(list(selected.items())).empty_table()
     if data.startswith(BOM) and _is_utf8(dialect.encoding):
         data = BOM + data  # pyarrow drops the first one, even if it is part of a value
     names = dialect.names if types is None else tuple(types)

@@ -26,8 +26,8 @@ def may_be_hexadecimal(data: bytes) -> bool:
 
 def find_hexadecimal(texts: pa.ChunkedArray) -> int | None:
     """Return the row of the first hexadecimal number, or None."""
-    inferred = pc.index(pc.match_substring_regex(texts, _HEXADECIMAL), True).as_py()
-    return None if inferred < 0 else int(inferred)
+    row = pc.index(pc.match_substring_regex(texts, _HEXADECIMAL), True).as_py()
+    return None if row < 0 else int(row)
 
 
 def match_pandas_types(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
@@ -56,9 +56,9 @@ def match_pandas_types(table: pa.Table, data: bytes, as_text: AsText) -> pa.Tabl
         return table
     texts = as_text(ambiguous)
     for name in ambiguous:
-        place = table.column_names.index(name)
+        index = table.column_names.index(name)
         table = table.set_column(
-            place, name, _choose_column(table.column(name), texts.column(name))
+            index, name, _choose_column(table.column(name), texts.column(name))
         )
     return table
 
@@ -124,7 +124,7 @@ def classify_values(column: pa.ChunkedArray) -> set[str]:
     return categories
 
 
-def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
+def choose_type(categories: set[str], complete: bool) -> pl.DataType:
     """Return a type that can represent the values of several tables.
 
     Parameters
@@ -141,18 +141,18 @@ def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
     >>> choose_type({"whole", "inexact", "number"}, True)
     String
     """
-    exact = "inexact" not in inferred
-    inferred = inferred - {"nothing", "inexact"}
-    if inferred == {"boolean"}:
+    exact = "inexact" not in categories
+    categories = categories - {"nothing", "inexact"}
+    if categories == {"boolean"}:
         return pl.Boolean()
-    if inferred and inferred <= {"whole", "negative"}:
+    if categories and categories <= {"whole", "negative"}:
         return pl.Int64()
-    if inferred and inferred <= {"whole", "large"}:
+    if categories and categories <= {"whole", "large"}:
         return pl.UInt64()
-    if exact and "number" in inferred and inferred <= {"number", "whole", "negative", "large"}:
+    if exact and "number" in categories and categories <= {"number", "whole", "negative", "large"}:
         return pl.Float64()
     # pandas makes an empty column float64; in a sample, later values may have any type.
-    return pl.Float64() if complete and not inferred else pl.String()
+    return pl.Float64() if complete and not categories else pl.String()
 
 
 def deduplicate_names(names: Collection[str]) -> tuple[str, ...]:
@@ -163,17 +163,17 @@ def deduplicate_names(names: Collection[str]) -> tuple[str, ...]:
     >>> deduplicate_names(["a", "a", ""]), deduplicate_names(["a", "a", "a.1"])
     (('a', 'a.1', 'Unnamed: 2'), ('a', 'a.2', 'a.1'))
     """
-    unique = [name or f"Unnamed: {place}" for place, name in enumerate(names)]
+    unique = [name or f"Unnamed: {index}" for index, name in enumerate(names)]
     counts = dict.fromkeys(unique, 0)
     # Generated names are deduplicated after those of the header.
     order = sorted(range(len(unique)), key=[not name for name in names].__getitem__)
-    for place in order:
-        name = whole = unique[place]
+    for index in order:
+        name = base = unique[index]
         number = counts[name]
         while number:
-            counts[whole] = number + 1
-            name = f"{whole}.{number}"
+            counts[base] = number + 1
+            name = f"{base}.{number}"
             number = number + 1 if name in unique else counts.get(name, 0)
-        unique[place] = name
+        unique[index] = name
         counts[name] = number + 1
     return tuple(unique)

@@ -43,19 +43,19 @@ class MissingValues:
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Return a table with floats that equal a missing value, in any notation, set to null."""
-        for place, name in enumerate(table.column_names):
-            column = table.column(place)
+        for index, name in enumerate(table.column_names):
+            column = table.column(index)
             numbers = (
                 _parse_floats(self.texts_for(name)) if pa.types.is_floating(column.type) else []
             )
             if numbers:
                 missing = pc.is_in(column, pa.array(numbers, column.type))
                 null = pa.scalar(None, column.type)
-                table = table.set_column(place, name, pc.if_else(missing, null, column))
+                table = table.set_column(index, name, pc.if_else(missing, null, column))
         return table
 
 
-def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, list[Fault]]:
+def parse_na_values(na_values: Any, names: Collection[str]) -> tuple[MissingValues, list[Fault]]:
     """Parse ``na_values`` into missing values and faults.
 
     Examples
@@ -63,8 +63,8 @@ def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, 
     >>> parse_na_values(["-", -999], ["a"])[0].everywhere
     ('-', '-999', '-999.0')
     """
-    if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
+    if isinstance(na_values, Mapping):
+        unknown = [name for name in na_values if name not in names]
         faults = [
             Fault(
                 "na_values",
@@ -74,29 +74,35 @@ def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, 
             )
             for name in unknown
         ]
-        by_column = {name: _parse_texts(given[name]) for name in given if name not in unknown}
-        faults += [_make_fault(given[name]) for name, texts in by_column.items() if texts is None]
+        by_column = {
+            name: _parse_texts(na_values[name]) for name in na_values if name not in unknown
+        }
+        faults += [
+            _make_fault(na_values[name]) for name, texts in by_column.items() if texts is None
+        ]
         known = tuple((name, texts) for name, texts in by_column.items() if texts is not None)
         return MissingValues((), known), faults
-    texts = _parse_texts(given)
-    return (MissingValues(), [_make_fault(given)]) if texts is None else (MissingValues(texts), [])
+    texts = _parse_texts(na_values)
+    return (
+        (MissingValues(), [_make_fault(na_values)]) if texts is None else (MissingValues(texts), [])
+    )
 
 
-def _make_fault(given: Any) -> Fault:
-    return Fault("na_values", repr(given)[:80], _ALLOWED)
+def _make_fault(value: Any) -> Fault:
+    return Fault("na_values", repr(value)[:80], _ALLOWED)
 
 
-def _parse_texts(given: Any) -> tuple[str, ...] | None:
+def _parse_texts(na_values: Any) -> tuple[str, ...] | None:
     """Return all notations of the values, as pandas does; None for values of other types."""
-    if isinstance(given, str | bytes) or not is_iterable(given):
-        given = [given]
+    if isinstance(na_values, str | bytes) or not is_iterable(na_values):
+        na_values = [na_values]
     texts: list[str] = []
-    for one in given:
-        if isinstance(one, bool) or not (isinstance(one, str) or hasattr(one, "__float__")):
+    for value in na_values:
+        if isinstance(value, bool) or not (isinstance(value, str) or hasattr(value, "__float__")):
             return None
-        texts.append(str(one))
+        texts.append(str(value))
         with suppress(ValueError, OverflowError, TypeError):
-            number = float(one)
+            number = float(value)
             if number == int(number):
                 texts += [str(int(number)), f"{int(number)}.0"]
     return tuple(dict.fromkeys(texts))

@@ -33,10 +33,10 @@ def is_sound(data: bytes, separator: bytes) -> bool:
 
 
 def find_unclosed_quote(data: bytes, separator: bytes) -> int | None:
-    r"""Return the offset of a quote that is not closed, or closed lines later inside text.
+    r"""Return the offset of the first opening quote that has no matching closing quote, or None.
 
-    A quote inside an unquoted value, such as ``5" long``, is an ordinary character. None if all
-    quoted values are closed.
+    A closing quote does not match if it is on a later line and followed by text. A quote inside an
+    unquoted value, such as ``5" long``, is an ordinary character.
 
     Examples
     --------
@@ -100,7 +100,10 @@ def _find_line_ends(text: bytes, separator: bytes) -> np.ndarray[Any, Any]:
 
 
 def _count_regular_quotes(data: bytes, separator: bytes) -> int | None:
-    """Return the number of quotes; None if any alternately opens or closes inside a value."""
+    """Return the number of quotes; None if an opening or closing one is inside a value.
+
+    Quotes alternately open and close.
+    """
     edges = np.zeros(256, bool)
     edges[list(b'"\r\n' + separator)] = True
     values = np.frombuffer(data, np.uint8)

@@ -32,19 +32,22 @@ from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.file_names import suffix_of
 from hyperplane.objectstore.locations import File
 
-#: Minimum occurrences of another separator in the header for which ``separator=`` is refused.
+#: Occurrences of another separator in the header from which ``separator=`` is refused.
 MIN_OTHER_SEPARATORS = 2
 
 
 @dataclass(frozen=True)
 class _InspectedFile:
-    """One file: its format, the offset of its rows, and the parsed sample."""
+    """One file: its sample and dialect, the offset of its rows, and the parsed texts of the sample.
+
+    ``text_bytes`` is the length of the parsed texts.
+    """
 
     sample: TextSample
     dialect: CsvDialect
     start: int
     tables: tuple[pa.Table, ...]
-    text: int
+    text_bytes: int
 
 
 def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
@@ -53,22 +56,22 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
     Raises
     ------
     RequestError
-        When the columns differ, or the request does not match them.
+        If the columns differ, or the request does not match them.
     ReadError
-        When a file cannot be read and ``on_error`` is not "skip".
+        If a file cannot be read and ``on_error`` is not "skip".
     """
     sampled, errors = text_samples.read_samples(
         files, lambda file, text: _find_last_end(file, text, options)
     )
     sampled = [sample for sample in sampled if sample.head.strip(BOM + b"\r\n") or not sample.whole]
     if not (sampled or errors):
-        named = ", ".join(repr(file.url) for file in files[: schemas.MAX_NAMED_FILES])
+        urls = ", ".join(repr(file.url) for file in files[: schemas.MAX_NAMED_FILES])
         more = (
             f" and {len(files) - schemas.MAX_NAMED_FILES} more"
             if len(files) > schemas.MAX_NAMED_FILES
             else ""
         )
-        check([Fault("urls", named + more, "at least one file that is not empty")])
+        check([Fault("urls", urls + more, "at least one file that is not empty")])
     inspected: list[_InspectedFile] = []
     for sample in sampled:
         try:
@@ -76,47 +79,48 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
         except ReadError as error:
             errors.append(error)
     request.raise_or_warn(errors, len(inspected))
-    names = list(dict.fromkeys(name for one in inspected for name in one.dialect.names))
+    names = list(dict.fromkeys(name for entry in inspected for name in entry.dialect.names))
     check(parse_na_values(options.na_values, names)[1])
     kinds, optional = _merge_types(names, inspected)
     declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
-    formats, wrong = _find_time_formats(kinds, inspected, options.parse_dates)
-    check([*faults, *wrong])
+    formats, time_faults = _find_time_formats(kinds, inspected, options.parse_dates)
+    check([*faults, *time_faults])
     kinds |= declared | {name: time_format.kind for name, time_format in formats.items()}
     optional = (optional - set(declared)) | set_optional
-    text = sum(one.text for one in inspected)
-    density = sum(table.nbytes for one in inspected for table in one.tables) / max(1, text)
-    text_files = {id(one): _make_text_file(one, density) for one in inspected}
+    text_bytes = sum(entry.text_bytes for entry in inspected)
+    memory = sum(table.nbytes for entry in inspected for table in entry.tables)
+    density = memory / max(1, text_bytes)
+    text_files = {id(entry): _make_text_file(entry, density) for entry in inspected}
     text_plan.check_same_columns(list(text_files.values()), kinds, request.schema_mode)
     decoders = {
-        text_files[id(one)].file: CsvDecoder(
-            one.dialect,
-            tuple(kinds[name] for name in one.dialect.names),
+        text_files[id(entry)].file: CsvDecoder(
+            entry.dialect,
+            tuple(kinds[name] for name in entry.dialect.names),
             tuple(
                 (name, time_format)
                 for name, time_format in formats.items()
-                if name in one.dialect.names
+                if name in entry.dialect.names
             ),
             tuple(declared),
             text_plan.find_non_nullable(declared, set_optional),
         )
-        for one in inspected
+        for entry in inspected
     }
     pandas_dtypes = text_plan.find_pandas_dtypes(options.dtypes, set(declared) - set(formats))
     return text_plan.make_read_plan(
         list(text_files.values()),
         kinds,
         optional,
-        lambda one: decoders[one.file],
+        lambda text_file: decoders[text_file.file],
         request,
         pandas_dtypes,
     )
 
 
-def _make_text_file(one: _InspectedFile, density: float) -> TextFile:
-    head = compute_head_checksum(one.sample.head)
-    dialect = one.dialect
-    return TextFile(one.sample.file, one.start, dialect.names, density, dialect.multiline, head)
+def _make_text_file(file: _InspectedFile, density: float) -> TextFile:
+    head = compute_head_checksum(file.sample.head)
+    dialect = file.dialect
+    return TextFile(file.sample.file, file.start, dialect.names, density, dialect.multiline, head)
 
 
 def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
@@ -131,8 +135,8 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
             header = sample.head[start:end].decode(options.encoding)
             names = next(csv.reader(io.StringIO(header), delimiter=separator))
         except (UnicodeError, csv.Error, StopIteration) as error:
-            wrong = f"its first line is not a CSV header in {options.encoding} ({error})"
-            raise ReadError(sample.file.url, wrong) from error
+            message = f"its first line is not a CSV header in {options.encoding} ({error})"
+            raise ReadError(sample.file.url, message) from error
         _check_separator(sample, start, names, separator, options)
         start = end
     else:
@@ -146,8 +150,8 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
     try:
         tables = [_parse_typed(sample.head[start:], dialect)]
     except pa.ArrowInvalid as error:
-        wrong = describe_row_error(error, dialect, sample.head[start:], sample.file, start)
-        raise ReadError(sample.file.url, wrong) from error
+        message = describe_row_error(error, dialect, sample.head[start:], sample.file, start)
+        raise ReadError(sample.file.url, message) from error
     length = len(sample.head) - start
     for _, text in () if multiline else sample.excerpts:
         # A sample that starts inside quotes may not parse; real errors are raised when reading.
@@ -180,10 +184,10 @@ def _check_quotes(sample: TextSample, start: int, separator: str, encoding: str)
     data = sample.head[start:]
     at = csv_quotes.find_unclosed_quote(data, separator.encode(encoding))
     if at is not None:
-        place = text_errors.locate_line(sample.file, start, data.count(b"\n", 0, at) + 1)
+        location = text_errors.locate_line(sample.file, start, data.count(b"\n", 0, at) + 1)
         raise ReadError(
             sample.file.url,
-            text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at)),
+            text_errors.describe_open_quote(location, text_errors.excerpt_line(data, at)),
         )
 
 
@@ -224,8 +228,8 @@ def _merge_types(
     names: Sequence[str], inspected: Sequence[_InspectedFile]
 ) -> tuple[Kinds, set[str]]:
     """Return types that fit all samples, and the columns that may have missing values."""
-    complete = all(one.sample.is_large and one.sample.whole for one in inspected)
-    tables = [table for one in inspected for table in one.tables]
+    complete = all(file.sample.is_large and file.sample.whole for file in inspected)
+    tables = [table for file in inspected for table in file.tables]
     kinds: Kinds = {}
     optional: set[str] = set()
     for name in names:
@@ -242,14 +246,14 @@ def _find_time_formats(
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
     requested, faults = time_formats.parse_dates_argument(parse_dates, kinds)
     formats = {}
-    for name, given_format in requested.items():
+    for name, requested_format in requested.items():
         texts = [
-            _read_as_text(one, name)
-            for one in inspected
-            if one.tables and name in one.dialect.names
+            _read_as_text(file, name)
+            for file in inspected
+            if file.tables and name in file.dialect.names
         ]
         result = (
-            time_formats.find_format(name, pl.concat(texts), given_format)
+            time_formats.find_format(name, pl.concat(texts), requested_format)
             if texts
             else TimeFormat()
         )
@@ -260,8 +264,8 @@ def _find_time_formats(
     return formats, faults
 
 
-def _read_as_text(one: _InspectedFile, name: str) -> pl.Series:
-    data = one.sample.head[one.start :]
+def _read_as_text(file: _InspectedFile, name: str) -> pl.Series:
+    data = file.sample.head[file.start :]
     return pl.DataFrame(
-        parse_csv(data, one.dialect, {name: to_arrow_type(pl.String())})
+        parse_csv(data, file.dialect, {name: to_arrow_type(pl.String())})
     ).get_column(name)

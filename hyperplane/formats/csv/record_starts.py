@@ -99,8 +99,8 @@ def _find_first_offset(text: bytes) -> int:
 def infer_quote_state(text: bytes, at_end: bool, layout: RecordLayout) -> QuoteState | None:
     """Return the quote state near the start of a text, from the first decisive run of quotes.
 
-    The first byte of ``text`` only serves as the neighbor of the second. ``at_end`` says whether
-    the file ends with the text. The result is None if more of the file must be read.
+    The first byte of ``text`` only serves as the neighbor of the second. ``at_end`` is whether the
+    file ends with the text. The result is None if more of the file must be read.
     """
     ends = b"\r\n" + layout.separator.encode()
     first = _find_first_offset(text)
@@ -166,23 +166,24 @@ class CsvRecordBoundaries:
 
     @property
     def quoted(self) -> bool:
-        """Whether line ends within quotes do not end a record."""
+        """Whether records may contain line ends within quotes."""
         return self.multiline is not False
 
-    def find_record_start(self, span: ByteRange, target: int) -> int:
+    def find_record_start(self, byte_range: ByteRange, target: int) -> int:
         """Return the offset of the first record that begins after ``target``."""
         if self.multiline is False:
-            return text_samples.find_next_line(span.file, target)
+            return text_samples.find_next_line(byte_range.file, target)
         if self.multiline:
             return next(
-                text_samples.find_record_starts(span.file, span.start, [target]), span.file.size
+                text_samples.find_record_starts(byte_range.file, byte_range.start, [target]),
+                byte_range.file.size,
             )
-        dialect = cast(CsvDecoder, span.decoder).dialect
+        dialect = cast(CsvDecoder, byte_range.decoder).dialect
         layout = RecordLayout(len(dialect.names), dialect.separator)
-        return find_record_start(span.file, target, layout)
+        return find_record_start(byte_range.file, target, layout)
 
     def adapt_decoder(self, decoder: ByteRangeDecoder) -> CsvDecoder:
-        """Return the decoder for spans between these boundaries."""
+        """Return the decoder for byte ranges between these boundaries."""
         decoder = cast(CsvDecoder, decoder)
         # If boundaries were inferred from nearby quotes, the decoder checks the quotes between.
         dialect = replace(decoder.dialect, multiline=self.multiline is not None)

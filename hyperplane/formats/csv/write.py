@@ -78,8 +78,8 @@ def to_csv(table: pa.Table, separator: str) -> bytes:
     for name, column in zip(table.column_names, table.columns, strict=True):
         texts = format_column(column, name, format_name)
         if table.num_columns == 1 and column.null_count and pc.any(pc.equal(texts, "")).as_py():
-            wrong = f"{format_name} with one column cannot tell empty text from missing values"
-            raise DataError(name, f"{wrong}; fill the missing values, or save it as Parquet")
+            message = f"{format_name} with one column cannot tell empty text from missing values"
+            raise DataError(name, f"{message}; fill the missing values, or save it as Parquet")
         columns.append(_quote_cells(texts, separator))
     if not columns:
         return b""
@@ -141,27 +141,29 @@ def parse_csv(data: bytes, separator: str) -> Any:
     """
     import pandas as pd
 
-    exact: dict[str, Any] = {}
+    float_options: dict[str, Any] = {}
     if Version(pd.__version__) < Version("3.1"):  # newer versions always round-trip
-        exact["float_precision"] = "round_trip"
+        float_options["float_precision"] = "round_trip"
 
     def read(**options: Any) -> Any:
-        return pd.read_csv(io.BytesIO(data), sep=separator, **exact, **options)
+        return pd.read_csv(io.BytesIO(data), sep=separator, **float_options, **options)
 
     frame = read(low_memory=False)
     candidates = [
-        place
-        for place, dtype in enumerate(frame.dtypes)
-        if dtype == "float64" and _may_be_integers(frame.iloc[:, place])
+        position
+        for position, dtype in enumerate(frame.dtypes)
+        if dtype == "float64" and _may_be_integers(frame.iloc[:, position])
     ]
     if not candidates:
         return frame
     texts = read(usecols=candidates, dtype="str")
-    for place, name in zip(candidates, texts.columns, strict=True):
+    for position, name in zip(candidates, texts.columns, strict=True):
         present = texts[name].dropna()
         if present.str.fullmatch(_INTEGER).all():
-            values = [None if one != one else int(one) for one in texts[name].astype(object)]
-            frame.isetitem(place, build_integer_column(values))
+            values = [
+                None if value != value else int(value) for value in texts[name].astype(object)
+            ]
+            frame.isetitem(position, build_integer_column(values))
     return frame
 
 

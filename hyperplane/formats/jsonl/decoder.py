@@ -69,54 +69,58 @@ class JsonDecoder:
         Raises
         ------
         ReadError
-            When a line is not a JSON object, has a field that no sample had, or a value that does
+            If a line is not a JSON object, has a field that no sample had, or a value that does
             not fit its column's type.
         """
         data = byte_range.read_data()
-        forms = dict(self.times)
-        every = {name: pl.String() if name in forms else kind for name, kind in self.kinds}
-        wanted = {name: kind for name, kind in every.items() if name in names}
+        formats = dict(self.times)
+        columns = {name: pl.String() if name in formats else kind for name, kind in self.kinds}
+        selected = {name: kind for name, kind in columns.items() if name in names}
         if _is_blank(data):
-            frame = pl.DataFrame(schema=wanted)
+            frame = pl.DataFrame(schema=selected)
         else:
-            uniform = _decode_uniform(data, every) if len(wanted) == len(every) else None
+            uniform = _decode_uniform(data, columns) if len(selected) == len(columns) else None
             frame = (
-                self._decode_general(data, every, wanted, byte_range)
+                self._decode_general(data, columns, selected, byte_range)
                 if uniform is None
                 else uniform
             )
-        place = partial(_locate_row, data, byte_range)
-        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
+        locate_row = partial(_locate_row, data, byte_range)
+        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, locate_row)
         return frame.with_columns(
             time_formats.parse_column(
-                frame.get_column(name), forms[name], byte_range.file.url, place
+                frame.get_column(name), formats[name], byte_range.file.url, locate_row
             )
-            for name in wanted
-            if name in forms
+            for name in selected
+            if name in formats
         )
 
     def _decode_general(
         self,
         data: bytes,
-        every: Mapping[str, pl.DataType],
-        wanted: Mapping[str, pl.DataType],
+        columns: Mapping[str, pl.DataType],
+        selected: Mapping[str, pl.DataType],
         byte_range: ByteRange,
     ) -> pl.DataFrame:
         """Decode the columns with pyarrow, or piece by piece if that fails."""
-        table = self._decode_with_pyarrow(data, every, wanted)
+        table = self._decode_with_pyarrow(data, columns, selected)
         if table is None:
-            table = self._decode_pieces(data, every, wanted, byte_range)
-        frame = pl.DataFrame([pl.Series(f"c{n}", one) for n, one in enumerate(table.columns)])
-        frame.columns = list(wanted)  # set last, because Polars renames columns with empty names
+            table = self._decode_pieces(data, columns, selected, byte_range)
+        frame = pl.DataFrame(
+            [pl.Series(f"c{number}", column) for number, column in enumerate(table.columns)]
+        )
+        frame.columns = list(selected)  # set last, because Polars renames columns with empty names
         return frame
 
     def _decode_with_pyarrow(
-        self, data: bytes, every: Mapping[str, pl.DataType], wanted: Mapping[str, pl.DataType]
+        self, data: bytes, columns: Mapping[str, pl.DataType], selected: Mapping[str, pl.DataType]
     ) -> pa.Table | None:
         """Decode with pyarrow; None if it rejects a line or may have lost digits."""
         # Ignoring unknown fields would also ignore those inside nested columns.
-        strict = len(wanted) == len(every) or any(kind.is_nested() for kind in wanted.values())
-        kinds = every if strict else wanted
+        strict = len(selected) == len(columns) or any(
+            kind.is_nested() for kind in selected.values()
+        )
+        kinds = columns if strict else selected
         schema = pa.schema([(name, types.to_arrow_type(kind)) for name, kind in kinds.items()])
         behavior = "error" if strict else "ignore"
         for block in (BLOCK, LARGE_BLOCK):
@@ -132,7 +136,7 @@ class JsonDecoder:
                 if "straddl" in str(error):
                     continue
                 return None
-            table = table.select(list(wanted))
+            table = table.select(list(selected))
             inexact = any(map(_may_be_inexact, table.columns)) and _has_long_number(data)
             return None if inexact else table
         return None
@@ -140,17 +144,17 @@ class JsonDecoder:
     def _decode_pieces(
         self,
         data: bytes,
-        every: Mapping[str, pl.DataType],
-        wanted: Mapping[str, pl.DataType],
+        columns: Mapping[str, pl.DataType],
+        selected: Mapping[str, pl.DataType],
         byte_range: ByteRange,
     ) -> pa.Table:
         """Decode piece by piece, with Python for the pieces that pyarrow rejects."""
         tables, before = [], 0
         for piece in _split_pieces(data):
             if not _is_blank(piece):
-                table = self._decode_with_pyarrow(piece, every, wanted)
+                table = self._decode_with_pyarrow(piece, columns, selected)
                 if table is None:
-                    table = self._decode_lines(piece, every, wanted, byte_range, before)
+                    table = self._decode_lines(piece, columns, selected, byte_range, before)
                 tables.append(table)
             before += piece.count(b"\n")
         return pa.concat_tables(tables)
@@ -158,8 +162,8 @@ class JsonDecoder:
     def _decode_lines(
         self,
         data: bytes,
-        every: Mapping[str, pl.DataType],
-        wanted: Mapping[str, pl.DataType],
+        columns: Mapping[str, pl.DataType],
+        selected: Mapping[str, pl.DataType],
         byte_range: ByteRange,
         before: int,
     ) -> pa.Table:
@@ -172,24 +176,24 @@ class JsonDecoder:
                 for number, line in lines
             ]
 
-        def place(row: int) -> str:
+        def locate_row(row: int) -> str:
             return text_errors.locate_line(byte_range.file, byte_range.start, lines[row][0])
 
-        if len(wanted) == len(every) and not self.chosen:
-            _check_fields(records, every, byte_range, place)
+        if len(selected) == len(columns) and not self.chosen:
+            _check_fields(records, columns, byte_range, locate_row)
         arrays = []
-        for name, kind in wanted.items():
+        for name, kind in selected.items():
             values = _get_values(records, name)
             converted = types.convert_values(values, kind)
             if converted is None:
-                row = next(i for i, one in enumerate(values) if not types.fits(one, kind))
+                row = next(i for i, value in enumerate(values) if not types.fits(value, kind))
                 declared = name in self.declared
-                wrong = text_errors.describe_value(
-                    name, values[row], str(kind), declared, place(row)
+                message = text_errors.describe_value(
+                    name, values[row], str(kind), declared, locate_row(row)
                 )
-                raise ReadError(byte_range.file.url, wrong)
+                raise ReadError(byte_range.file.url, message)
             arrays.append(_make_array(converted, kind, name, byte_range))
-        return pa.table(arrays, names=list(wanted))
+        return pa.table(arrays, names=list(selected))
 
 
 def _decode_uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
@@ -217,7 +221,7 @@ def _check_fields(
     records: Sequence[Mapping[str, Any]],
     known: Collection[str],
     byte_range: ByteRange,
-    place: Callable[[int], str],
+    locate_row: Callable[[int], str],
 ) -> None:
     """Raise ReadError for a field that no sample had."""
     if not set().union(*records).difference(known):
@@ -227,7 +231,7 @@ def _check_fields(
             if name not in known:
                 raise ReadError(
                     byte_range.file.url,
-                    f"{place(row)} has the field {name!r}, which no sampled line had; write "
+                    f"{locate_row(row)} has the field {name!r}, which no sampled line had; write "
                     f"dtypes={{{name!r}: 'str'}} to read it, or columns=[...] without it",
                 )
 
@@ -251,8 +255,8 @@ def _parse_lines_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None
         return None
     # A line that is not exactly one object shifts the positions of the separators.
     records = values[::2]
-    whole = len(records) == len(lines) and values[1::2].count(SEPARATOR) == len(lines) - 1
-    return records if whole and set(map(type, records)) == {dict} else None
+    complete = len(records) == len(lines) and values[1::2].count(SEPARATOR) == len(lines) - 1
+    return records if complete and set(map(type, records)) == {dict} else None
 
 
 def _may_be_inexact(column: pa.ChunkedArray) -> bool:
@@ -285,16 +289,16 @@ def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, 
     Raises
     ------
     ReadError
-        When the line is not JSON, or not an object.
+        If the line is not JSON, or not an object.
     """
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError) as wrong:
-        place = text_errors.locate_line(file, start, number)
-        raise ReadError(file.url, f"{place} is not JSON ({wrong}): {line[:60]!r}") from wrong
+    except (ValueError, RecursionError) as error:
+        location = text_errors.locate_line(file, start, number)
+        raise ReadError(file.url, f"{location} is not JSON ({error}): {line[:60]!r}") from error
     if not isinstance(record, dict):
-        place = text_errors.locate_line(file, start, number)
-        raise ReadError(file.url, f"{place} is not a JSON object: {line[:60]!r}")
+        location = text_errors.locate_line(file, start, number)
+        raise ReadError(file.url, f"{location} is not a JSON object: {line[:60]!r}")
     return record
 
 

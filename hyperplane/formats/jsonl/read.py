@@ -26,13 +26,13 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
     Raises
     ------
     RequestError
-        When the request does not match the fields of the files.
+        If the request does not match the fields of the files.
     ReadError
-        When a file cannot be read and ``on_error`` is not "skip".
+        If a file cannot be read and ``on_error`` is not "skip".
     """
     sampled, errors = text_samples.read_samples(files, lambda _, text: text.rfind(b"\n") + 1)
     values: dict[str, list[Any]] = {}
-    records = text = 0
+    records = text_bytes = 0
     readable = []
     for sample in sampled:
         try:
@@ -41,7 +41,7 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
             errors.append(error)
             continue
         readable.append(sample)
-        text += (
+        text_bytes += (
             len(sample.head) + sum(len(excerpt) for _, excerpt in sample.excerpts)
             if sample.is_large
             else 0
@@ -70,8 +70,8 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
         or any(value is None for value in field_values)
     } | (kinds.keys() - values.keys())
     declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
-    formats, wrong = _find_time_formats(kinds, values, options.parse_dates)
-    check([*faults, *wrong])
+    formats, time_faults = _find_time_formats(kinds, values, options.parse_dates)
+    check([*faults, *time_faults])
     kinds |= declared | {name: time_format.kind for name, time_format in formats.items()}
     optional = (optional - set(declared)) | set_optional
     non_nullable = text_plan.find_non_nullable(declared, set_optional)
@@ -82,7 +82,7 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
         non_nullable,
         chosen=request.columns is not None,
     )
-    density = memory / max(1, text)
+    density = memory / max(1, text_bytes)
     names = tuple(kinds)
     text_files = [
         TextFile(sample.file, 0, names, density, head=compute_head_checksum(sample.head))
@@ -121,10 +121,10 @@ def _find_time_formats(
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
     requested, faults = time_formats.parse_dates_argument(parse_dates, kinds)
     formats = {}
-    for name, given_format in requested.items():
-        texts_given = [to_text(value) for value in values.get(name, ())]
-        texts = pl.Series(name, texts_given, dtype=pl.String)
-        result = time_formats.find_format(name, texts, given_format)
+    for name, requested_format in requested.items():
+        sample_texts = [to_text(value) for value in values.get(name, ())]
+        texts = pl.Series(name, sample_texts, dtype=pl.String)
+        result = time_formats.find_format(name, texts, requested_format)
         if isinstance(result, Fault):
             faults.append(result)
         else:

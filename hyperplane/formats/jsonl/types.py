@@ -124,10 +124,10 @@ def convert_to_floats(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if isinstance(kind, pl.List):
-        return [convert_to_floats(one, kind.inner) for one in value]
+        return [convert_to_floats(item, kind.inner) for item in value]
     if isinstance(kind, pl.Struct):
         kinds = {field.name: field.dtype for field in kind.fields}
-        return {name: convert_to_floats(one, kinds[name]) for name, one in value.items()}
+        return {name: convert_to_floats(item, kinds[name]) for name, item in value.items()}
     return float(value) if kind.is_float() else value
 
 
@@ -146,11 +146,11 @@ def fits(value: Any, kind: Any) -> bool:
     if isinstance(kind, pl.String):
         return isinstance(value, str)
     if isinstance(kind, pl.List):
-        return isinstance(value, list) and all(fits(one, kind.inner) for one in value)
+        return isinstance(value, list) and all(fits(item, kind.inner) for item in value)
     if isinstance(kind, pl.Struct):
         fields: Mapping[str, Any] = {field.name: field.dtype for field in kind.fields}
         return isinstance(value, dict) and all(
-            name in fields and fits(one, fields[name]) for name, one in value.items()
+            name in fields and fits(item, fields[name]) for name, item in value.items()
         )
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False

@@ -116,26 +116,26 @@ def _count_nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
     counts = [0] * len(keys)
     if not keys:
         return counts
-    before = keys[0][-1]
+    last_byte = keys[0][-1]
     # For each key a strided array of the byte strings of its length, at every offset.
-    wholes = [key + b"null" for key in keys]
+    patterns = [key + b"null" for key in keys]
     windows = [
-        np.ndarray((max(0, len(data) - len(whole) + 1),), f"S{len(whole)}", data, strides=(1,))
-        for whole in wholes
+        np.ndarray((max(0, len(data) - len(pattern) + 1),), f"S{len(pattern)}", data, strides=(1,))
+        for pattern in patterns
     ]
     for start, step in _iterate_steps(data, 1):
-        marked = step[:-1] == before
-        marked &= step[1:] == ord("n")
-        places = np.flatnonzero(marked) + start + 1
-        for number, (key, whole, window) in enumerate(zip(keys, wholes, windows, strict=True)):
-            begins = places - len(key)
+        candidates = step[:-1] == last_byte
+        candidates &= step[1:] == ord("n")
+        positions = np.flatnonzero(candidates) + start + 1
+        for number, (key, pattern, window) in enumerate(zip(keys, patterns, windows, strict=True)):
+            begins = positions - len(key)
             begins = begins[(begins >= 0) & (begins < len(window))]
-            counts[number] += int(np.count_nonzero(window[begins] == whole))
+            counts[number] += int(np.count_nonzero(window[begins] == pattern))
     return counts
 
 
-def _iterate_steps(data: bytes, more: int) -> Iterator[tuple[int, np.ndarray]]:
+def _iterate_steps(data: bytes, overlap: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the offset and bytes of each piece, overlapping the next one by ``more`` bytes."""
     text = np.frombuffer(data, np.uint8)
     for start in range(0, len(text), _STEP):
-        yield start, text[start : start + _STEP + more]
+        yield start, text[start : start + _STEP + overlap]

@@ -87,7 +87,7 @@ def to_json_lines(table: pa.Table) -> bytes:
         # Polars would write its Null type in another way.
         columns.append(values.cast(pa.string()) if pa.types.is_null(kind) else values)
     # Polars would replace an empty column name.
-    frame = as_polars(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
+    frame = as_polars(pa.table(columns, names=[f"c{number}" for number in range(len(columns))]))
     frame.columns = list_file_columns(table.schema)
     return frame.write_ndjson().encode()
 
@@ -119,8 +119,8 @@ def _check_finite(values: pa.ChunkedArray, name: str) -> None:
     for array in values.chunks:
         for leaf in _list_leaf_arrays(array):
             if pa.types.is_floating(leaf.type) and pc.any(pc.is_inf(leaf)).as_py():
-                wrong = "JSON does not support infinity; use missing values, or save as Parquet"
-                raise DataError(name, wrong)
+                message = "JSON does not support infinity; use missing values, or save as Parquet"
+                raise DataError(name, message)
 
 
 def _list_leaf_arrays(array: pa.Array) -> Sequence[pa.Array]:
@@ -164,7 +164,7 @@ def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _find_readable_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which pyarrow reads the values from JSON."""
+    """Return the type that pyarrow can read from JSON for values of a type."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_find_readable_type(kind.value_type))
     if pa.types.is_struct(kind):
@@ -196,8 +196,8 @@ def parse_json_lines(data: bytes) -> pd.DataFrame:
             records.append(record)
     names = list(dict.fromkeys(name for record in records for name in record))
     columns = {
-        place: _infer_column([record.get(name) for record in records])
-        for place, name in enumerate(names)
+        number: _infer_column([record.get(name) for record in records])
+        for number, name in enumerate(names)
     }
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(records)))
     frame.columns = pd.Index(names, dtype="str")

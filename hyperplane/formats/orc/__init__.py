@@ -1,1 +1,1 @@
-"""ORC files. CONTRIBUTING.md, *Add a file format*, lists what else a format has."""
+"""ORC: the example of *Add a file format* in CONTRIBUTING.md."""

@@ -52,8 +52,8 @@ def read_footers(files: Sequence[File]) -> tuple[list[OrcFooter], list[ReadError
     """Return the footers of the files, and an error for each file that has no valid one."""
     with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
         results = list(pool.map(_try_read, files))
-    footers = [one for one in results if isinstance(one, OrcFooter)]
-    return footers, [one for one in results if isinstance(one, ReadError)]
+    footers = [result for result in results if isinstance(result, OrcFooter)]
+    return footers, [result for result in results if isinstance(result, ReadError)]
 
 
 def _try_read(file: File) -> OrcFooter | ReadError:
@@ -75,7 +75,7 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
     """Raise UnicodeError if a name is damaged, also in structs: pyarrow decodes names late."""
     for field in fields:
         _ = field.name
-        _check_names(field.type.field(place) for place in range(field.type.num_fields))
+        _check_names(field.type.field(number) for number in range(field.type.num_fields))
 
 
 @contextmanager
@@ -107,8 +107,8 @@ def read_stripe(opened: orc.ORCFile, number: int, names: Collection[str]) -> pa.
         batch = opened.read_stripe(number)
     table = pa.Table.from_batches([batch]).select(list(names))
     schema = read_schema(opened)
-    wanted = pa.schema([schema.field(name) for name in names])
-    return table if table.schema.equals(wanted) else restore_types(table, wanted)
+    selected = pa.schema([schema.field(name) for name in names])
+    return table if table.schema.equals(selected) else restore_types(table, selected)
 
 
 def find_fixed_width(kind: pa.DataType) -> int | None:
@@ -155,11 +155,11 @@ def _sample_width(file: File, names: list[str]) -> float:
 
 def estimate_files(files: Sequence[File]) -> SizeEstimate:
     """Estimate the size of ORC files from some footers, and from stripes of one file."""
-    read = sample_evenly(files, SAMPLED_FOOTERS)
-    footers, errors = read_footers(read)
+    sampled = sample_evenly(files, SAMPLED_FOOTERS)
+    footers, errors = read_footers(sampled)
     if errors:
         raise errors[0]
     width = estimate_row_size(footers, footers[0].schema.names)
-    total = scale_to_all(round(sum(footer.rows for footer in footers) * width), read, files)
-    how = f"footers of {plural(len(read), 'ORC file')} and stripes of one, "
+    total = scale_to_all(round(sum(footer.rows for footer in footers) * width), sampled, files)
+    how = f"footers of {plural(len(sampled), 'ORC file')} and stripes of one, "
     return SizeEstimate(total, f"{how}{format_bytes(total)} in memory")

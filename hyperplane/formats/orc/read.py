@@ -46,7 +46,7 @@ class StripeRange:
     stripes : tuple of int
         Their numbers.
     rows : int, optional
-        Number of rows; None if unknown: all rows of the stripes.
+        Number of rows; None for all rows of the stripes, if their number is unknown.
     mapping : ColumnMapping
         Converts columns of the file to those of the data set.
     nbytes : int
@@ -84,7 +84,7 @@ class StripeRange:
         Raises
         ------
         ReadError
-            When the stripes have fewer rows than the footer declares, or the file has been
+            If the stripes have fewer rows than the footer declares, or the file has been
             replaced by one with other rows or without a column.
         """
         with open_orc(self.file) as opened:
@@ -95,11 +95,11 @@ class StripeRange:
         table = pa.concat_tables([empty, *tables])
         if self.rows is not None:
             if table.num_rows < self.skip + self.rows:
-                wrong = (
+                message = (
                     f"its footer declares {self.skip + self.rows} rows in stripes "
                     f"{list(self.stripes)}, and they hold {table.num_rows}"
                 )
-                raise ReadError(self.file.url, wrong)
+                raise ReadError(self.file.url, message)
             table = table.slice(self.skip, self.rows)
         frame = as_polars(table)
         frame.columns = table.column_names  # Polars renames columns with empty names
@@ -107,12 +107,12 @@ class StripeRange:
 
     def _check_unchanged(self, rows: int, schema: pa.Schema, names: Collection[str]) -> None:
         if self.file_rows is not None and rows != self.file_rows:
-            wrong = f"it had {self.file_rows} rows when the read was planned, and now has {rows}"
-            raise ReadError(self.file.url, wrong)
+            message = f"it had {self.file_rows} rows when the read was planned, and now has {rows}"
+            raise ReadError(self.file.url, message)
         for name in names:
             if name not in schema.names:
-                wrong = f"it had a column {name!r} when the read was planned, and now has none"
-                raise ReadError(self.file.url, wrong)
+                message = f"it had a column {name!r} when the read was planned, and now has none"
+                raise ReadError(self.file.url, message)
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,14 +141,14 @@ class OrcPartition(FilePartition):
     @property
     def rows(self) -> int | None:
         """Number of rows before filters; None if unknown."""
-        counts = [one.rows for one in self.ranges]
+        counts = [stripe_range.rows for stripe_range in self.ranges]
         known = [rows for rows in counts if rows is not None]
         return sum(known) if len(known) == len(counts) else None
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory before filters, estimated from a sample."""
-        return sum(one.nbytes for one in self.ranges)
+        return sum(stripe_range.nbytes for stripe_range in self.ranges)
 
     def bounds(self, column: str) -> Bounds | None:
         """Return None: pyarrow does not return the statistics of stripes."""
@@ -161,9 +161,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     ReadError
-        When a footer is invalid and ``on_error`` is not "skip".
+        If a footer is invalid and ``on_error`` is not "skip".
     """
     footers, errors = read_footers(files)
     request.raise_or_warn(errors, len(footers))
@@ -220,22 +220,22 @@ def plan_shard(files: Sequence[File], request: ReadRequest, index: int, count: i
     first, last = partition_sizes.find_shard_bounds(index, count, part.rows or 0)
     selected: list[StripeRange] = []
     before = 0
-    for one in part.ranges:
-        rows = one.rows or 0
+    for stripe_range in part.ranges:
+        rows = stripe_range.rows or 0
         start, stop = max(first - before, 0), min(last - before, rows)
         before += rows
         if start < stop:
-            with translate_read_errors(one):
-                selected.append(_select_rows(one, start, stop))
+            with translate_read_errors(stripe_range):
+                selected.append(_select_rows(stripe_range, start, stop))
     parts = [replace(part, ranges=tuple(selected))] if selected else []
     return replace(whole, parts=parts)
 
 
-def _select_rows(one: StripeRange, start: int, stop: int) -> StripeRange:
+def _select_rows(stripe_range: StripeRange, start: int, stop: int) -> StripeRange:
     """Return rows ``start`` to before ``stop`` of a whole file."""
-    if (start, stop) == (0, one.rows):
-        return one
-    counts = _count_rows(one, stop)
+    if (start, stop) == (0, stripe_range.rows):
+        return stripe_range
+    counts = _count_rows(stripe_range, stop)
     numbers, skip, before = [], 0, 0
     for number, rows in enumerate(counts):
         if before <= start < before + rows:
@@ -243,24 +243,24 @@ def _select_rows(one: StripeRange, start: int, stop: int) -> StripeRange:
         if start < before + rows and before < stop:
             numbers.append(number)
         before += rows
-    share = (stop - start) / max(1, one.rows or 0)
+    share = (stop - start) / max(1, stripe_range.rows or 0)
     return replace(
-        one,
+        stripe_range,
         stripes=tuple(numbers),
         rows=stop - start,
-        nbytes=int(one.nbytes * share),
+        nbytes=int(stripe_range.nbytes * share),
         skip=skip,
     )
 
 
-def _count_rows(one: StripeRange, stop: int) -> list[int]:
+def _count_rows(stripe_range: StripeRange, stop: int) -> list[int]:
     """Return the rows of the first stripes of a file, up to the one with row ``stop - 1``."""
-    if len(one.stripes) == 1:
-        return [one.rows or 0]
+    if len(stripe_range.stripes) == 1:
+        return [stripe_range.rows or 0]
     counts: list[int] = []
-    with open_orc(one.file) as opened:
+    with open_orc(stripe_range.file) as opened:
         narrow = min(opened.schema, key=_get_reading_cost).name
-        while sum(counts) < stop and len(counts) < len(one.stripes):
+        while sum(counts) < stop and len(counts) < len(stripe_range.stripes):
             counts.append(read_stripe(opened, len(counts), [narrow]).num_rows)
     return counts
 

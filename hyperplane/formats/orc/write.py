@@ -33,7 +33,7 @@ _ORC_TYPES = {
     pa.large_binary(),
     pa.date32(),
 }
-#: Types in which those that ORC lacks are stored; a value that does not fit is an error.
+#: Wider types that replace the types that ORC lacks; a value that does not fit is an error.
 _WIDER_TYPES = {
     pa.null(): pa.string(),  # a column without values in one part usually has text in others
     pa.uint8(): pa.int16(),
@@ -97,7 +97,7 @@ def encode_orc(table: Any) -> EncodedFile:
 
 
 def _find_stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of ORC in which values of a type are stored, or raise."""
+    """Return the type with which ORC stores values of a type; raise if there is none."""
     if kind in _ORC_TYPES:
         return kind
     if kind in _WIDER_TYPES:
@@ -113,7 +113,7 @@ def _find_stored_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_find_stored_type(kind.value_type))
     if pa.types.is_struct(kind) and kind.num_fields:
-        return pa.struct([(one.name, _find_stored_type(one.type)) for one in kind])
+        return pa.struct([(field.name, _find_stored_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(_find_stored_type(kind.key_type), _find_stored_type(kind.item_type))
     raise _UnsupportedOrcType(f"the type {getattr(kind, 'extension_name', kind)}")
@@ -168,7 +168,7 @@ def read_recorded_schema(schema: pa.Schema) -> pa.Schema | None:
 
 
 def _find_type_in_file(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which pyarrow reads a column that it wrote with a type of ORC."""
+    """Return the type that pyarrow reads from a file for a column of a stored type."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):
@@ -176,7 +176,7 @@ def _find_type_in_file(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(_find_type_in_file(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _find_type_in_file(one.type)) for one in kind])
+        return pa.struct([(field.name, _find_type_in_file(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(_find_type_in_file(kind.key_type), _find_type_in_file(kind.item_type))
     return kind
@@ -198,12 +198,12 @@ def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
         try:
             columns.append(_restore(column, field.type))
         except pa.ArrowException as error:
-            wrong = (
+            message = (
                 f"holds a value that is not {field.type}, its type in hyperplane.save "
                 f"({one_line(error)}), so another program has changed the file; read it with "
                 "hyperplane.load, or leave the column out with columns=[...]"
             )
-            raise DataError(field.name, wrong) from error
+            raise DataError(field.name, message) from error
     return pa.table(columns, schema=recorded)
 
 
@@ -216,5 +216,5 @@ def _restore(column: Any, kind: pa.DataType) -> Any:
 
 def _has_null_type(kind: pa.DataType) -> bool:
     """Return whether a type is null or has values of the type null."""
-    inner = (kind.field(place).type for place in range(kind.num_fields))
+    inner = (kind.field(number).type for number in range(kind.num_fields))
     return bool(pa.types.is_null(kind) or any(map(_has_null_type, inner)))

@@ -35,7 +35,7 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
     Raises
     ------
     DataError
-        When the values of a column have no common type, or no representation in Polars.
+        If the values of a column have no common type, or no representation in Polars.
     """
     types: pd.Series[Any] = frame.dtypes
     frame = frame.copy(deep=False)

@@ -44,8 +44,8 @@ def _build_frame(table: pa.Table, nullable: Sequence[bool]) -> pd.DataFrame:
     import pandas as pd
 
     details = _read_pandas_metadata(table.schema)
-    types = {one["field_name"]: one for one in details.get("columns", ())}
-    levels = [one for one in details.get("index_columns", ()) if isinstance(one, str)]
+    types = {entry["field_name"]: entry for entry in details.get("columns", ())}
+    levels = [entry for entry in details.get("index_columns", ()) if isinstance(entry, str)]
     converted = {
         name: _convert_column(column, types.get(name), missing)
         for name, column, missing in zip(table.column_names, table.columns, nullable, strict=True)
@@ -75,12 +75,14 @@ def _restore_column_labels(schema: pa.Schema, levels: set[str]) -> Any:
     """Return the column labels with their types in pandas, such as integers."""
     import pandas as pd
 
-    plain = pa.schema([(one.name, pa.null()) for one in schema if one.name not in levels])
+    plain = pa.schema([(entry.name, pa.null()) for entry in schema if entry.name not in levels])
     details = dict(_read_pandas_metadata(schema))
     if not details:
         return pd.Index(plain.names, dtype="str")
-    details["columns"] = [one for one in details["columns"] if one["field_name"] not in levels]
-    details["columns"] = [{**one, "numpy_type": "object"} for one in details["columns"]]
+    details["columns"] = [
+        entry for entry in details["columns"] if entry["field_name"] not in levels
+    ]
+    details["columns"] = [{**entry, "numpy_type": "object"} for entry in details["columns"]]
     details["index_columns"] = []
     named = plain.with_metadata({_PANDAS_KEY: json.dumps(details).encode()})
     return named.empty_table().to_pandas().columns
@@ -90,7 +92,7 @@ def _build_index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: in
     """Return the index from its columns or from its recorded range."""
     import pandas as pd
 
-    names = {one["field_name"]: one["name"] for one in details.get("columns", ())}
+    names = {entry["field_name"]: entry["name"] for entry in details.get("columns", ())}
     names[_DASK_INDEX] = None
     if len(levels) == 1:
         ((name, values),) = levels.items()
@@ -99,13 +101,13 @@ def _build_index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: in
         return pd.MultiIndex.from_arrays(
             list(levels.values()), names=[names.get(name, name) for name in levels]
         )
-    for one in details.get("index_columns", ()):
-        if isinstance(one, dict) and one.get("kind") == "range":
-            index = range(one["start"], one["stop"], one["step"])
+    for entry in details.get("index_columns", ()):
+        if isinstance(entry, dict) and entry.get("kind") == "range":
+            index = range(entry["start"], entry["stop"], entry["step"])
             # The recorded range only fits all rows of a file.
             if len(index) == rows:
-                return pd.RangeIndex(index, name=one["name"])
-            return pd.RangeIndex(rows, name=one["name"])
+                return pd.RangeIndex(index, name=entry["name"])
+            return pd.RangeIndex(rows, name=entry["name"])
     return pd.RangeIndex(rows)
 
 
@@ -114,20 +116,20 @@ def _convert_column(column: pa.ChunkedArray, entry: Any, missing: bool) -> Any:
     import numpy as np
     import pandas as pd
 
-    kind, wanted = column.type, str(entry["numpy_type"]) if entry else ""
+    kind, numpy_type = column.type, str(entry["numpy_type"]) if entry else ""
     nested = pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
-    if wanted.endswith("[pyarrow]") and wanted != "string[pyarrow]":
+    if numpy_type.endswith("[pyarrow]") and numpy_type != "string[pyarrow]":
         arrow: Any = pd.ArrowDtype(kind)
         return arrow.__from_arrow__(column)
     if pa.types.is_dictionary(kind):
         return _convert_categories(column)
-    if wanted == "object" or nested or _is_object_type(kind):
+    if numpy_type == "object" or nested or _is_object_type(kind):
         if nested and _is_numeric_list(column):
             return column.to_pandas()
         values = np.empty(len(column), dtype=object)
         values[:] = column.to_pylist()
         return pd.Series(values, dtype=object)  # without dtype pandas would infer text
-    dtype = _find_extension_dtype(wanted, kind)
+    dtype = _find_extension_dtype(numpy_type, kind)
     if dtype is None and missing and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         dtype = _find_nullable_dtype(kind)
     if dtype is None and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -150,12 +152,12 @@ def _convert_categories(column: pa.ChunkedArray) -> Any:
     return pd.Categorical.from_codes(converted.codes, categories, ordered=converted.ordered)
 
 
-def _find_extension_dtype(wanted: str, kind: pa.DataType) -> Any:
+def _find_extension_dtype(numpy_type: str, kind: pa.DataType) -> Any:
     """Return the extension dtype that a column had in pandas, if it fits the Arrow type."""
     import pandas as pd
 
     try:
-        dtype = pd.api.types.pandas_dtype(wanted)
+        dtype = pd.api.types.pandas_dtype(numpy_type)
     except TypeError:
         dtype = None
     if isinstance(dtype, pd.StringDtype) and not (

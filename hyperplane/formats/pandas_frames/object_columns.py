@@ -21,7 +21,7 @@ def objects_to_arrow(values: pd.Series[Any], name: str) -> pa.Array:
     Raises
     ------
     DataError
-        When no type represents all values exactly.
+        If no type represents all values exactly.
     """
     try:
         array = _infer_array(values)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hyperplane.core.errors import DataError
 
-#: Base class -> kind of value, in the order of the checks; any other class is a separate kind.
+#: Base class -> kind of its values, in the order of the checks; any other class is its own kind.
 _KINDS: tuple[tuple[type, str], ...] = (
     (bool, "booleans"),
     (decimal.Decimal, "decimals"),
@@ -36,25 +36,25 @@ def to_arrow(table: Any, format_name: str, *, index: bool | None = None) -> Any:
     if type(table).__module__.startswith("polars"):
         return _polars_to_arrow(table, format_name)
     frame = _to_pandas(table)
-    for place, dtype in enumerate(frame.dtypes):
+    for position, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pd.SparseDtype):
             frame = frame.copy(deep=False)
-            frame.isetitem(place, frame.iloc[:, place].sparse.to_dense())
+            frame.isetitem(position, frame.iloc[:, position].sparse.to_dense())
         elif dtype == "object":
-            _check_kinds(frame.iloc[:, place], format_name)
+            _check_kinds(frame.iloc[:, position], format_name)
     check_zones(frame, format_name)
     with _name_bad_column(frame, format_name):
         return pa.Table.from_pandas(frame, preserve_index=index)
 
 
 def to_text_table(table: Any, format_name: str) -> Any:
-    """Return an Arrow table for text formats, index first unless it is only row numbers."""
+    """Return an Arrow table for text formats: the index first, unless it only numbers the rows."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table) or type(table).__module__.startswith("polars"):
         return decode_categories(to_arrow(table, format_name), lambda kind: True)
     frame = _to_pandas(table)
-    has_index = _is_index_kept(frame)
+    has_index = _is_index_written(frame)
     arrow = decode_categories(to_arrow(frame, format_name, index=has_index), lambda kind: True)
     levels = frame.index.nlevels if has_index else 0
     names = arrow.column_names
@@ -65,10 +65,10 @@ def decode_categories(table: Any, kinds: Callable[[Any], bool]) -> Any:
     """Replace categorical columns whose value type satisfies ``kinds`` by their values."""
     import pyarrow as pa
 
-    for place, field in enumerate(table.schema):
+    for position, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and kinds(field.type.value_type):
-            values = table.column(place).cast(field.type.value_type)
-            table = table.set_column(place, field.with_type(values.type), values)
+            values = table.column(position).cast(field.type.value_type)
+            table = table.set_column(position, field.with_type(values.type), values)
     return table
 
 
@@ -81,10 +81,10 @@ def _polars_to_arrow(table: Any, format_name: str) -> Any:
         try:
             columns[name] = table.get_column(name).to_arrow()
         except pa.ArrowException as error:
-            wrong = (
+            message = (
                 f"{format_name} does not support {table.schema[name]}; convert it first with cast()"
             )
-            raise DataError(name, wrong) from error
+            raise DataError(name, message) from error
     return pa.table(columns)
 
 
@@ -95,7 +95,7 @@ def _to_pandas(table: Any) -> Any:
     return table.to_frame() if hasattr(table, "to_frame") else table
 
 
-def _is_index_kept(frame: Any) -> bool:
+def _is_index_written(frame: Any) -> bool:
     """Return whether text formats write the index: all but integers without a name."""
     from pandas.api.types import is_integer_dtype
 
@@ -110,8 +110,8 @@ def _check_kinds(column: Any, format_name: str) -> None:
     kinds = find_mixed_kinds(column)
     if kinds:
         advice = f"convert it first, for example with df[{column.name!r}].astype(str)"
-        wrong = f"{format_name} requires values of one type, and it holds {' and '.join(kinds)}"
-        raise DataError(str(column.name), f"{wrong}; {advice}")
+        message = f"{format_name} requires values of one type, and it holds {' and '.join(kinds)}"
+        raise DataError(str(column.name), f"{message}; {advice}")
 
 
 @contextmanager
@@ -119,16 +119,16 @@ def _name_bad_column(frame: Any, format_name: str) -> Iterator[None]:
     """Raise conversion errors of this block as a DataError that names the column."""
     import pyarrow as pa
 
-    odd = (pa.ArrowException, OverflowError, TypeError, ValueError)
+    conversion_errors = (pa.ArrowException, OverflowError, TypeError, ValueError)
     try:
         yield
-    except odd as error:
+    except conversion_errors as error:
         for name in frame.columns:
             try:
                 pa.array(frame[name], from_pandas=True)
-            except odd as wrong:
+            except conversion_errors as column_error:
                 needs = f"{format_name} requires values of one type, such as numbers, text or times"
-                advice = f"convert it with df[{name!r}].astype(str) ({one_line(wrong)})"
+                advice = f"convert it with df[{name!r}].astype(str) ({one_line(column_error)})"
                 raise DataError(str(name), f"{needs}; {advice}") from error
         raise
 
@@ -152,20 +152,21 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     """
     items = list(values)
     types = set(map(type, items))
-    names = {_name_kind(one) for one in types}
-    if float in types and len(names) > 1 and all(one != one for one in items if type(one) is float):
-        names = {_name_kind(one) for one in types - {float}}
+    names = {_name_kind(value_class) for value_class in types}
+    all_nan = all(item != item for item in items if type(item) is float)
+    if float in types and len(names) > 1 and all_nan:
+        names = {_name_kind(value_class) for value_class in types - {float}}
     names.discard("")
     if len(names) > 1:
         return sorted(names)
-    if any(issubclass(one, _LISTS) for one in types):
+    if any(issubclass(value_class, _LISTS) for value_class in types):
         return find_mixed_kinds(
-            [inner for one in items if isinstance(one, _LISTS) for inner in one]
+            [inner for item in items if isinstance(item, _LISTS) for inner in item]
         )
     if dict in types:
-        records = [one for one in items if isinstance(one, dict)]
-        for name in dict.fromkeys(name for one in records for name in one):
-            kinds = find_mixed_kinds([one.get(name) for one in records])
+        records = [item for item in items if isinstance(item, dict)]
+        for name in dict.fromkeys(name for record in records for name in record):
+            kinds = find_mixed_kinds([record.get(name) for record in records])
             if kinds:
                 return kinds
     return []
@@ -195,8 +196,8 @@ def check_zones(frame: Any, format_name: str) -> None:
     DataError
         For the first such column or index level.
     """
-    for place, name in enumerate(frame.columns):
-        values = frame.iloc[:, place]
+    for position, name in enumerate(frame.columns):
+        values = frame.iloc[:, position]
         zone = _find_odd_zone(values)
         if zone is not None:
             times = f"df[{name!r}].dt.tz_convert('UTC')"
@@ -216,10 +217,10 @@ def check_zones(frame: Any, format_name: str) -> None:
 
 def _describe_zone(zone: dt.tzinfo, format_name: str, advice: str) -> str:
     """Return the message for a zone whose offset has seconds."""
-    wrong = (
+    message = (
         f"has times of the zone {zone}, but {format_name} only supports offsets of whole minutes"
     )
-    return f"{wrong}; convert them first, for example with {advice}"
+    return f"{message}; convert them first, for example with {advice}"
 
 
 def _find_odd_zone(values: Any) -> dt.tzinfo | None:
@@ -252,7 +253,7 @@ def _iterate_zones(values: Any) -> Iterator[dt.tzinfo]:
     if zone is not None:
         yield zone
     elif dtype == "object" and isinstance(_find_first_present(values), dt.datetime):
-        zones = (one.tzinfo for one in values if isinstance(one, dt.datetime))
+        zones = (value.tzinfo for value in values if isinstance(value, dt.datetime))
         yield from (zone for zone in zones if zone is not None)
 
 
@@ -260,4 +261,4 @@ def _find_first_present(values: Any) -> Any:
     """Return the first value that is not missing."""
     import pandas as pd
 
-    return next((one for one in values if one is not None and one is not pd.NaT), None)
+    return next((value for value in values if value is not None and value is not pd.NaT), None)

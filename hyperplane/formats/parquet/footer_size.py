@@ -28,11 +28,11 @@ SAMPLED_FOOTERS = 256
 
 def estimate_files(files: Sequence[File]) -> SizeEstimate:
     """Estimate the size of Parquet files from the footers of some or all of them."""
-    read = sample_evenly(files, SAMPLED_FOOTERS)
-    with ThreadPoolExecutor(max_workers=min(16, len(read))) as pool:
-        sizes = list(pool.map(_read_decoded_size, read))
-    total = scale_to_all(sum(sizes), read, files)
-    how = f"footers of {plural(len(read), 'Parquet file')}, {format_bytes(total)} in memory"
+    sampled = sample_evenly(files, SAMPLED_FOOTERS)
+    with ThreadPoolExecutor(max_workers=min(16, len(sampled))) as pool:
+        sizes = list(pool.map(_read_decoded_size, sampled))
+    total = scale_to_all(sum(sizes), sampled, files)
+    how = f"footers of {plural(len(sampled), 'Parquet file')}, {format_bytes(total)} in memory"
     return SizeEstimate(total, how)
 
 

@@ -51,7 +51,12 @@ class ParquetFooter:
                 # Intervals exist only among the older converted types.
                 column_types = column.logical_type.type, column.converted_type
                 kind = next(
-                    (_LOGICAL_TYPES[one] for one in column_types if one in _LOGICAL_TYPES), kind
+                    (
+                        _LOGICAL_TYPES[column_type]
+                        for column_type in column_types
+                        if column_type in _LOGICAL_TYPES
+                    ),
+                    kind,
                 )
             fields.append(entry.with_type(kind))
             leaf += count_leaves(entry.type)
@@ -63,7 +68,7 @@ class ParquetFooter:
         return find_index_range(self.metadata)
 
     @property
-    def with_intervals(self) -> frozenset[str]:
+    def interval_columns(self) -> frozenset[str]:
         """The columns that contain month intervals, also inside lists and structs."""
         schema = self.metadata.schema.to_arrow_schema()
         if not any(map(_has_fixed_bytes, schema.types)):
@@ -85,8 +90,8 @@ def read_footers(files: Sequence[File]) -> tuple[list[ParquetFooter], list[ReadE
     """Return the footers of the files, and an error for each file that has no valid one."""
     with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
         results = list(pool.map(_try_read, files))
-    footers = [one for one in results if isinstance(one, ParquetFooter)]
-    return footers, [one for one in results if isinstance(one, ReadError)]
+    footers = [result for result in results if isinstance(result, ParquetFooter)]
+    return footers, [result for result in results if isinstance(result, ReadError)]
 
 
 def _try_read(file: File) -> ParquetFooter | ReadError:
@@ -104,10 +109,10 @@ def _check_row_count(footer: ParquetFooter) -> ParquetFooter:
     """Return the footer; raise ReadError if its row count would exhaust memory in Polars."""
     rows, size = footer.metadata.num_rows, footer.file.size
     if rows > max(_MAX_UNCHECKED_ROWS, MAX_ROWS_PER_BYTE * size):
-        wrong = (
+        message = (
             f"its footer declares {rows} rows, more than {size} bytes can contain; it is damaged"
         )
-        raise ReadError(footer.file.url, wrong)
+        raise ReadError(footer.file.url, message)
     return footer
 
 
@@ -198,20 +203,20 @@ def read_categories(
     Raises
     ------
     ReadError
-        When a file cannot be read.
+        If a file cannot be read.
     """
-    wanted = sorted(names)
-    if not wanted:
+    selected = sorted(names)
+    if not selected:
         return {}
     with ThreadPoolExecutor(min(READER_THREADS, len(footers))) as pool:
-        each = [
-            one
+        all_categories = [
+            categories
             for group_categories in pool.map(
-                lambda footer: _read_categories(footer, wanted), footers
+                lambda footer: _read_categories(footer, selected), footers
             )
-            for one in group_categories
+            for categories in group_categories
         ]
-    same = {name: {one[name] for one in each} for name in wanted}
+    same = {name: {categories[name] for categories in all_categories} for name in selected}
     return {name: values.pop() for name, values in same.items() if len(values) == 1}
 
 

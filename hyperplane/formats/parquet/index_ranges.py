@@ -80,13 +80,13 @@ def warn_lost_ranges(files: Sequence[tuple[str, Any]], columns: Any) -> None:
         entry = _find_range_entry(metadata)
         if entry is not None and not _matches_rows(entry, metadata):
             lost.setdefault(str(entry["name"]), []).append((url, metadata))
-    for name, found in lost.items():
+    for name, lost_files in lost.items():
         if isinstance(columns, Collection) and name not in columns:
             continue
-        url, metadata = found[0]
+        url, metadata = lost_files[0]
         warn_caller(
-            f"index {name!r} is left out of {plural(len(found), 'file')}: its stored range does "
-            f"not have as many values as the file has rows, so its values are unknown "
+            f"index {name!r} is left out of {plural(len(lost_files), 'file')}: its stored range "
+            f"does not have as many values as the file has rows, so its values are unknown "
             f"({url}: {_format_range(_find_range_entry(metadata))}, but "
             f"{plural(metadata.num_rows, 'row')}); to keep it, write the files again after "
             "reset_index()"
@@ -100,10 +100,12 @@ def _find_range_entry(metadata: Any) -> dict[str, Any] | None:
         return None
     try:
         entries = json.loads(text)["index_columns"]
-        named = [one for one in entries if isinstance(one, dict) and one.get("name") is not None]
+        named = [
+            entry for entry in entries if isinstance(entry, dict) and entry.get("name") is not None
+        ]
     except (ValueError, TypeError, KeyError):
         return None
-    ranges = [one for one in named if one.get("kind") == "range"]
+    ranges = [entry for entry in named if entry.get("kind") == "range"]
     if len(ranges) != 1 or str(ranges[0]["name"]) in metadata.schema.to_arrow_schema().names:
         return None
     return ranges[0]

@@ -68,8 +68,8 @@ def _reads_fragments(info: Mapping[str, Any]) -> bool:
 
 
 def _iterate_conditions(filters: Any) -> Iterator[tuple[Any, ...]]:
-    for each in filters or ():
-        if isinstance(each, tuple):
-            yield each
+    for entry in filters or ():
+        if isinstance(entry, tuple):
+            yield entry
         else:
-            yield from each
+            yield from entry

@@ -143,7 +143,9 @@ class ParquetPartition(FilePartition):
     def _is_read_by_python(self) -> bool:
         is_local = self.pieces[0].file.store.local
         return (
-            self.on_error == "skip" or not is_local or any(one.use_pyarrow for one in self.pieces)
+            self.on_error == "skip"
+            or not is_local
+            or any(piece.use_pyarrow for piece in self.pieces)
         )
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
@@ -256,6 +258,6 @@ def _slice_piece(piece: RowGroupRange, start: int, stop: int) -> ParquetRowRange
     )
 
 
-def _is_adjacent(one: ParquetRowRange, other: ParquetRowRange) -> bool:
+def _is_adjacent(first: ParquetRowRange, second: ParquetRowRange) -> bool:
     """Return whether one range ends where the other begins, in the same file."""
-    return one.file is other.file and one.start + one.rows == other.start
+    return first.file is second.file and first.start + first.rows == second.start

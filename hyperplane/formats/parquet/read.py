@@ -38,14 +38,14 @@ class _SchemaGroup:
     schema: pa.Schema
     file_schema: schemas.FileSchema
     leaves: Mapping[str, Sequence[int]]
-    with_intervals: frozenset[str]
+    interval_columns: frozenset[str]
     index: str | None
     members: list[ParquetFooter] = field(default_factory=list)
 
     @property
     def use_pyarrow(self) -> bool:
         """Whether pyarrow has to read the files, because Polars cannot open them."""
-        return bool(self.with_intervals or self.file_schema.unreadable)
+        return bool(self.interval_columns or self.file_schema.unreadable)
 
     @property
     def schema_id(self) -> int | None:
@@ -101,9 +101,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     Raises
     ------
     RequestError
-        When the schemas differ, or the request does not match them.
+        If the schemas differ, or the request does not match them.
     ReadError
-        When a footer is invalid and ``on_error`` is not "skip".
+        If a footer is invalid and ``on_error`` is not "skip".
     """
     footers_read, errors = footers.read_footers(files)
     request.raise_or_warn(errors, len(footers_read))
@@ -114,7 +114,7 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
         [schema_group.file_schema for schema_group in schema_groups], request.schema_mode
     )
     check(faults)
-    keys, key_types, keyless = hive_partitions.parse_hive_keys(
+    keys, key_types, partial_keys = hive_partitions.parse_hive_keys(
         [footer.file.path for footer in footers_read], columns
     )
     columns = {**columns, **key_types}
@@ -132,16 +132,20 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
                     schema_group, dict(constants), chosen, filter_schema, categories
                 )
             row_groups += _list_row_groups(footer, schema_group, mappings[constants])
-    order = {id(footer): place for place, footer in enumerate(footers_read)}
+    order = {id(footer): position for position, footer in enumerate(footers_read)}
     row_groups.sort(key=lambda row_group: (order[id(row_group.footer)], row_group.number))
     optional = {
         name for name in chosen if _is_optional(name, chosen[name], schema_groups, key_types)
     }
-    optional |= keyless.intersection(chosen)
-    kept = [row_group for row_group in row_groups if _may_match(row_group, filters, filter_schema)]
-    sizes = {id(row_group): row_group.memory(list(chosen)) for row_group in kept}
-    kept_sizes = [sizes[id(row_group)] for row_group in kept]
-    groups = group_neighbors(kept, kept_sizes, request.partition_size, request.files(kept))
+    optional |= partial_keys.intersection(chosen)
+    matching = [
+        row_group for row_group in row_groups if _may_match(row_group, filters, filter_schema)
+    ]
+    sizes = {id(row_group): row_group.memory(list(chosen)) for row_group in matching}
+    matching_sizes = [sizes[id(row_group)] for row_group in matching]
+    groups = group_neighbors(
+        matching, matching_sizes, request.partition_size, request.files(matching)
+    )
     parts = [
         ParquetPartition(
             tuple(_merge_row_groups(group)),
@@ -169,18 +173,22 @@ def _group_by_schema(
     schema_groups: list[_SchemaGroup] = []
     faults = []
     for footer in footers_read:
-        schema, intervals = footer.schema, footer.with_intervals
+        schema, intervals = footer.schema, footer.interval_columns
         leaves = footers.map_leaves(schema)
         index = footer.index.name if footer.index is not None else None
         if index is not None:
             schema = schema.append(pa.field(index, pa.int64(), nullable=False))
-        same = (o for o in schema_groups if (o.with_intervals, o.index) == (intervals, index))
-        schema_group = next((one for one in same if one.schema.equals(schema)), None)
+        same = (
+            group
+            for group in schema_groups
+            if (group.interval_columns, group.index) == (intervals, index)
+        )
+        schema_group = next((group for group in same if group.schema.equals(schema)), None)
         if schema_group is None:
-            file_schema, wrong = schemas.make_file_schema(
+            file_schema, schema_faults = schemas.make_file_schema(
                 schema, decimals, footer.file.url, intervals
             )
-            faults += wrong
+            faults += schema_faults
             schema_group = _SchemaGroup(
                 len(schema_groups), schema, file_schema, leaves, intervals, index
             )
@@ -246,8 +254,10 @@ def _make_mapping(
         cast,
         tuple(absent.items()),
         tuple(categories.items()),
-        frozenset(n for n in cast if may_lose(file_types[n], used[n])),
-        frozenset(n for n in cast if column_types.is_uuid(schema_group.schema.field(n).type)),
+        frozenset(name for name in cast if may_lose(file_types[name], used[name])),
+        frozenset(
+            name for name in cast if column_types.is_uuid(schema_group.schema.field(name).type)
+        ),
     )
 
 
@@ -353,11 +363,15 @@ def _find_bounds(group: Sequence[_RowGroup], chosen: Kinds) -> dict[str, Bounds]
     for name, kind in chosen.items():
         if not (kind.is_integer() or isinstance(kind, pl.Datetime)):
             continue
-        bounds = [row_group.statistics(name, kind) for row_group in group]
-        valued = [one for one in bounds if one is None or one.nulls is None or one.nulls < one.rows]
-        if valued and all(one is not None and one.low is not None for one in valued):
+        statistics = [row_group.statistics(name, kind) for row_group in group]
+        valued = [
+            entry
+            for entry in statistics
+            if entry is None or entry.nulls is None or entry.nulls < entry.rows
+        ]
+        if valued and all(entry is not None and entry.low is not None for entry in valued):
             known[name] = (
-                min(one.low for one in valued if one is not None),
-                max(one.high for one in valued if one is not None),
+                min(entry.low for entry in valued if entry is not None),
+                max(entry.high for entry in valued if entry is not None),
             )
     return known

@@ -26,8 +26,10 @@ def encode_parquet(table: Any) -> EncodedFile:
         for name in arrow.column_names:
             try:
                 parquet.write_table(arrow.select([name]), pa.BufferOutputStream())
-            except pa.ArrowException as wrong:
-                message = f"Parquet does not support it ({one_line(wrong)}); convert or drop it"
+            except pa.ArrowException as column_error:
+                message = (
+                    f"Parquet does not support it ({one_line(column_error)}); convert or drop it"
+                )
                 raise DataError(name, message) from error
         raise
     return EncodedFile(memoryview(out.getvalue()), arrow.num_rows, arrow)
@@ -78,13 +80,13 @@ def read_footer_schema(file: Any) -> pa.Schema:
 
     metadata = parquet.read_metadata(file)
     schema, start = metadata.schema.to_arrow_schema(), 0
-    for place, field in enumerate(schema):
+    for position, field in enumerate(schema):
         if pa.types.is_integer(field.type) or pa.types.is_boolean(field.type):
             missing = any(
                 _may_have_nulls(metadata.row_group(n), start)
                 for n in range(metadata.num_row_groups)
             )
-            schema = schema.set(place, field.with_nullable(missing))
+            schema = schema.set(position, field.with_nullable(missing))
         start += count_leaves(field.type)
     return schema
 
