@@ -76,6 +76,16 @@ def test_a_squeue_that_is_missing_does_not_answer(monkeypatch: pytest.MonkeyPatc
     assert query_jobs(["7"]) is asyncio.run(query_jobs_async(["7"])) is None
 
 
+def test_a_query_ignores_the_variables_of_a_surrounding_job(
+    programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "other")
+    monkeypatch.setenv("SQUEUE_STATES", "COMPLETED")
+    programs.write("squeue", 'echo "7|RUNNING|30:00|${SLURM_CLUSTERS}${SQUEUE_STATES}|a"')
+    status = {"7": SlurmJobStatus("RUNNING", "", "30:00", "a")}
+    assert query_jobs(["7"]) == asyncio.run(query_jobs_async(["7"])) == status
+
+
 def test_lines_of_other_forms_are_left_out() -> None:
     assert parse_squeue("7|PENDING\n\nsqueue: warning\n8|RUNNING|1:00|None\n") == {
         "8": SlurmJobStatus("RUNNING", "None", "1:00")

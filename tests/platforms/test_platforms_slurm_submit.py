@@ -93,6 +93,24 @@ def test_sites_without_arrays_are_recognized(programs: SlurmPrograms) -> None:
     assert is_array_refusal(caught.value)
 
 
+SURROUNDING = ("SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_CPUS_PER_TASK", "SBATCH_JOB_NAME")
+
+
+@BOTH
+def test_sbatch_gets_the_variables_of_this_process_without_those_of_a_surrounding_job(
+    submitted: Submit, programs: SlurmPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs.write("sbatch", f"env > {tmp_path}/variables; echo 7")
+    settings = {"SLURM_CONF": "/etc/slurm.conf", "SBATCH_PARTITION": "long", "TOKEN": "s3cret"}
+    for name, value in {**settings, **dict.fromkeys(SURROUNDING, "1")}.items():
+        monkeypatch.setenv(name, value)
+    assert submitted("#!/bin/sh\n") == "7"
+    lines = (tmp_path / "variables").read_text().splitlines()
+    variables = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert settings.items() <= variables.items()
+    assert not set(SURROUNDING) & set(variables)
+
+
 def test_a_job_inherits_its_environment_and_sbatch_finds_its_configuration(
     programs: SlurmPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
