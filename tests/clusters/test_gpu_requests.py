@@ -83,7 +83,7 @@ class TestPools:
         ],
     )
     def test_the_published_call_plans_with_them(self, asked: Any, pool: str) -> None:
-        with pytest.raises(DoesNotFit, match="none of the pools has one"):
+        with pytest.raises(DoesNotFit, match="no pool has one"):
             _plan("kubernetes", **asked)
         with dask.config.set(ENABLED):
             plan = _plan("kubernetes", **asked)

@@ -82,9 +82,8 @@ class TestPromised:
         monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: 0)
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=90)
         assert plan.total_ram == pytest.approx(18.5 * GB)
-        assert "18.5 GB free less a reserve and less 4 GB of mine, gpus, which are open: " in (
-            plan.fit_note
-        )
+        note = "18.5 GB free less a reserve and less 4 GB of the open clusters mine, gpus; replace"
+        assert note in plan.fit_note
         assert "replace=True" in plan.fit_note
         assert plan.alerts == ()
         [line] = hyperplane.plan_cluster(**SMALL).alerts
@@ -99,8 +98,8 @@ class TestPromised:
 
     def test_where_nothing_is_left_the_error_names_who_has_it(self):
         asked = WorkerSpec(1, 1, GB, 1)
-        capacity = MachineCapacity(2, 10**7, clusters=("a",), promised=21 * GB)
-        with pytest.raises(hyperplane.DoesNotFit, match="less 21 GB of a, which is open"):
+        capacity = MachineCapacity(2, 10**7, clusters=("a",), reserved_ram=21 * GB)
+        with pytest.raises(hyperplane.DoesNotFit, match="less 21 GB of the open cluster a; repl"):
             fit_machine(asked, 1, capacity)
 
 
