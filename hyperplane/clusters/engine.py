@@ -129,7 +129,7 @@ class Engine(Protocol):
         Raises
         ------
         StartFailed, StartTimeout
-            When it did not start; nothing of it is left running.
+            If it did not start; nothing of it is left running.
         """
         ...
 
@@ -146,7 +146,7 @@ class Engine(Protocol):
         Raises
         ------
         EngineError
-            When no such cluster runs (the message lists those that do), or when it does not answer.
+            If no such cluster runs (the message lists those that do), or if it does not answer.
         """
         ...
 

@@ -85,7 +85,7 @@ class Planner:
         RequestError
             With all faults; a subclass such as UnknownPool if there is a single fault.
         EngineUnavailable
-            When no engine can be used.
+            If no engine can be used.
         """
         config.check_sections(registry.ENGINES)
         request = self.request

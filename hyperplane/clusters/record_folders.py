@@ -31,7 +31,7 @@ def record_folder() -> Path:
     Raises
     ------
     OSError
-        When it cannot be created in any of these places.
+        If it cannot be created in any of these places.
     """
     if not _is_temporary_directory_private():
         for parent in _record_parents():

@@ -161,7 +161,7 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
     Raises
     ------
     FileExistsError
-        When a cluster of that name runs.
+        If a cluster of that name runs.
     """
     if parent is not None and not _is_folder_path(parent):
         message = f"temporary-directory = {parent!r:.80}: expected the path of a folder, as text"

@@ -20,7 +20,7 @@ def find_engine(name: str) -> str:
     Raises
     ------
     EngineError
-        When no cluster of that name runs (the message lists those that do) or when the records of
+        If no cluster of that name runs (the message lists those that do) or if the records of
         clusters cannot be read.
     """
     running = read_running(UNKNOWN_ENGINE)

@@ -125,8 +125,8 @@ def attach(name: str, engine: str) -> StartedCluster:
     Raises
     ------
     EngineError
-        When no cluster of that name and engine runs (the message lists those that do), when it
-        does not answer, or when the records of clusters cannot be read.
+        If no cluster of that name and engine runs (the message lists those that do), if it
+        does not answer, or if the records of clusters cannot be read.
     """
     running = read_running(engine)
     found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)

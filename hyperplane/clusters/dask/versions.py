@@ -25,7 +25,7 @@ def check(client: Client, engine: str, settings: RemoteSettings) -> None:
     Raises
     ------
     StartFailed
-        When they differ and ``settings.versions`` is "refuse"; otherwise that is a warning.
+        If they differ and ``settings.versions`` is "refuse"; otherwise that is a warning.
     """
     found = differences(cast(dict[str, Any], client.get_versions()))
     if not found:

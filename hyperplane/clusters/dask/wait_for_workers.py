@@ -50,9 +50,9 @@ def connect_client(
     Raises
     ------
     StartTimeout
-        When workers are missing after the plan's timeout; the message ends with `explain_wait`.
+        If workers are missing after the plan's timeout; the message ends with `explain_wait`.
     StartFailed
-        When package versions differ between this process and the cluster, or when the scheduler
+        If package versions differ between this process and the cluster, or if the scheduler
         does not answer.
     """
     # Restored when the cluster closes.

@@ -80,7 +80,7 @@ class KubernetesApi:
         Raises
         ------
         KubernetesError
-            When there is no usable configuration, no server or no access.
+            If there is no usable configuration, no server or no access.
         """
         with translate_errors("reach the API server", self.namespace):
             try:

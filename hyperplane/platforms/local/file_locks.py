@@ -81,7 +81,7 @@ def create_locked_folder(folder: Path) -> None:
     Raises
     ------
     FileNotFoundError
-        When its parent folder does not exist.
+        If its parent folder does not exist.
     """
     while True:
         # Not `exist_ok`: it raises if the folder is removed between mkdir and its check.
@@ -142,7 +142,7 @@ def lock_if_abandoned(path: Path) -> Iterator[bool]:
     Raises
     ------
     FileNotFoundError
-        When it does not exist.
+        If it does not exist.
     """
     if sys.platform == "win32":
         yield False

@@ -43,7 +43,7 @@ def private_folder(parent: str | None = None) -> Path:
     Raises
     ------
     OSError
-        When it cannot be created.
+        If it cannot be created.
     """
     for _ in range(_MAX_ATTEMPTS):
         folder = _folder_of_user(parent) / _system_name()

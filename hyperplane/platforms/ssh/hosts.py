@@ -56,7 +56,7 @@ class SshConnections:
         Raises
         ------
         HostConnectionError
-            When hosts cannot be reached.
+            If hosts cannot be reached.
         """
         wanted = list(dict.fromkeys(names))
         results = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)

@@ -57,11 +57,11 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
     Raises
     ------
     RequestError
-        When the plan needs more GPUs than this process may use.
+        If the plan needs more GPUs than this process may use.
     StartTimeout
-        When the workers did not connect in time.
+        If the workers did not connect in time.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     processes = plan.nodes * worker.nprocs
     if processes > len(visible):

@@ -35,7 +35,7 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
     Raises
     ------
     EngineError
-        When the gateway runs no such cluster (the message lists those that run), or does not
+        If the gateway runs no such cluster (the message lists those that run), or does not
         answer.
     """
     try:

@@ -95,7 +95,7 @@ def open_gateway(connection: Mapping[str, Any]) -> Gateway:
     Raises
     ------
     EngineError
-        When an environment variable or the address is not set.
+        If an environment variable or the address is not set.
     """
     try:
         with in_force(connection):

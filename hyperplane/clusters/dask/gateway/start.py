@@ -47,9 +47,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     RequestError
         With every option that the gateway refuses; nothing was started.
     StartTimeout
-        When the workers did not connect in time.
+        If the workers did not connect in time.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(GatewaySettings, plan.settings)
     began = time.monotonic()

@@ -33,7 +33,7 @@ def parse_selector(asked: Mapping[str, str] | str) -> dict[str, str]:
     Raises
     ------
     ValueError
-        When the text has another form.
+        If the text has another form.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def read_template(given: str) -> dict[str, Any]:
     Raises
     ------
     RequestError
-        When it cannot be read or is not a template of a pod.
+        If it cannot be read or is not a template of a pod.
     """
     text = given
     try:

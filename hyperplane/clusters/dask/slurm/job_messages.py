@@ -71,7 +71,7 @@ class StartupMonitor:
         Raises
         ------
         StartFailed
-            When a job has ended or will never start.
+            If a job has ended or will never start.
         """
         if time.monotonic() >= self._next_check:
             self._message = self._check_jobs(list(self._jobs().values()))

@@ -43,9 +43,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     Raises
     ------
     StartTimeout
-        When the workers did not connect in time.
+        If the workers did not connect in time.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(SshSettings, plan.settings)
     began = time.monotonic()
