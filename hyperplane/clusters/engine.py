@@ -116,7 +116,7 @@ class Engine(Protocol):
         ...
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
-        """Return the cores and memory of an engine that is bound to one machine, else None."""
+        """Return the usable cores and memory if one machine limits the engine, else None."""
         ...
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:

@@ -225,20 +225,20 @@ class TestDeployMode:
             (
                 "kubernetes",
                 "local",
-                "scheduler_deploy_mode='local' is 'remote' with engine kubernetes: the operator "
-                "of dask-kubernetes starts it in a pod",
+                "scheduler_deploy_mode='local' is changed to 'remote' with engine kubernetes: the "
+                "operator of dask-kubernetes starts the scheduler in a pod",
             ),
             (
                 "gateway",
                 "local",
-                "scheduler_deploy_mode='local' is 'remote' with engine gateway: the gateway "
-                "starts it beside the workers",
+                "scheduler_deploy_mode='local' is changed to 'remote' with engine gateway: the "
+                "gateway starts the scheduler beside the workers",
             ),
             (
                 "slurm",
                 "remote",
-                "scheduler_deploy_mode='remote' is 'local' with engine slurm: it runs in this "
-                "process, and the jobs connect to it",
+                "scheduler_deploy_mode='remote' is changed to 'local' with engine slurm: the "
+                "scheduler runs in this process, and the jobs connect to it",
             ),
         ],
     )

@@ -202,7 +202,7 @@ class TestReplace:
         running = [_record(1, "flights", pid=4), _record(1, "trains", pid=4)]
         monkeypatch.setattr(records, "read_all", lambda starting=False: running)
         monkeypatch.setattr(
-            replacement, "_close_of_other_process", lambda one: other.append(one.name)
+            replacement, "_close_in_other_process", lambda one: other.append(one.name)
         )
         hyperplane.initialize_cluster(**SMALL, name="mine")
         hyperplane.initialize_cluster(**SMALL, name="mine", replace=True)

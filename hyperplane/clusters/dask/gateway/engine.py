@@ -31,7 +31,7 @@ class GatewayEngine:
     settings: ClassVar[type[EngineSettings]] = GatewaySettings
     uses_pools: ClassVar[bool] = False
     supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
-        "remote", "the gateway starts it beside the workers"
+        "remote", "the gateway starts the scheduler beside the workers"
     )
 
     def available(self) -> Availability:

@@ -28,7 +28,7 @@ class KubernetesEngine:
     settings: ClassVar[type[EngineSettings]] = KubernetesSettings
     uses_pools: ClassVar[bool] = True
     supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
-        "remote", "the operator of dask-kubernetes starts it in a pod"
+        "remote", "the operator of dask-kubernetes starts the scheduler in a pod"
     )
 
     def available(self) -> Availability:

@@ -30,7 +30,7 @@ class SlurmEngine:
     settings: ClassVar[type[EngineSettings]] = SlurmSettings
     uses_pools: ClassVar[bool] = False
     supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
-        "local", "it runs in this process, and the jobs connect to it"
+        "local", "the scheduler runs in this process, and the jobs connect to it"
     )
 
     def available(self) -> Availability:
