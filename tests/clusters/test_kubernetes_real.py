@@ -32,7 +32,7 @@ from services_kubernetes import (
 
 import hyperplane
 from hyperplane.clusters.dask.kubernetes.render import build_manifest
-from hyperplane.platforms.kubernetes.pod_status import has_ended
+from hyperplane.platforms.kubernetes.pod_status import is_deleted
 
 pytestmark = [
     pytest.mark.engine,
@@ -175,7 +175,7 @@ def test_closing_leaves_nothing_and_may_be_done_twice() -> None:
     cluster.close()
     cluster.close()
     assert not clusters()
-    assert not [pod for pod in objects("pods", name) if not has_ended(pod)]
+    assert not [pod for pod in objects("pods", name) if not is_deleted(pod)]
     until(lambda: {thread.name for thread in threading.enumerate()} <= before | {"IO loop"})
 
 

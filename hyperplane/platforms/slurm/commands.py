@@ -75,7 +75,7 @@ def run_command(
         If it did not end in time; it was killed.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - a list of arguments, and no shell
+        result = subprocess.run(  # noqa: S603 - a list of arguments, and no shell
             [_find_program(words[0], environment, path), *words[1:]],
             env=_command_environment(environment),
             input=os.fsencode(stdin),
@@ -85,7 +85,7 @@ def run_command(
         )
     except subprocess.TimeoutExpired as error:
         raise _timeout_error(words[0], timeout) from error
-    return CommandResult(done.returncode, _decode(done.stdout), _decode(done.stderr))
+    return CommandResult(result.returncode, _decode(result.stdout), _decode(result.stderr))
 
 
 async def run_command_async(
@@ -128,8 +128,8 @@ def _command_environment(environment: Mapping[str, str] | None) -> dict[str, str
 
 
 def _find_program(name: str, environment: Mapping[str, str] | None, path: str | None) -> str:
-    searched = path or (os.environ if environment is None else environment).get("PATH")
-    return shutil.which(name, path=searched) or name
+    search_path = path or (os.environ if environment is None else environment).get("PATH")
+    return shutil.which(name, path=search_path) or name
 
 
 def _timeout_error(name: str, timeout: float) -> TimeoutError:

@@ -45,8 +45,8 @@ class SlurmEngine:
             advice = "use a machine from which jobs can be submitted"
             return Availability(False, f"{', '.join(absent)} not on PATH: {advice}")
         sbatch = shutil.which("sbatch")
-        unchecked = "Slurm is contacted when a cluster starts"
-        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {unchecked}")
+        contact = "Slurm is contacted when a cluster starts"
+        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {contact}")
 
     def capacity(self, settings: EngineSettings) -> None:
         """Return None: the engine is not bound to one machine."""

@@ -46,7 +46,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     StartTimeout
         If the workers did not connect in time, with the status of the jobs.
     StartFailed
-        If Slurm refuses a job or will never start one, or the start failed otherwise. In all
+        If Slurm refuses a job or will never start one, or if the start failed otherwise. In all
         cases the jobs are cancelled.
     """
     settings = cast(SlurmSettings, plan.settings)

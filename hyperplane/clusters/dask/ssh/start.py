@@ -128,8 +128,12 @@ def _warn_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
     threads = plan.worker.total_threads
     few = {node.host: node.cores for node in cluster.workers.values() if node.cores < threads}
     if few:
-        named = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
-        logger.warning("%s for the %s of a node; they share them", named, plural(threads, "thread"))
+        counts = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
+        logger.warning(
+            "%s for the %s of a node; the threads share the cores",
+            counts,
+            plural(threads, "thread"),
+        )
 
 
 def _python_path(settings: SshSettings) -> str:
