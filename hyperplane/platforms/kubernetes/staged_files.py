@@ -41,6 +41,6 @@ def mount_files(files: Sequence[StagedFile]) -> list[dict[str, Any]]:
 
 
 def build_file_volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
-    """Return a volume with the files of a Secret, without its variables, in a list; empty if none."""
+    """Return the volumes of the files in a Secret, which leave out its variables."""
     keys = [file.key for file in files]
     return [build_secret_volume(_VOLUME, secret, _MODE, keys)] if keys else []
