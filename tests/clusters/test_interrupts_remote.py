@@ -132,7 +132,7 @@ def left() -> list[str]:
 
 
 @pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
-def test_at_whatever_line_it_comes_nothing_is_left(
+def test_ctrl_c_at_any_line_leaves_nothing(
     engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -157,7 +157,7 @@ def test_at_whatever_line_it_comes_nothing_is_left(
 
 
 @pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
-def test_whatever_is_just_beginning_nothing_is_left(
+def test_ctrl_c_as_any_operation_begins_leaves_nothing(
     engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
     world: World,
     monkeypatch: pytest.MonkeyPatch,

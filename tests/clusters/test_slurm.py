@@ -151,7 +151,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("name", "value"), HOSTILE)
-def test_settings_refuse_what_would_write_lines_or_means_nothing(name: str, value: Any) -> None:
+def test_settings_that_would_add_lines_or_are_invalid_are_refused(name: str, value: Any) -> None:
     with pytest.raises(RequestError) as caught:
         plan({name: value})
     [fault] = caught.value.faults
@@ -258,13 +258,15 @@ def test_a_start_in_a_job_of_slurm_passes_no_variables_of_that_job_to_sbatch(
     assert "SLURM_CONF=/etc/slurm.conf" in lines
 
 
-def test_the_users_own_settings_of_dask_win() -> None:
+def test_dask_settings_of_the_user_have_priority() -> None:
     assert "WORKER_TTL=60s" in rendered({})
     with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
         assert "WORKER_TTL" not in rendered({})
 
 
-def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_available_names_missing_commands_and_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     usable, reason = SlurmEngine().available()
     assert not usable

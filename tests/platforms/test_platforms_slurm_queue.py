@@ -59,7 +59,7 @@ def test_squeue_is_read(programs: SlurmPrograms) -> None:
     assert count_states(found, 3).endswith("n[1-2]), 1 job RUNNING, 1 job gone")
 
 
-def test_jobs_that_slurm_has_forgotten_are_gone_and_without_an_answer_all_is_unknown(
+def test_jobs_without_a_record_are_missing_and_without_an_answer_all_are_unknown(
     programs: SlurmPrograms,
 ) -> None:
     programs.write("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
@@ -145,7 +145,7 @@ def test_a_job_whose_submission_had_no_answer_is_found(
     assert asyncio.run(queue().find_submitted("c")) == "8"
 
 
-def test_states_are_asked_for_together(programs: SlurmPrograms) -> None:
+def test_states_are_queried_with_one_command(programs: SlurmPrograms) -> None:
     programs.write("squeue", lines("7|FAILED|30:00|None|a", "8_1|RUNNING|30:00|None|b"))
 
     async def go() -> list[str]:

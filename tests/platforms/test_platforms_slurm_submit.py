@@ -70,7 +70,9 @@ def test_a_refusal_has_the_message_of_sbatch_and_says_whether_it_may_pass(
     assert not is_array_refusal(caught.value)
 
 
-def test_no_answer_may_pass(programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_is_a_temporary_error(
+    programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(submit, "SUBMIT_TIMEOUT_SECONDS", 0.5)
     programs.write("sbatch", "exec sleep 600")
     with pytest.raises(BlockingIOError, match="sbatch does not answer"):
