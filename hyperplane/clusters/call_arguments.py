@@ -93,7 +93,7 @@ def find_arguments_beside_plan(
         if name == "num_workers":
             continue
         if name not in parameters:
-            known = [one for one in parameters if one != "others"]
+            known = [parameter for parameter in parameters if parameter != "others"]
             yield unknown_name(name, value, known, function.__name__)
             continue
         default = parameters[name].default

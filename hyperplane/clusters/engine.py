@@ -116,7 +116,7 @@ class Engine(Protocol):
         ...
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
-        """Return the cores and memory of an engine that is bound to one machine, else None."""
+        """Return the usable cores and memory if one machine limits the engine, else None."""
         ...
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
@@ -129,7 +129,7 @@ class Engine(Protocol):
         Raises
         ------
         StartFailed, StartTimeout
-            When it did not start; nothing of it is left running.
+            If it did not start; nothing of it is left running.
         """
         ...
 
@@ -146,7 +146,7 @@ class Engine(Protocol):
         Raises
         ------
         EngineError
-            When no such cluster runs (the message lists those that do), or when it does not answer.
+            If no such cluster runs (the message lists those that do), or if it does not answer.
         """
         ...
 

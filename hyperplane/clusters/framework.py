@@ -17,7 +17,7 @@ RUNNING, CLOSED = "running", "closed"
 
 
 class OptionsDraft(NamedTuple):
-    """The section of a plan before its layout is known.
+    """Draft of a framework's section of a plan, written before the layout is known.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Framework(Protocol):
     name: ClassVar[str]
 
     def draft_options(self, request: ClusterRequest) -> OptionsDraft:
-        """Return the framework's section of a plan, before its layout is known.
+        """Return the draft of the framework's section of a plan.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ from types import FrameType
 
 from hyperplane.clusters.engine import StartedCluster
 
-#: Ctrl-C is delivered at once, also while it is deferred, when it is pressed this many times.
+#: Number of Ctrl-C presses after which a deferred interrupt is delivered at once.
 MAX_DEFERRED = 3
 
 

@@ -1,7 +1,7 @@
 """Files in a job's folder with the dashboards of the clusters that its steps run.
 
-They exist beside the records of clusters because a step may have another temporary or home
-directory than the supervisor of its job.
+The supervisor of a job cannot always read the records of clusters, because a step may have another
+temporary or home directory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_dashboards(folder: Path) -> list[str]:
 
     Only clusters whose owning process still runs on this machine are included.
     """
-    found = []
+    dashboards = []
     for file in find_in(folder / _CLUSTERS, "*.json"):
         # The file may be removed meanwhile, and steps can write arbitrary files there.
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
@@ -62,8 +62,8 @@ def read_dashboards(folder: Path) -> list[str]:
             if fields["system"] != running_system():
                 continue  # a loopback address of another machine cannot be opened on this one
             if start_time(int(fields["pid"])) == fields["started"]:
-                found.append((file.stat().st_mtime, str(fields["dashboard"])))
-    return [dashboard for _, dashboard in sorted(found)]
+                dashboards.append((file.stat().st_mtime, str(fields["dashboard"])))
+    return [dashboard for _, dashboard in sorted(dashboards)]
 
 
 def _dashboard_file(name: str) -> Path | None:

@@ -85,7 +85,7 @@ class Planner:
         RequestError
             With all faults; a subclass such as UnknownPool if there is a single fault.
         EngineUnavailable
-            When no engine can be used.
+            If no engine can be used.
         """
         config.check_sections(registry.ENGINES)
         request = self.request
@@ -153,8 +153,8 @@ class Planner:
         ):
             return
         self.alerts.append(
-            f"scheduler_deploy_mode={asked!r} is {supported.mode!r} with engine {engine.name}: "
-            f"{supported.reason}"
+            f"scheduler_deploy_mode={asked!r} is changed to {supported.mode!r} with engine "
+            f"{engine.name}: {supported.reason}"
         )
         self.request = self.request.model_copy(update={"scheduler_deploy_mode": supported.mode})
 
@@ -257,19 +257,19 @@ class Planner:
     def _complete_layout(self, pool: PoolSpec) -> WorkerSpec:
         """Return a layout with the requested values, completed with values that suit the pool."""
         request = self.request
-        given = request.model_fields_set
-        if {*_LAYOUT, "cores_per_worker"} <= given:
+        passed = request.model_fields_set
+        if {*_LAYOUT, "cores_per_worker"} <= passed:
             return request.worker
         cores = None
-        if "cores_per_worker" in given:
+        if "cores_per_worker" in passed:
             cores = request.cores_per_worker
-            room = max(1, min(cores, pool.allocatable_cores))
-            pool = pool.model_copy(update={"allocatable_cores": room})
+            usable = max(1, min(cores, pool.allocatable_cores))
+            pool = pool.model_copy(update={"allocatable_cores": usable})
         proposed = fit.propose_worker(
             pool,
-            nprocs=request.nprocs if "nprocs" in given else None,
-            nthreads=request.nthreads if "nthreads" in given else None,
-            ram_gb_per_proc=request.ram_gb_per_proc if "ram_gb_per_proc" in given else None,
+            nprocs=request.nprocs if "nprocs" in passed else None,
+            nthreads=request.nthreads if "nthreads" in passed else None,
+            ram_gb_per_proc=request.ram_gb_per_proc if "ram_gb_per_proc" in passed else None,
         )
         return replace(
             proposed, cores_per_worker=cores or proposed.cores_per_worker, ngpus=request.ngpus
@@ -292,9 +292,9 @@ class Planner:
 
 def _engines_with(feature: Feature) -> list[str]:
     """Return the names of the engines that support a feature and can be imported."""
-    found = []
+    names = []
     for name in registry.ENGINES.names():
         with suppress(Exception):  # an engine of another package may raise any exception
             if feature not in registry.load(name).unsupported:
-                found.append(name)
-    return found
+                names.append(name)
+    return names

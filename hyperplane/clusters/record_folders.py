@@ -20,25 +20,25 @@ from hyperplane.platforms.local.private_folders import (
 def record_folder() -> Path:
     """Create and return the folder for the records of this user's clusters on this machine.
 
-    The first usable place of these is taken:
+    It is in the first of these places that is usable:
 
-    - the temporary directory if only this user can write there, as a user sets one to isolate
-      programs from each other;
-    - the home directory, with one folder per machine and container, because they may share it;
+    - the temporary directory if only this user can write there: a user who sets such a directory
+      isolates programs from each other;
+    - the home directory, in a separate folder for each machine and container that may share it;
     - ``$XDG_RUNTIME_DIR``, which is removed with the user's last session while clusters may run;
     - a private folder in the shared temporary directory.
 
     Raises
     ------
     OSError
-        When it cannot be created in any of these places.
+        If it cannot be created in any of these places.
     """
     if not _is_temporary_directory_private():
         for parent in _record_parents():
             with contextlib.suppress(OSError):
                 folder = parent / system_folder_name()
-                found = create_folder(folder)
-                if is_private(found) and os.access(folder, os.W_OK | os.X_OK):
+                status = create_folder(folder)
+                if is_private(status) and os.access(folder, os.W_OK | os.X_OK):
                     return folder
     return private_folder()
 
@@ -47,8 +47,8 @@ def record_folders() -> list[Path]:
     """Return all folders that may have records of this user's clusters on this machine."""
     if _is_temporary_directory_private():
         return private_folders()
-    own = [parent / system_folder_name() for parent in _record_parents()]
-    return [*filter(is_private_folder, own), *private_folders()]
+    folders = [parent / system_folder_name() for parent in _record_parents()]
+    return [*filter(is_private_folder, folders), *private_folders()]
 
 
 def _is_temporary_directory_private() -> bool:
@@ -61,15 +61,15 @@ def _is_temporary_directory_private() -> bool:
 
 def _record_parents() -> list[Path]:
     """Return parents for the folder of records in the home and runtime directories."""
-    found = []
+    parents = []
     with contextlib.suppress(RuntimeError, OSError):  # no home directory is known
         home = Path.home()
         # With sudo it may belong to another user, who could not remove our folder.
         if home.stat().st_uid == os.getuid():
             state = os.environ.get("XDG_STATE_HOME")
-            own = Path(state) if state and Path(state).is_absolute() else home / ".local" / "state"
-            found.append(own / "hyperplane" / "clusters")
+            base = Path(state) if state and Path(state).is_absolute() else home / ".local" / "state"
+            parents.append(base / "hyperplane" / "clusters")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_absolute() and is_private_folder(Path(runtime)):
-        found.append(Path(runtime) / "hyperplane")
-    return found
+        parents.append(Path(runtime) / "hyperplane")
+    return parents

@@ -4,9 +4,9 @@ A record is one small file that only its owner can read, in a folder that only i
 It contains the owning process and its start time. The next process that reads the records removes
 those whose process has ended, together with the scratch folders of their clusters.
 
-Containers that share these folders use the same process IDs for different processes. Each
-running system therefore has separate folders, and the files in another system's folders are removed
-only when no process holds their locks.
+Containers that share these folders use the same process IDs for different processes. Each running
+system (a boot and a process namespace) therefore has separate folders, and the files in another
+system's folders are removed only when no process holds their locks.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ClusterRecord:
     direct_to_workers : bool
         Whether clients fetch results from the workers instead of from the scheduler.
     security : dict
-        What clients authenticate with, such as the key pair of a cluster with TLS, as text. It is a
+        Credentials of clients, such as the key pair of a cluster with TLS, as text. They are
         secret; only the owner can read the file.
     job : str
         The pipeline job whose step started the cluster; empty otherwise.
@@ -161,7 +161,7 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
     Raises
     ------
     FileExistsError
-        When a cluster of that name runs.
+        If a cluster of that name runs.
     """
     if parent is not None and not _is_folder_path(parent):
         message = f"temporary-directory = {parent!r:.80}: expected the path of a folder, as text"
@@ -169,7 +169,7 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
     read_all()
     _remove_leftovers_of_other_systems(parent)
     with _exclusive_lock():
-        if any(found.name == record.name for found in _read_records()):
+        if any(existing.name == record.name for existing in _read_records()):
             raise FileExistsError(
                 f"a cluster named {record.name!r} is already running; use another name"
             )
@@ -200,11 +200,11 @@ def process_folder() -> Path:
 
 def remove_process_folder() -> None:
     """Remove the folder of :func:`process_folder`."""
-    for above in private_folders():
-        folder = above / f"_p{os.getpid()}"
+    for parent in private_folders():
+        folder = parent / f"_p{os.getpid()}"
         file_locks.release_locks(folder)
         shutil.rmtree(folder, ignore_errors=True)
-        remove_empty(above)
+        remove_empty(parent)
 
 
 def write(record: ClusterRecord) -> None:
@@ -245,11 +245,11 @@ def read_all(starting: bool = False) -> list[ClusterRecord]:
     starting : bool
         Whether to include clusters that are still starting.
     """
-    found = _read_records()
-    for record in found:
+    every = _read_records()
+    for record in every:
         if not record.is_alive():
             _remove_dead(record)
-    for folder in [found for above in private_folders() for found in find_in(above, "*")]:
+    for folder in [entry for parent in private_folders() for entry in find_in(parent, "*")]:
         # Names of clusters never begin with an underscore.
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
@@ -260,7 +260,7 @@ def read_all(starting: bool = False) -> list[ClusterRecord]:
             draft.unlink(missing_ok=True)
     for folder in {*record_folders(), *private_folders()}:
         remove_empty(folder)
-    running = [record for record in found if (record.scheduler or starting) and record.is_alive()]
+    running = [record for record in every if (record.scheduler or starting) and record.is_alive()]
     return sorted(running, key=lambda record: record.started)
 
 
@@ -294,8 +294,8 @@ def _remove_if_abandoned(entry: Path) -> None:
 def _remove_dead(record: ClusterRecord) -> None:
     """Remove a dead cluster's record and folder, unless another cluster has its name now."""
     with _exclusive_lock():
-        now = _read_record(_record_path(record.name))
-        if now is not None and (now.pid, now.started) == (record.pid, record.started):
+        current = _read_record(_record_path(record.name))
+        if current is not None and (current.pid, current.started) == (record.pid, record.started):
             remove(record.name, record.scratch)
 
 

@@ -91,27 +91,27 @@ def close_previous_clusters(location: CodeLocation, name: str | None) -> list[st
     """
     closed = []
     for entry in list(_started):
-        earlier = entry.location.code == location.code and (
+        is_earlier = entry.location.code == location.code and (
             location.execution_count == 0
             or entry.location.execution_count < location.execution_count
         )
-        if not (earlier or entry.name == name):
+        if not (is_earlier or entry.name == name):
             continue
         _started.remove(entry)
         if _is_open(entry):
             closed.append(entry.name)
-        for each in (entry.client(), entry.cluster()):
-            if each is not None:
-                each.close()
+        for closable in (entry.client(), entry.cluster()):
+            if closable is not None:
+                closable.close()
     if name is not None and name not in closed:
         for record in records.read_all():
             if record.name == name:
-                _close_of_other_process(record)
+                _close_in_other_process(record)
                 closed.append(name)
     return closed
 
 
-def _close_of_other_process(record: records.ClusterRecord) -> None:
+def _close_in_other_process(record: records.ClusterRecord) -> None:
     """Close a cluster that another process of this user runs."""
     from hyperplane import config
 

@@ -23,10 +23,10 @@ _WORKER_COMMANDS = ("multiprocessing.forkserver", "multiprocessing.spawn", "dask
 def open_clusters() -> list[records.ClusterRecord]:
     """Return the records of this user's clusters that run or start on this machine."""
     try:
-        found = records.read_all(starting=True)
+        running = records.read_all(starting=True)
     except OSError:  # the start of a cluster reports it
         return []
-    return [record for record in found if platform_of(record.engine) in PLATFORMS]
+    return [record for record in running if platform_of(record.engine) in PLATFORMS]
 
 
 def unreserved_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:
@@ -52,6 +52,6 @@ def _memory_used_by(pid: int) -> int:
         for child in psutil.Process(pid).children(recursive=True):
             with suppress(psutil.Error):
                 command = " ".join(child.cmdline())
-                if any(words in command for words in _WORKER_COMMANDS):
+                if any(text in command for text in _WORKER_COMMANDS):
                     total += child.memory_full_info().uss
     return total

@@ -20,7 +20,7 @@ def find_engine(name: str) -> str:
     Raises
     ------
     EngineError
-        When no cluster of that name runs (the message lists those that do) or when the records of
+        If no cluster of that name runs (the message lists those that do) or if the records of
         clusters cannot be read.
     """
     running = read_running(UNKNOWN_ENGINE)
@@ -46,5 +46,5 @@ def read_running(engine: str) -> list[records.ClusterRecord]:
 
 def describe_running(running: list[records.ClusterRecord]) -> str:
     """Return the names and engines of running clusters, for messages."""
-    named = ", ".join(f"{record.name} ({record.engine})" for record in running)
-    return f"running: {named or 'none'}"
+    names = ", ".join(f"{record.name} ({record.engine})" for record in running)
+    return f"running: {names or 'none'}"

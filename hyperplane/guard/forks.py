@@ -107,7 +107,7 @@ def _remove_exit_handlers() -> None:
     children = vars(process)["_children"]
     children.difference_update([child for child in children if child.name == WORKER_PROCESS])
     for finalizer in list(vars(weakref.finalize)["_registry"]):
-        ended = finalizer.peek()
-        module = str(getattr(ended[1], "__module__", "")) if ended is not None else ""
+        call = finalizer.peek()  # object, function, arguments
+        module = str(getattr(call[1], "__module__", "")) if call is not None else ""
         if module.startswith("distributed."):
             finalizer.detach()

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class IdleGuard(SchedulerPlugin):
-    """Scheduler plugin that closes a cluster after a time without tasks and held results.
+    """Scheduler plugin that closes a cluster after a time without tasks and without held results.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class IdleGuard(SchedulerPlugin):
         self._warned = False
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Start to check, a few times in each timeout and at least once a second."""
+        """Start the checks, one a second, or four in a timeout of less than four seconds."""
         self.scheduler = scheduler
         self._watch = PeriodicCallback(self.check_idle, min(1.0, self.timeout / 4) * 1000)
         self._watch.start()

@@ -183,9 +183,10 @@ def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int =
     if gpus > largest.gpus:
         most = max(pool.gpus for pool in ordered)
         allowed = (
-            f"at most {plural(most, 'GPU')} on one node, as of the pools" if most else "no GPU"
+            f"at most {plural(most, 'GPU')} on one node, the most that a pool has"
+            if most
+            else "no GPU, because no pool has one"
         )
-        allowed += "" if most else ": none of the pools has one"
         advice = "add a pool with gpus to the configuration"
     raise DoesNotFit(
         largest.name,

@@ -65,8 +65,8 @@ def fit_machine(
         raise DoesNotFit(
             "",
             f"{asked}, {format_bytes(ram)} in all",
-            f"at most the free memory of this machine less a reserve"
-            f"{_describe_open_clusters(machine)}: {format_bytes(machine.ram)}; "
+            f"at most {format_bytes(machine.ram)}, the free memory of this machine less a reserve"
+            f"{_describe_open_clusters(machine)}; "
             f"a worker process needs {format_bytes(least)}",
             "free memory, or start the cluster on a larger machine",
         )
@@ -98,14 +98,13 @@ def fit_machine(
 
 
 def _describe_open_clusters(machine: MachineCapacity) -> str:
-    """Return a text on the open clusters that use memory of the machine."""
+    """Return a text with the memory and the names of open clusters; empty if there are none."""
     if not machine.clusters:
         return ""
-    names = ", ".join(machine.clusters)
-    verb = "is" if len(machine.clusters) == 1 else "are"
+    noun = "cluster" if len(machine.clusters) == 1 else "clusters"
     return (
-        f" and less {format_bytes(machine.promised)} of {names}, which {verb} open: "
-        "replace=True closes the one that the same cell has started"
+        f" and less {format_bytes(machine.reserved_ram)} of the open {noun} "
+        f"{', '.join(machine.clusters)}; replace=True closes the one that the same cell has started"
     )
 
 

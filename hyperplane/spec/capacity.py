@@ -16,15 +16,15 @@ class MachineCapacity:
     ram : int
         Available bytes of memory.
     clusters : tuple of str
-        Names of the open clusters on the machine that use or have reserved memory.
+        Names of the open clusters on the machine.
     own : tuple of str
-        Those of the clusters that this process has started.
-    promised : int
-        Bytes that these clusters use or have reserved.
+        Names of those that this process has started.
+    reserved_ram : int
+        Bytes of memory that the open clusters have reserved for their workers, used or not.
     """
 
     cores: int
     ram: int
     clusters: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
-    promised: int = 0
+    reserved_ram: int = 0

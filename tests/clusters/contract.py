@@ -114,7 +114,7 @@ class EngineContract:
         assert pickle.loads(pickle.dumps(plan)) == plan
 
     @pytest.mark.cluster
-    def test_another_handle_finds_it_and_closes_it(self) -> None:
+    def test_get_cluster_attaches_and_can_close_the_cluster(self) -> None:
         started = hyperplane.start(self.plan())
         name = started.cluster.name
         assert self.status(started.cluster) == RUNNING
@@ -186,7 +186,7 @@ class OwnedClusterContract(EngineContract):
         assert is_empty(here)
 
     @pytest.mark.cluster
-    def test_a_name_is_used_once(self) -> None:
+    def test_a_second_cluster_of_the_same_name_is_refused(self) -> None:
         client, cluster = hyperplane.start(self.plan(name="mine"))
         with pytest.raises(hyperplane.EngineError, match="'mine' is already running"):
             hyperplane.start(self.plan(name="mine"))
@@ -195,7 +195,7 @@ class OwnedClusterContract(EngineContract):
         cluster.close()
 
     @pytest.mark.cluster
-    def test_it_closes_after_the_idle_timeout(self) -> None:
+    def test_a_cluster_closes_after_its_idle_timeout(self) -> None:
         client, cluster = hyperplane.start(self.plan(idle_timeout=0.5))
         until(lambda: self.status(cluster) == CLOSED)
         assert records.read_all(starting=True) == []
@@ -232,7 +232,7 @@ class OwnedClusterContract(EngineContract):
         assert program.process.returncode == 0
 
     @pytest.mark.cluster
-    def test_the_command_line_lists_and_stops_it(self, here: Path) -> None:
+    def test_the_command_line_lists_and_stops_a_cluster(self, here: Path) -> None:
         client, cluster = hyperplane.start(self.plan(name="mine"))
         [listed] = json.loads(hyperplane_command("cluster", "list", "--json"))
         assert (listed["name"], listed["engine"], listed["pid"]) == (
@@ -248,7 +248,7 @@ class OwnedClusterContract(EngineContract):
 
     @pytest.mark.cluster
     @pytest.mark.parametrize("ending", ["killed", "exit"])
-    def test_it_ends_with_its_owner(self, here: Path, run: Run, ending: str) -> None:
+    def test_a_cluster_ends_with_its_owner(self, here: Path, run: Run, ending: str) -> None:
         last = "time.sleep(600)" if ending == "killed" else "sys.stdin.readline()"
         program = run(self.print_workers + last, place=here, start=self.program())
         workers = workers_of(program)
@@ -317,7 +317,7 @@ class DaskEngineContract(EngineContract):
         assert "Scheduler" in found.cluster.get_logs()
         found.client.shutdown()
 
-    def test_workers_are_there_when_it_returns(self, running: Running) -> None:
+    def test_all_workers_are_connected_when_start_returns(self, running: Running) -> None:
         assert running.workers == (2, 2)
         assert running.client.submit(sum, range(10)).result() == 45
 

@@ -87,7 +87,7 @@ def listed(name: str, engine: str) -> None:
     records.write(record)
 
 
-def test_the_engine_is_the_one_that_started_it(
+def test_get_cluster_finds_the_engine_in_the_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[tuple[str, str]] = []

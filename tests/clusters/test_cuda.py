@@ -140,7 +140,7 @@ class TestFaults:
         ]
         assert all("is not installed; pip install 'hyperplane[gpu]'" in fault for fault in found)
 
-    def test_a_plan_without_gpus_here_is_for_somewhere_else(self, here: Here) -> None:
+    def test_a_machine_without_gpus_can_plan_for_another(self, here: Here) -> None:
         here(0, missing=("dask_cudf",))
         assert hyperplane.plan_cluster(engine="cuda", **{**PUBLISHED, "ngpus": 8}).engine == "cuda"
 
@@ -156,7 +156,9 @@ class TestFaults:
             ({"jit_unspill": True}, "jit_unspill = True: expected one of idle_timeout"),
         ],
     )
-    def test_settings_that_cannot_be(self, here: Here, options: dict[str, Any], fault: str) -> None:
+    def test_impossible_settings_are_faults(
+        self, here: Here, options: dict[str, Any], fault: str
+    ) -> None:
         here(1)
         [found] = self.faults(engine_options=options)
         assert fault in found
@@ -199,7 +201,7 @@ class TestNodeFit:
 
 
 class TestLayout:
-    def test_one_process_for_each_gpu_is_as_asked(self) -> None:
+    def test_one_process_per_gpu_is_unchanged(self) -> None:
         asked = WorkerSpec.from_gb(4, 8, 24, 6, ngpus=4)
         assert cuda.CudaEngine().layout(asked) == (asked, "")
 
@@ -207,7 +209,7 @@ class TestLayout:
         ("nprocs", "ngpus", "ram"),
         [(15, 1, 10.5), (15, 2, 5.25), (1, 4, 0.7)],
     )
-    def test_else_processes_are_gpus_and_the_note_says_so(
+    def test_other_layouts_become_one_process_per_gpu_with_a_note(
         self, nprocs: int, ngpus: int, ram: float
     ) -> None:
         asked = WorkerSpec.from_gb(nprocs, 3, 0.7, 15, ngpus=ngpus)
@@ -228,7 +230,7 @@ class TestArguments:
         worker = cuda.CudaEngine().layout(plan.worker)[0]
         return cuda_start.cluster_arguments(plan, worker, settings, ("3", "1", "0"), "/scratch")
 
-    def test_dask_cuda_and_dask_take_all_of_them(self, here: Here) -> None:
+    def test_every_argument_is_a_parameter_of_dask_cuda_or_dask(self, here: Here) -> None:
         known = {
             *json.loads(INTERFACE.read_text(encoding="utf-8"))["LocalCUDACluster"],
             *(
@@ -241,7 +243,7 @@ class TestArguments:
         }
         assert set(self.arguments(here)) - known == set()
 
-    def test_are_what_the_plan_says(self, here: Here) -> None:
+    def test_follow_from_the_plan_and_the_settings(self, here: Here) -> None:
         found = self.arguments(
             here, rmm_pool_fraction=1, rmm_libraries=["cupy"], device_memory_limit=None
         )

@@ -112,7 +112,7 @@ def test_the_memory_policy_and_the_layout_survive_a_restart() -> None:
             client.restart()
 
 
-def test_what_does_not_fit_moves_to_the_memory_of_the_machine() -> None:
+def test_data_beyond_the_device_memory_limit_spills_to_host_memory() -> None:
     cupy = pytest.importorskip("cupy")
     # A fraction: two blocks of 100 MB fit, six do not.
     options = {**PANDAS, "device_memory_limit": 200e6 / gpu_memory()[0]}

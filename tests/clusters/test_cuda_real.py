@@ -80,7 +80,7 @@ class TestWithoutDevices:
             assert sorted(client.run(seen).values()) == expected
             assert set(client.nthreads().values()) == {3}
 
-    def test_the_backend_is_lent_to_the_client(self) -> None:
+    def test_the_dataframe_backend_applies_to_the_client_while_it_is_open(self) -> None:
         def backend() -> str:
             return str(dask.config.get("dataframe.backend"))
 
@@ -156,7 +156,7 @@ if __name__ == "__main__":
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("pretended")
-def test_workers_end_with_their_owner_whatever_they_do(tmp_path: Path) -> None:
+def test_workers_end_when_their_owner_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "owner.py"
     script.write_text(OWNER.replace("SMALL", repr(SMALL)), encoding="utf-8")
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as owner:

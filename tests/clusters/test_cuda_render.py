@@ -60,7 +60,7 @@ def rendered(**options: Any) -> str:
     return engine.render(plan)
 
 
-def test_is_what_the_file_shows() -> None:
+def test_the_script_equals_the_golden_file() -> None:
     text = rendered(**EVERYTHING)
     if WRITE:
         SCRIPT.write_text(text, encoding="utf-8")
@@ -106,7 +106,7 @@ def test_a_worker_gets_its_options_and_settings(tmp_path: Path) -> None:
     assert variables["CUDF_SPILL"] == "on"
 
 
-def test_gpus_that_the_user_has_chosen_stay(tmp_path: Path) -> None:
+def test_a_users_cuda_visible_devices_have_priority(tmp_path: Path) -> None:
     chosen = {"SCHEDULER": "tls://a:1", "CUDA_VISIBLE_DEVICES": "6,7", **KEYS}
     told = json.loads(run(rendered(), tmp_path, "worker", **chosen).stdout)
     assert told["variables"]["CUDA_VISIBLE_DEVICES"] == "6,7"
@@ -149,7 +149,7 @@ def options_of(command: Any) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("options", [EVERYTHING, {"rmm_async": True, "rmm_libraries": ["cupy"]}])
-def test_both_commands_have_the_options_that_they_are_given(
+def test_every_option_exists_in_the_commands_of_dask_and_dask_cuda(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     from distributed.cli.dask_scheduler import main as scheduler
@@ -170,7 +170,7 @@ def test_a_name_with_a_line_in_it_is_refused() -> None:
         hyperplane.plan_cluster(engine="cuda", ngpus=1, name="gpus\nrm -r /")
 
 
-def test_dask_cuda_is_what_it_was_when_this_was_written() -> None:
+def test_the_recorded_interface_equals_the_installed_dask_cuda() -> None:
     reason = "dask-cuda is not installed: its options are those of the file"
     dask_cuda = pytest.importorskip("dask_cuda", reason=reason)
     from dask_cuda.cli import worker  # type: ignore[import-not-found,unused-ignore]

@@ -37,7 +37,7 @@ def configuration_as_before() -> Iterator[None]:
     assert json.dumps(dask.config.config, default=str) == before
 
 
-def test_lent_and_taken_back() -> None:
+def test_client_settings_are_applied_and_restored() -> None:
     apply_client_settings("a", {METHOD: "tasks"})
     assert method() == "tasks"
     restore_client_settings("a")
@@ -59,7 +59,7 @@ def test_the_latest_of_several_holds_in_whatever_order_they_close(order: str) ->
         assert method() == (wanted[open_[-1]].get(METHOD) if open_ else None)
 
 
-def test_what_the_user_had_set_stays() -> None:
+def test_settings_that_the_user_set_before_are_not_changed() -> None:
     with dask.config.set({METHOD: "p2p"}):
         apply_client_settings("a", {METHOD: "tasks"})
         assert method() == "p2p"
@@ -67,7 +67,7 @@ def test_what_the_user_had_set_stays() -> None:
         assert method() == "p2p"
 
 
-def test_what_the_user_sets_meanwhile_stays() -> None:
+def test_settings_that_the_user_sets_meanwhile_are_not_changed() -> None:
     apply_client_settings("a", {METHOD: "tasks"})
     dask.config.set({METHOD: "p2p"})
     try:
@@ -80,7 +80,7 @@ def test_what_the_user_sets_meanwhile_stays() -> None:
         dask.config.set({METHOD: None})
 
 
-def test_a_start_sees_what_the_user_has_and_not_what_another_cluster_lent() -> None:
+def test_user_settings_exclude_those_of_another_cluster() -> None:
     apply_client_settings("a", {METHOD: "tasks"})
     with user_settings():
         assert method() is None
@@ -92,7 +92,9 @@ def test_a_start_sees_what_the_user_has_and_not_what_another_cluster_lent() -> N
     assert method() == "tasks"
 
 
-def test_variables_of_the_user_win_wherever_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_user_override_ours_in_the_environment_and_in_dask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ours = {"MALLOC_TRIM_THRESHOLD_": "1", "POLARS_MAX_THREADS": "2"}
     for name in ours:
         monkeypatch.delenv(name, raising=False)

@@ -65,7 +65,9 @@ def test_a_second_client_of_the_same_process(before: dict[str, Any], order: tupl
     ("how", "own"),
     [("shutdown", None), ("with", "threads"), ("closed in with", None), ("last name", "threads")],
 )
-def test_other_ways_to_close(before: dict[str, Any], how: str, own: str | None) -> None:
+def test_every_way_to_close_restores_the_configuration(
+    before: dict[str, Any], how: str, own: str | None
+) -> None:
     with dask.config.set({"scheduler": own} if own else {}):
         first, cluster = _start()
         second, other = hyperplane.get_cluster(cluster.name)

@@ -46,7 +46,7 @@ def ask() -> tuple[int, bool, str | None]:
     return answer  # type: ignore[no-any-return]
 
 
-def test_forked_with_modules_and_variables_and_ended_with_its_last_user() -> None:
+def test_the_forkserver_has_modules_and_variables_and_ends_with_its_last_user() -> None:
     before = dict(os.environ)
     assert forkserver.acquire(["json.tool"], {"MARK": "1"})
     try:
@@ -62,7 +62,7 @@ def test_forked_with_modules_and_variables_and_ended_with_its_last_user() -> Non
         os.kill(pid, 0)
 
 
-def test_other_variables_mean_no_fork() -> None:
+def test_a_forkserver_with_other_variables_is_not_used() -> None:
     assert forkserver.acquire([], {"MARK": "1"})
     try:
         assert not forkserver.acquire([], {"MARK": "2"})
@@ -79,7 +79,7 @@ def test_a_forkserver_of_the_program_is_left_alone() -> None:
         vars(python_forkserver)["_forkserver"]._stop()
 
 
-def test_a_module_that_does_not_import_is_no_harm() -> None:
+def test_a_module_that_cannot_be_imported_is_ignored() -> None:
     assert forkserver.acquire(["no_such_module_at_all", "json.tool"], {})
     try:
         assert ask()[1] is True
@@ -87,12 +87,12 @@ def test_a_module_that_does_not_import_is_no_harm() -> None:
         forkserver.release()
 
 
-def test_not_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_forkserver_on_systems_other_than_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not forkserver.acquire([], {})
 
 
-def test_its_process_has_one_thread_whatever_it_loads() -> None:
+def test_the_forkserver_has_one_thread_after_its_imports() -> None:
     """In a separate program, without modules that other tests have imported."""
     program = (
         "import os\n"

@@ -51,7 +51,7 @@ def _rendered(plan: hyperplane.ClusterPlan) -> str:
 
 
 @pytest.mark.parametrize("name", ["gateway", "gateway_all_options"])
-def test_the_rendering_is_as_it_was(name: str) -> None:
+def test_the_rendering_equals_the_golden_file(name: str) -> None:
     plan = _plan()
     if name == "gateway_all_options":
         more = {"plan_options": ALL, "options": {"image": "registry.example/flights:1"}}
@@ -65,7 +65,7 @@ def test_the_rendering_is_as_it_was(name: str) -> None:
 @pytest.mark.parametrize(
     ("unit", "value"), [("gib", 2.4e9 / 2**30), ("gb", 2.4), ("bytes", 2_400_000_000)]
 )
-def test_memory_is_asked_in_the_unit_of_the_option(unit: str, value: float) -> None:
+def test_memory_is_requested_in_the_unit_of_the_option(unit: str, value: float) -> None:
     told = {"cores": "nthreads", "memory": f"ram_{unit}"}
     asked = gateway_options.requested_options(_plan({"plan_options": told}))
     assert asked == {"cores": 3, "memory": value}
@@ -187,12 +187,12 @@ def test_a_plan_reports_missing_settings_and_quantities_without_option() -> None
         {"password": "secret"},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(option: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(option: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=next(iter(option))):
         _plan(option)
 
 
-def test_null_takes_an_option_out_that_another_file_has() -> None:
+def test_null_removes_an_option_of_the_default_configuration() -> None:
     assert gateway_options.requested_options(_plan({"plan_options": {"worker_cores": None}})) == {}
 
 
@@ -202,7 +202,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         hyperplane.start(_plan())
 
 
-def test_usable_says_that_no_server_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_does_not_contact_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     usable, reason = GatewayEngine().available()
     assert usable

@@ -63,7 +63,7 @@ def test_settings_reach_scheduler_and_workers() -> None:
             assert list(client.run(of_worker).values()) == [("100ms", "67108864")]
 
 
-def test_policy_without_an_end_is_kept(gateway: Server) -> None:
+def test_a_policy_without_pause_and_terminate_reaches_the_workers(gateway: Server) -> None:
     del gateway
     client, cluster = start(memory=MemoryPolicy(pause=False, terminate=False))
     with cluster, client:
@@ -102,7 +102,9 @@ def test_two_users_on_other_machines(
         assert theirs.client.submit(sum, [1, 2]).result() == 3
 
 
-def test_found_by_either_name_and_left_alone_by_a_handle_that_goes(gateway: Server) -> None:
+def test_a_cluster_is_found_by_both_names_and_survives_the_close_of_a_handle(
+    gateway: Server,
+) -> None:
     client, cluster = start(name="shared")
     with cluster, client:
         for name in ("shared", cluster.name):
@@ -138,7 +140,7 @@ def test_an_owner_that_is_killed_leaves_a_cluster_that_ends_by_itself(gateway: S
     until(lambda: not gateway.processes())
 
 
-def test_an_owner_that_ends_takes_its_cluster_along_and_a_stop_ends_it_for_its_owner(
+def test_a_cluster_ends_with_its_owner_and_a_stop_reaches_the_owner(
     gateway: Server,
 ) -> None:
     options = {"engine": "gateway", **ONE, "engine_options": gateway.settings()}

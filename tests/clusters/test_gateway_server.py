@@ -72,7 +72,9 @@ def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     ("auth", "attribute", "name"),
     [("basic", "password", "BasicAuth"), ("jupyterhub", "api_token", "JupyterHubAuth")],
 )
-def test_who_asks(monkeypatch: pytest.MonkeyPatch, auth: str, attribute: str, name: str) -> None:
+def test_the_secret_of_a_login_is_read_from_its_variable(
+    monkeypatch: pytest.MonkeyPatch, auth: str, attribute: str, name: str
+) -> None:
     monkeypatch.setenv("MY_SECRET", "{brace} hunter2")
     settings = GatewaySettings.model_validate(
         {

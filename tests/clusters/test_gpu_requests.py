@@ -52,7 +52,7 @@ def _rendered(plan: hyperplane.ClusterPlan) -> str:
 
 
 class TestPools:
-    def test_they_are_added_when_a_site_enables_them(self) -> None:
+    def test_gpu_pools_are_added_when_a_site_enables_them(self) -> None:
         without = set(config.pools())
         assert not any(pool.gpus for pool in config.pools().values())
         with dask.config.set(ENABLED):
@@ -64,7 +64,7 @@ class TestPools:
         with pytest.raises(hyperplane.UnknownPool):
             hyperplane.get_pool("gpu_4_16")
 
-    def test_every_call_without_gpus_has_the_pool_that_it_had(self) -> None:
+    def test_gpu_pools_do_not_change_requests_without_gpus(self) -> None:
         calls = [(cores, ram) for cores in (1, 3.5, 7, 15, 28, 90) for ram in (1, 7, 12, 27, 110)]
         before = [hyperplane.closest_pool(*call) for call in calls]
         sized = [hyperplane.size_cluster(f"{data}GB").pool for data in (1, 3, 10, 100)]
@@ -83,7 +83,7 @@ class TestPools:
         ],
     )
     def test_the_published_call_plans_with_them(self, asked: Any, pool: str) -> None:
-        with pytest.raises(DoesNotFit, match="none of the pools has one"):
+        with pytest.raises(DoesNotFit, match="no pool has one"):
             _plan("kubernetes", **asked)
         with dask.config.set(ENABLED):
             plan = _plan("kubernetes", **asked)
@@ -91,7 +91,7 @@ class TestPools:
             assert plan.pool.name == pool
             assert _plan("kubernetes", **asked, pool=pool).worker == plan.worker
 
-    def test_one_may_be_changed_and_another_added(self) -> None:
+    def test_a_site_changes_a_gpu_pool_and_adds_another(self) -> None:
         own = {"cores": 8, "ram_gb": 61, "allocatable_cores": 7, "allocatable_ram_gb": 55}
         settings = {
             **ENABLED,
@@ -132,7 +132,7 @@ class TestEngines:
         assert plan.fit_note == ""
 
     @pytest.mark.parametrize("engine", list(OPTIONS))
-    def test_other_processes_become_those_of_the_gpus(self, engine: str) -> None:
+    def test_processes_are_reduced_to_one_per_gpu(self, engine: str) -> None:
         plan = _plan(engine, nprocs=15, ram_gb_per_proc=0.7, cores_per_worker=15)
         assert (plan.dask_workers, plan.worker.ram_gb_per_proc) == (2, 10.5)
         assert plan.fit_note.startswith("one worker process runs on each GPU: asked 15 processes")
@@ -225,24 +225,24 @@ class TestDeployMode:
             (
                 "kubernetes",
                 "local",
-                "scheduler_deploy_mode='local' is 'remote' with engine kubernetes: the operator "
-                "of dask-kubernetes starts it in a pod",
+                "scheduler_deploy_mode='local' is changed to 'remote' with engine kubernetes: the "
+                "operator of dask-kubernetes starts the scheduler in a pod",
             ),
             (
                 "gateway",
                 "local",
-                "scheduler_deploy_mode='local' is 'remote' with engine gateway: the gateway "
-                "starts it beside the workers",
+                "scheduler_deploy_mode='local' is changed to 'remote' with engine gateway: the "
+                "gateway starts the scheduler beside the workers",
             ),
             (
                 "slurm",
                 "remote",
-                "scheduler_deploy_mode='remote' is 'local' with engine slurm: it runs in this "
-                "process, and the jobs connect to it",
+                "scheduler_deploy_mode='remote' is changed to 'local' with engine slurm: the "
+                "scheduler runs in this process, and the jobs connect to it",
             ),
         ],
     )
-    def test_the_reason_is_given_where_there_is_no_choice(
+    def test_an_unsupported_deploy_mode_is_changed_with_the_reason(
         self, engine: str, mode: str, line: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = _plan(engine, scheduler_deploy_mode=mode)
@@ -253,7 +253,7 @@ class TestDeployMode:
         assert shown.err == f"👉 Hyperplane: {line}\n"
         assert ("Creating scheduler pod" in shown.out) == (engine != "slurm")
 
-    def test_no_note_on_what_was_not_asked(self) -> None:
+    def test_no_note_if_the_mode_was_not_passed(self) -> None:
         arguments = {k: v for k, v in PUBLISHED.items() if k != "scheduler_deploy_mode"}
         plan = hyperplane.plan_cluster(**arguments, engine="slurm")
         assert plan.alerts == ()
@@ -311,7 +311,9 @@ class TestHost:
         assert found[0][0] == "tls://s:1"
         assert found[0][2] == {**options, "name": "node-3", "security": security}
 
-    def test_what_a_host_lacks(self, fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_gpus_and_packages_of_a_host_are_named(
+        self, fake: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         told: dict[str, Any] = {"ngpus": 1, "place": 1}
         monkeypatch.setattr(ssh_gpus.importlib.util, "find_spec", lambda name: None)
         assert "pip install 'hyperplane[gpu]'" in ssh_gpus.gpu_fault(told)

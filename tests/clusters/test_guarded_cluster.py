@@ -53,7 +53,7 @@ def test_two_threads_may_close_a_cluster(cluster: SlowToClose) -> None:
     assert cluster.status.name == "closed"
 
 
-def test_who_gives_a_time_limit_waits_for_no_other_thread(cluster: SlowToClose) -> None:
+def test_close_with_a_time_limit_does_not_wait_for_another_thread(cluster: SlowToClose) -> None:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(cluster.close)
         assert cluster.closing.wait(120)

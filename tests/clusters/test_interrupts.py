@@ -30,7 +30,7 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_it_is_put_off_to_the_end_of_the_block() -> None:
+def test_ctrl_c_is_deferred_to_the_end_of_the_block() -> None:
     handler, reached = signal.getsignal(signal.SIGINT), []
 
     def block() -> None:
@@ -46,7 +46,7 @@ def test_it_is_put_off_to_the_end_of_the_block() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_an_error_of_the_block_does_not_hide_it() -> None:
+def test_an_error_of_the_block_does_not_hide_a_deferred_interrupt() -> None:
     def block() -> None:
         with interrupts.defer_interrupts():
             interrupt()
@@ -56,7 +56,7 @@ def test_an_error_of_the_block_does_not_hide_it() -> None:
         block()
 
 
-def test_one_that_waits_interrupts_what_takes_long_before_it_begins() -> None:
+def test_a_deferred_interrupt_is_delivered_before_allow_interrupts_begins() -> None:
     begun = []
 
     def block() -> None:
@@ -70,7 +70,7 @@ def test_one_that_waits_interrupts_what_takes_long_before_it_begins() -> None:
     assert not begun
 
 
-def test_what_takes_long_is_interrupted_at_once_and_what_undoes_it_is_not() -> None:
+def test_allow_interrupts_delivers_at_once_and_the_cleanup_is_not_interrupted() -> None:
     reached = []
 
     def block() -> None:
@@ -91,7 +91,7 @@ def test_what_takes_long_is_interrupted_at_once_and_what_undoes_it_is_not() -> N
     assert reached == ["undone"]
 
 
-def test_other_threads_have_none_to_put_off() -> None:
+def test_other_threads_do_not_change_the_signal_handler() -> None:
     handler, seen = signal.getsignal(signal.SIGINT), []
 
     def look() -> None:
@@ -118,7 +118,7 @@ def test_other_threads_have_none_to_put_off() -> None:
         (start_lines, "print_ready_lines"),
     ],
 )
-def test_wherever_it_comes_nothing_is_left(
+def test_ctrl_c_after_any_step_leaves_nothing(
     place: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = hyperplane.initialize_cluster(**{**ONE, "name": "first"})

@@ -132,7 +132,7 @@ def left() -> list[str]:
 
 
 @pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
-def test_at_whatever_line_it_comes_nothing_is_left(
+def test_ctrl_c_at_any_line_leaves_nothing(
     engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -157,7 +157,7 @@ def test_at_whatever_line_it_comes_nothing_is_left(
 
 
 @pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
-def test_whatever_is_just_beginning_nothing_is_left(
+def test_ctrl_c_as_any_operation_begins_leaves_nothing(
     engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,7 +175,7 @@ def test_whatever_is_just_beginning_nothing_is_left(
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) -> None:
+def test_an_interrupted_start_may_delete_only_a_cluster_that_it_created(taken: bool) -> None:
     from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
     from hyperplane.platforms.kubernetes.errors import CONFLICT, RequestRefused
 
@@ -195,6 +195,5 @@ def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) ->
         assert creating.cancelled() or creating.exception() is not None
         return resource
 
-    assert (
-        asyncio.run(interrupted()).ours is not taken
-    )  # otherwise another cluster would be deleted
+    # If the name is taken, the cluster belongs to another program.
+    assert asyncio.run(interrupted()).may_delete is not taken

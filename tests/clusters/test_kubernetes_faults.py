@@ -75,7 +75,7 @@ def test_all_faults_at_once() -> None:
         ("imagee", "x"),
     ],
 )
-def test_nonsense_in_settings_is_refused(name: str, value: Any) -> None:
+def test_invalid_settings_are_refused(name: str, value: Any) -> None:
     [where] = faults_of({name: value})
     assert where.startswith(f"engine_options.{name}")
 
@@ -138,7 +138,7 @@ def test_a_template_is_a_file_or_a_text_a_pod_or_its_spec(tmp_path: Path) -> Non
         ("x: " + "y" * 2**20 + "\n", "larger"),
     ],
 )
-def test_a_template_that_is_none(text: str, reason: str) -> None:
+def test_invalid_templates_are_refused(text: str, reason: str) -> None:
     with pytest.raises(hyperplane.RequestError, match=reason) as caught:
         read_template(text)
     assert len(str(caught.value)) < 1000

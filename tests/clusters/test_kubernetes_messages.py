@@ -41,7 +41,7 @@ def test_no_server_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
             KubernetesEngine().start(plan(timeout=120))
 
 
-def test_the_answer_of_a_scheduler_whether_it_is_idle() -> None:
+def test_check_idle_of_the_scheduler_preload() -> None:
     asyncio.run(_idle())
 
 

@@ -32,7 +32,7 @@ from services_kubernetes import (
 
 import hyperplane
 from hyperplane.clusters.dask.kubernetes.render import build_manifest
-from hyperplane.platforms.kubernetes.pod_status import has_ended
+from hyperplane.platforms.kubernetes.pod_status import is_deleted
 
 pytestmark = [
     pytest.mark.engine,
@@ -175,7 +175,7 @@ def test_closing_leaves_nothing_and_may_be_done_twice() -> None:
     cluster.close()
     cluster.close()
     assert not clusters()
-    assert not [pod for pod in objects("pods", name) if not has_ended(pod)]
+    assert not [pod for pod in objects("pods", name) if not is_deleted(pod)]
     until(lambda: {thread.name for thread in threading.enumerate()} <= before | {"IO loop"})
 
 
@@ -200,7 +200,7 @@ def test_clients_without_the_key_of_the_cluster_are_refused() -> None:
         assert client.submit(sum, [1, 2]).result() == 3
 
 
-def test_without_tls_when_asked_for() -> None:
+def test_security_none_starts_without_tls() -> None:
     client, cluster = hyperplane.start(plan(engine_options={"security": "none"}))
     with cluster, client:
         assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
@@ -225,7 +225,7 @@ def program(text: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_another_process_finds_it_and_leaves_it() -> None:
+def test_another_process_attaches_and_leaves_the_cluster_running() -> None:
     client, cluster = hyperplane.start(plan())
     with cluster, client:
         text = (
@@ -244,7 +244,7 @@ START = (
 )
 
 
-def test_a_program_that_ends_takes_its_cluster_along() -> None:
+def test_a_cluster_ends_with_its_program() -> None:
     with program(START, json.dumps(SMALL)) as owner:
         assert owner.communicate(timeout=150)[0].split() == ["ready"]
     until(lambda: not clusters())

@@ -94,7 +94,7 @@ def test_an_api_server_accepts_it_and_drops_nothing(case: str) -> None:
     assert pruned(found, schema()) == []
 
 
-def test_the_judge_of_the_test_above_sees_what_is_wrong() -> None:
+def test_the_schema_check_detects_unknown_and_invalid_fields() -> None:
     found = rendered(**CASES["kubernetes"])
     found["spec"]["worker"]["spec"]["containers"][0]["nonsense"] = 1
     assert pruned(found, schema()) == [".spec.worker.spec.containers[].nonsense"]
@@ -163,7 +163,7 @@ def test_settings_of_dask_of_the_user_reach_the_pods() -> None:
     assert told["DASK_SCHEDULER_ADDRESS"] == "tls://flights-scheduler:8786"
 
 
-def test_no_key_and_no_reference_to_a_variable_gets_into_it() -> None:
+def test_the_resource_contains_no_key_and_no_reference_to_a_variable() -> None:
     text = render(plan({"environ": ["PRICE=$(HOME) $5"]}))
     assert "PRIVATE KEY" not in text
     assert 'value: "$$(HOME) $$5"' in text

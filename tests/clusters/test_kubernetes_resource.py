@@ -60,7 +60,7 @@ def add_pod(server: ApiServer, role: str, ready: bool = True, **status: Any) -> 
 def test_a_cluster_owns_its_secret_which_others_read(server: ApiServer) -> None:
     async def create(resource: DaskClusterResource) -> None:
         await resource.create(rendered(), TLS)
-        assert resource.ours
+        assert resource.may_delete
         assert resource.api.namespace == NAMESPACE
 
     async def load(resource: DaskClusterResource) -> Any:

@@ -121,7 +121,7 @@ def test_dashboard_answers_under_both_paths() -> None:
 
 
 @pytest.mark.cluster
-def test_dashboard_pages_are_loaded_by_the_first_look_only() -> None:
+def test_dashboard_pages_are_loaded_by_the_first_request() -> None:
     client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
     with cluster, client:
         applications = cluster.scheduler.http_application.applications
@@ -133,7 +133,7 @@ def test_dashboard_pages_are_loaded_by_the_first_look_only() -> None:
 
 
 @pytest.mark.cluster
-def test_settings_that_keep_people_out_of_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_timeouts_and_the_limit_of_spilled_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_worker(dask_worker: Any) -> Any:
         return dask.config.get("distributed.worker.memory.max-spill")
 
@@ -154,7 +154,7 @@ def test_settings_that_keep_people_out_of_trouble(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.cluster
-def test_settings_of_the_user_win() -> None:
+def test_settings_of_the_user_have_priority() -> None:
     chosen = {
         "distributed.scheduler.worker-ttl": "45s",
         "distributed.scheduler.no-workers-timeout": "7s",
@@ -255,7 +255,7 @@ def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> 
 
 
 @pytest.mark.cluster
-def test_workers_see_the_variables_and_the_folder_of_now(
+def test_workers_have_the_current_variables_and_working_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first = hyperplane.start(hyperplane.plan_cluster(**ONE))
@@ -274,7 +274,7 @@ def test_workers_see_the_variables_and_the_folder_of_now(
 
 
 @pytest.mark.cluster
-def test_spawn_when_asked_for() -> None:
+def test_start_method_spawn() -> None:
     with dask.config.set({"hyperplane.engines.local.start_method": "spawn"}):
         client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
         with cluster, client:
@@ -282,7 +282,7 @@ def test_spawn_when_asked_for() -> None:
 
 
 @pytest.mark.cluster
-def test_plain_dask_in_the_same_process_is_as_it_was() -> None:
+def test_plain_dask_clusters_in_the_same_process_are_unchanged() -> None:
     from distributed import Client, LocalCluster
 
     ours = hyperplane.start(hyperplane.plan_cluster(**ONE))

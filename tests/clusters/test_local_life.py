@@ -111,7 +111,9 @@ def test_workers_die_with_their_owner_while_a_task_holds_the_gil(run: Run) -> No
     wait_until(lambda: not program.family(), SOON)
 
 
-def test_what_a_killed_owner_leaves_is_removed_by_the_next_look(run: Run, place: Path) -> None:
+def test_files_of_a_killed_owner_are_removed_by_the_next_reader_of_records(
+    run: Run, place: Path
+) -> None:
     program = run(SAY_WORKERS + "time.sleep(600)")
     workers_of(program)
     program.process.kill()

@@ -241,7 +241,7 @@ class Clock:
 
 
 @pytest.mark.parametrize(("share", "spared"), [(0.1, True), (0.01, False)])
-def test_who_computes_is_spared_for_longer_than_who_waits(
+def test_a_busy_worker_is_renewed_for_longer_than_a_waiting_one(
     share: float, spared: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, guard = Clock(), busy.BusyWorkerGuard()
@@ -258,7 +258,7 @@ def test_who_computes_is_spared_for_longer_than_who_waits(
 
 
 @pytest.mark.usefixtures("short_lives")
-def test_workers_outlive_a_time_in_which_their_scheduler_stood_still(
+def test_workers_survive_a_pause_of_the_scheduler(
     started: StartedCluster,
 ) -> None:
     client, cluster = started
@@ -287,7 +287,7 @@ def test_workers_outlive_a_time_in_which_their_scheduler_stood_still(
 
 @pytest.mark.usefixtures("short_lives")
 @pytest.mark.parametrize("how", ["stopped", "waits for longer than the limit"])
-def test_a_process_that_does_nothing_is_replaced(
+def test_a_stopped_or_deadlocked_process_is_replaced(
     how: str, started: StartedCluster, monkeypatch: pytest.MonkeyPatch, fifo: Path
 ) -> None:
     client, _ = started

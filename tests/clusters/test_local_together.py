@@ -108,7 +108,7 @@ def test_functions_of_the_main_module_are_found(case: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["p-flights", "p-4000000", "json"])
-def test_no_name_of_a_cluster_is_in_the_way(name: str) -> None:
+def test_names_of_clusters_do_not_collide_with_internal_files(name: str) -> None:
     from hyperplane.clusters import records
 
     client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE, name=name))

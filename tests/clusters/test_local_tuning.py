@@ -123,7 +123,7 @@ def test_the_thresholds_of_malloc_hold_in_a_forked_worker() -> None:
         assert list(client.run(maps_a_large_block).values()) == [True]
 
 
-def test_switched_off_everything_is_as_dask_has_it() -> None:
+def test_the_profile_dask_changes_nothing() -> None:
     with dask.config.set({"hyperplane.tuning.profile": "dask"}):
         client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
     with cluster, client:
@@ -133,7 +133,7 @@ def test_switched_off_everything_is_as_dask_has_it() -> None:
         assert dask.config.get("dataframe.shuffle.method") is None
 
 
-def test_what_the_user_has_chosen_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_and_variables_of_the_user_have_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLARS_MAX_THREADS", "1")
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "131072")
     chosen = {
@@ -169,7 +169,7 @@ def test_several_processes_keep_the_shuffle_of_dask() -> None:
         assert {each["method"] for each in client.run(look).values()} == {None}
 
 
-def test_the_variables_of_the_program_are_as_before() -> None:
+def test_the_variables_of_the_program_are_unchanged() -> None:
     def variables() -> dict[str, str]:  # Dask records the parent of processes that it starts
         return {name: value for name, value in os.environ.items() if "DASK" not in name}
 
@@ -212,7 +212,7 @@ def test_results_come_from_the_workers_and_not_by_way_of_the_scheduler(tuning: s
     assert len(asked) == (2 if tuning == "dask" else 0)
 
 
-def test_a_variable_that_nothing_takes_is_no_harm() -> None:
+def test_an_invalid_variable_is_logged_and_has_no_effect() -> None:
     environ = "hyperplane.tuning.profiles.fast.environ"
     wrong = {f"{environ}.MALLOC_ARENA_MAX": "few", f"{environ}.ARROW_DEFAULT_MEMORY_POOL": "none"}
     with dask.config.set(wrong):
@@ -233,7 +233,7 @@ def test_a_variable_that_nothing_takes_is_no_harm() -> None:
         ("darwin", set(), {"OTHER"}),
     ],
 )
-def test_pools_of_arrow_and_malloc_belong_together(
+def test_a_users_malloc_variable_leaves_out_the_arrow_pool(
     platform: str, chosen: set[str], left: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
@@ -243,7 +243,7 @@ def test_pools_of_arrow_and_malloc_belong_together(
     assert set(worker_memory.select_variables(asked, free)) == left
 
 
-def test_a_shuffle_gives_what_pandas_gives() -> None:
+def test_a_shuffle_equals_pandas() -> None:
     import dask.dataframe as dd
     import pandas as pd
 

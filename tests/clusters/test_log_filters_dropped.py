@@ -58,7 +58,7 @@ def test_the_terminal_is_quiet_until_the_last_cluster_has_closed(dask_logger):
     assert dask_logger.own.getvalue() == "one\ntwo\nthree\nfour\n"
 
 
-def test_levels_of_a_program_stay(dask_logger):
+def test_levels_that_the_program_sets_are_not_changed(dask_logger):
     terminal, own = dask_logger.handlers
     terminal.setLevel(logging.ERROR)
     log_filters.raise_log_level()
@@ -88,7 +88,7 @@ def test_closing_leaves_out_what_is_lost_and_killed_on_the_terminal_only(dask_lo
     assert shown(dask_logger)[-1] == LOST
 
 
-def test_a_worker_that_closes_does_not_tell_of_its_tasks(dask_logger):
+def test_a_closing_worker_logs_no_cancelled_tasks(dask_logger):
     worker = SimpleNamespace(status=Status.running)
     log_filters.dask_setup(worker)
     logger = logging.getLogger("distributed.worker.state_machine")
@@ -102,7 +102,7 @@ def test_a_worker_that_closes_does_not_tell_of_its_tasks(dask_logger):
     assert dask_logger.own.getvalue().count(CANCELLED) == 3
 
 
-def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, capsys):
+def test_a_record_that_cannot_be_formatted_does_not_fail_in_a_filter(dask_logger, capsys):
     log_filters.dask_setup(SimpleNamespace(status=Status.closing))
     logger = logging.getLogger("distributed.scheduler")
     record = logger.makeRecord(logger.name, logging.WARNING, "", 0, "%d rows", ("many",), None)

@@ -221,12 +221,12 @@ class TestEngine:
         assert plan.engine == "cloud"
         assert "engine auto: cloud, the cloud is always there" in plan.notes
 
-    def test_auto_passes_over_what_lacks_something(self):
+    def test_auto_skips_engines_that_lack_a_feature(self):
         with dask.config.set({"hyperplane.engines.auto": ["local", "cloud"]}):
             assert hyperplane.plan_cluster().engine == "local"
             assert hyperplane.plan_cluster(ngpus=1, pool=GPU_POOL).engine == "cloud"
 
-    def test_auto_without_any_says_why_of_each(self):
+    def test_auto_without_a_usable_engine_gives_each_reason(self):
         with (
             dask.config.set({"hyperplane.engines.auto": ["absent"]}),
             pytest.raises(EngineUnavailable, match="absent: log in first"),
@@ -300,7 +300,7 @@ class TestIgnoredArguments:
         "arguments",
         [{}, {"node_selector": {}}, {"node_selector": ""}, {"scheduler_ram": None}],
     )
-    def test_that_say_nothing_are_not(self, arguments):
+    def test_are_not_noted_with_their_defaults(self, arguments):
         few = {"num_workers": 1, "nprocs": 2, "ram_gb_per_proc": 0.5}
         plan = hyperplane.plan_cluster(engine="local", **few, **arguments)
         assert plan.notes == ()
@@ -355,12 +355,12 @@ class TestLocalFit:
         with dask.config.set({"hyperplane.engines.local.single_process_cores": 8}):
             assert hyperplane.plan_cluster().worker.nprocs == 1
 
-    def test_means_nothing_to_an_engine_with_nodes(self):
+    def test_does_not_apply_to_engines_with_nodes(self):
         assert _plan(num_workers=40, local_fit="fit").nodes == 40
 
 
 class TestFaults:
-    def test_all_come_together(self):
+    def test_all_are_reported_at_once(self):
         error = _refused(engine="locl", pool="17_17", nprocs=0, nproc=3)
         assert type(error) is UnknownArgument
         assert [fault.where for fault in error.faults] == ["nproc", "nprocs", "engine", "pool"]
@@ -380,7 +380,7 @@ class TestFaults:
         assert type(error) is RequestError
         assert str(error).startswith("1 fault in the request")
 
-    def test_a_section_of_the_configuration_that_means_nothing(self):
+    def test_an_unknown_section_of_the_configuration_is_an_error(self):
         with dask.config.set({"hyperplane.memroy.pause": 0.5}):
             for work in (hyperplane.plan_cluster, lambda: hyperplane.size_cluster("1GB")):
                 with pytest.raises(ConfigError, match=r"hyperplane\.memroy = ") as caught:
@@ -434,7 +434,7 @@ class TestPlan:
             assert words in page
         assert page.count("<tr>") == len(text.splitlines())
 
-    def test_nothing_is_started_by_it(self, monkeypatch):
+    def test_planning_starts_nothing(self, monkeypatch):
         monkeypatch.setattr(LocalEngine, "start", None)
         assert hyperplane.plan_cluster().dask_workers == 4
 
@@ -487,7 +487,7 @@ class TestTuning:
         assert faults["tuning"].allowed == "one of fast, dask"
         assert faults["tuning"].advice.startswith("did you mean fast")
 
-    def test_what_is_no_name_is_a_fault(self):
+    def test_a_profile_that_is_not_text_is_a_fault(self):
         with pytest.raises(RequestError) as caught:
             hyperplane.plan_cluster(tuning=7)
         assert [fault.where for fault in caught.value.faults] == ["tuning"]
@@ -511,7 +511,7 @@ class TestEngineOptions:
         assert plan.settings.preload == ("json",)
         assert hyperplane.plan_cluster(engine="local").settings.preload != ("json",)
 
-    def test_that_there_are_not_are_faults_with_the_nearest_name(self):
+    def test_unknown_options_are_faults_with_the_nearest_name(self):
         error = _refused(engine="local", num_workers=0, engine_options={"fitt": "fit"})
         assert {fault.where for fault in error.faults} == {"num_workers", "engine_options.fitt"}
         [fault] = [each for each in error.faults if each.where == "engine_options.fitt"]

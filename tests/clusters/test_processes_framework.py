@@ -95,7 +95,7 @@ def test_its_settings_are_a_section_of_the_configuration() -> None:
     assert (fault.where, fault.advice) == (f"{section}.programm", "did you mean program?")
 
 
-def test_it_can_be_one_of_the_engines_of_auto() -> None:
+def test_auto_can_select_the_engine_of_another_package() -> None:
     with dask.config.set({"hyperplane.engines.auto": [ENGINE, "local"]}):
         assert _plan(engine="auto").notes[0] == f"engine auto: {ENGINE}, needs nothing but Python"
 
@@ -113,7 +113,7 @@ def test_the_lines_of_a_start_are_its_own(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_what_its_clusters_were_promised_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_its_clusters_counts_as_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     record = records.ClusterRecord.from_plan(_plan())
     monkeypatch.setattr(records, "read_all", lambda starting: [record])
     assert reserved_memory.open_clusters() == [record]

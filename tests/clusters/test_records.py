@@ -42,7 +42,7 @@ def record(name: str = "dask-cluster-1", **changes: object) -> records.ClusterRe
     return replace(records.reserve(made, None), **changes)  # type: ignore[arg-type]
 
 
-def test_written_and_read() -> None:
+def test_a_written_record_is_read() -> None:
     one, two = record("one"), record("two")
     records.write(one)
     records.write(two)
@@ -50,7 +50,7 @@ def test_written_and_read() -> None:
     assert records.read_all()[0] in (one, two)
 
 
-def test_only_the_owner_can_look(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_records(tmp_path: Path) -> None:
     records.write(record())
     folder = records.private_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -95,7 +95,7 @@ def test_what_is_no_folder_is_not_used(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.process
-def test_a_dead_owner_is_cleared_with_its_scratch() -> None:
+def test_the_record_and_scratch_folder_of_a_dead_owner_are_removed() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     dead = record("dead", pid=gone.pid)
@@ -121,13 +121,13 @@ def test_a_clock_that_is_set_ends_no_cluster(monkeypatch: pytest.MonkeyPatch) ->
     assert [found.name for found in records.read_all()] == ["now"]
 
 
-def test_a_torn_file_is_passed_over() -> None:
+def test_an_incomplete_file_is_ignored() -> None:
     records.write(record("whole"))
     (records.private_folder() / "torn.json").write_text('{"name": "to')
     assert [found.name for found in records.read_all()] == ["whole"]
 
 
-def test_nothing_is_left_when_the_last_one_goes(tmp_path: Path) -> None:
+def test_removing_the_last_record_removes_its_folders(tmp_path: Path) -> None:
     only = record()
     records.write(only)
     records.remove(only.name, only.scratch)
@@ -174,7 +174,9 @@ def test_the_folder_is_made_while_others_remove_it(tmp_path: Path) -> None:
             each.join()
 
 
-def test_a_name_that_was_taken_since_is_not_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_another_process_reserves_meanwhile_is_not_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     dead = replace(record("shared"), started=1.0)
     records.write(dead)
     running = []

@@ -27,7 +27,7 @@ def plan(**options: Any) -> hyperplane.ClusterPlan:
 
 
 class TestSettings:
-    def test_policy_patience_and_tuning_are_in_them(self) -> None:
+    def test_have_the_policy_timeouts_and_tuning(self) -> None:
         memory = hyperplane.MemoryPolicy(target=0.5, spill=0.6, pause=0.7, terminate=False)
         found = remote_process.server_settings(plan(memory=memory), SETTINGS)
         assert found["distributed.worker.memory.target"] == 0.5
@@ -101,7 +101,7 @@ class TestKeys:
         assert remote_process.key_pair(Security()) == {}
         assert not remote_process.make_security({}).require_encryption
 
-    def test_are_texts_and_go_there_and_back(self) -> None:
+    def test_a_key_pair_is_text_and_can_be_read_back(self) -> None:
         pair = remote_process.key_pair(Security.temporary())
         assert set(pair) == {"ca_file", "cert", "key"}
         assert "BEGIN CERTIFICATE" in pair["cert"]
@@ -115,7 +115,7 @@ class TestKeys:
         with pytest.raises(OSError, match=r"TLS|certificate|SSL|closed"):
             asyncio.run(echoed(pair, Security.temporary()))
 
-    def test_as_settings_they_are_what_dask_makes_its_security_of(self) -> None:
+    def test_dask_creates_the_same_security_from_the_settings(self) -> None:
         pair = remote_process.key_pair(Security.temporary())
         with dask.config.set(remote_process.as_settings(pair)):
             security = Security()

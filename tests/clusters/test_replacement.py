@@ -41,12 +41,12 @@ def _record(ram_gb: float, name: str = "open-one", **others: Any) -> records.Clu
     return records.ClusterRecord(**{**fields, **others})
 
 
-class TestPromised:
+class TestReservedMemory:
     @pytest.mark.parametrize(
         ("used", "left"),
         [(0, 2.25), (4, 5.1), (21, 20.4), (30, 20.4)],
     )
-    def test_what_is_left_beside_an_open_cluster(self, monkeypatch, used, left):
+    def test_memory_for_a_second_cluster(self, monkeypatch, used, left):
         # 25 GB are free, and 21 GB are allocated to a cluster that uses a part of them.
         monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: used * GB)
         given = reserved_memory.unreserved_memory(25 * GB, 0.9, [_record(21)])
@@ -71,7 +71,7 @@ class TestPromised:
         if total < there * 0.8:
             assert left + total <= there * 0.9 + 1 + len(sizes)
 
-    def test_other_engines_and_programs(self, monkeypatch):
+    def test_clusters_on_this_machine_count_and_others_do_not(self, monkeypatch):
         found = [
             _record(1, "mine", pid=os.getpid()),
             _record(2, "hosts", engine="ssh"),
@@ -82,25 +82,24 @@ class TestPromised:
         monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: 0)
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=90)
         assert plan.total_ram == pytest.approx(18.5 * GB)
-        assert "18.5 GB free less a reserve and less 4 GB of mine, gpus, which are open: " in (
-            plan.fit_note
-        )
+        note = "18.5 GB free less a reserve and less 4 GB of the open clusters mine, gpus; replace"
+        assert note in plan.fit_note
         assert "replace=True" in plan.fit_note
         assert plan.alerts == ()
         [line] = hyperplane.plan_cluster(**SMALL).alerts
         assert "use cores and memory of this machine: mine;" in line
 
-    def test_a_list_that_cannot_be_read_is_no_fault_of_a_plan(self, monkeypatch):
+    def test_planning_ignores_unreadable_records(self, monkeypatch):
         def refuse(starting: bool) -> None:
             raise PermissionError
 
         monkeypatch.setattr(records, "read_all", refuse)
         assert hyperplane.plan_cluster(**SMALL).dask_workers == 1
 
-    def test_where_nothing_is_left_the_error_names_who_has_it(self):
+    def test_the_error_names_the_clusters_that_have_reserved_the_memory(self):
         asked = WorkerSpec(1, 1, GB, 1)
-        capacity = MachineCapacity(2, 10**7, clusters=("a",), promised=21 * GB)
-        with pytest.raises(hyperplane.DoesNotFit, match="less 21 GB of a, which is open"):
+        capacity = MachineCapacity(2, 10**7, clusters=("a",), reserved_ram=21 * GB)
+        with pytest.raises(hyperplane.DoesNotFit, match="less 21 GB of the open cluster a; repl"):
             fit_machine(asked, 1, capacity)
 
 
@@ -164,7 +163,7 @@ class TestReplace:
             "👉 Hyperplane: closed one first (replace=True)"
         )
 
-    def test_two_clusters_of_one_cell_belong_together(self, started, notebook):
+    def test_clusters_of_one_execution_do_not_replace_each_other(self, started, notebook):
         for turn in (1, 2):
             notebook("cell-1", turn)
             hyperplane.initialize_cluster(**SMALL, replace=True)
@@ -198,12 +197,12 @@ class TestReplace:
             hyperplane.quickstart(1, "4_32", replace=True)
         assert _open(started) == [False] * 3 + [True] * 3
 
-    def test_by_name_wherever_it_was_started(self, started, monkeypatch):
+    def test_replace_by_name_closes_clusters_of_other_processes(self, started, monkeypatch):
         other: list[str] = []
         running = [_record(1, "flights", pid=4), _record(1, "trains", pid=4)]
         monkeypatch.setattr(records, "read_all", lambda starting=False: running)
         monkeypatch.setattr(
-            replacement, "_close_of_other_process", lambda one: other.append(one.name)
+            replacement, "_close_in_other_process", lambda one: other.append(one.name)
         )
         hyperplane.initialize_cluster(**SMALL, name="mine")
         hyperplane.initialize_cluster(**SMALL, name="mine", replace=True)
@@ -218,7 +217,7 @@ class TestReplace:
             hyperplane.initialize_cluster(**SMALL, replace=value)
         assert started == []
 
-    def test_what_has_ended_is_forgotten(self, started):
+    def test_closed_clusters_are_forgotten(self, started):
         for _ in range(3):
             _, running = hyperplane.initialize_cluster(**SMALL)
             running.close()

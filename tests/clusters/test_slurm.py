@@ -151,7 +151,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("name", "value"), HOSTILE)
-def test_settings_refuse_what_would_write_lines_or_means_nothing(name: str, value: Any) -> None:
+def test_settings_that_would_add_lines_or_are_invalid_are_refused(name: str, value: Any) -> None:
     with pytest.raises(RequestError) as caught:
         plan({name: value})
     [fault] = caught.value.faults
@@ -234,13 +234,39 @@ def test_a_shared_folder_that_was_made_is_removed_again(
     assert records.read_all() == []
 
 
-def test_the_users_own_settings_of_dask_win() -> None:
+@pytest.mark.process
+def test_a_start_in_a_job_of_slurm_passes_no_variables_of_that_job_to_sbatch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in COMMANDS:
+        text = f"#!/bin/bash\nenv > {tmp_path}/variables-{name}; echo full >&2; exit 1\n"
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    surrounding = {"SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_CPUS_PER_TASK", "SBATCH_JOB_NAME"}
+    for name in surrounding:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    options = {"shared_folder": str(tmp_path / "shared"), "interface": "lo"}
+    with pytest.raises(hyperplane.StartFailed, match="sbatch refused the job: full"):
+        hyperplane.start(plan(options, num_workers=1, timeout=120))
+    lines = (tmp_path / "variables-sbatch").read_text().splitlines()
+    names = {line.partition("=")[0] for line in lines}
+    assert not surrounding & names
+    assert "SLURM_CONF=/etc/slurm.conf" in lines
+
+
+def test_dask_settings_of_the_user_have_priority() -> None:
     assert "WORKER_TTL=60s" in rendered({})
     with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
         assert "WORKER_TTL" not in rendered({})
 
 
-def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_available_names_missing_commands_and_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     usable, reason = SlurmEngine().available()
     assert not usable

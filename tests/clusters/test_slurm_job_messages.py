@@ -42,7 +42,7 @@ def squeue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ("AssocGrpCPUMinutesLimit", "budget"),
     ],
 )
-def test_reasons_that_do_not_pass_end_a_start(
+def test_permanent_reasons_end_a_start(
     squeue: Path, tmp_path: Path, reason: str, says: str
 ) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
@@ -123,7 +123,7 @@ def test_why_a_job_has_ended(
     assert "cluster.adapt()" in text
 
 
-def test_memory_is_named_where_slurm_says_it_in_the_output_of_the_job_only(tmp_path: Path) -> None:
+def test_a_memory_message_in_the_log_explains_a_failed_job(tmp_path: Path) -> None:
     said = (
         "slurmstepd: error: StepId=7.batch exceeded memory limit\nslurmstepd: error: Exceeded job"
     )

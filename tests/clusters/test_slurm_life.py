@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
 __all__ = ["service", "shared"]  # fixtures
 
 
-def test_a_start_that_finds_the_queue_full_says_so() -> None:
+def test_a_timeout_names_the_reason_of_pending_jobs() -> None:
     client, cluster = start(num_workers=1, cores_per_worker=8)
     with cluster, client:
         with pytest.raises(hyperplane.StartTimeout, match=r"1 job PENDING \(Resources\)") as caught:
@@ -35,7 +35,7 @@ def test_a_start_that_finds_the_queue_full_says_so() -> None:
         assert client.submit(sum, [1, 2]).result() == 3
 
 
-def test_a_start_whose_workers_are_there_as_far_as_their_jobs_run_says_so() -> None:
+def test_a_timeout_counts_the_connected_workers() -> None:
     with pytest.raises(
         hyperplane.StartTimeout, match="1 of 2 worker processes connected"
     ) as caught:
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_a_start_with_its_jobs(owner: Any) -> None:
     assert queue() == {}
 
 
-def test_a_cluster_that_gets_no_more_jobs_goes_on(
+def test_a_cluster_survives_refused_jobs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(slurm_cluster, "POLL_SECONDS", 1.0)
@@ -165,7 +165,7 @@ def test_an_idle_cluster_ends_by_itself(shared: Path) -> None:
     client.close()
 
 
-def test_what_jobs_print_is_kept_where_a_folder_is_set(tmp_path: Path) -> None:
+def test_the_output_of_jobs_is_in_log_folder(tmp_path: Path) -> None:
     folder = tmp_path / "logs of 100%"
     client, cluster = start(num_workers=1, engine_options={"log_folder": str(folder)})
     with cluster, client:
@@ -236,7 +236,7 @@ cuda = click.Group("cuda", commands={"worker": main})
 """
 
 
-def test_slurm_gives_a_gpu(tmp_path: Path) -> None:
+def test_a_job_gets_a_gpu(tmp_path: Path) -> None:
     """The GPU is a dummy file, and `dask cuda worker` runs `dask worker`."""
     (tmp_path / "in_place_of_dask_cuda.py").write_text(DASK_CUDA)
     package = tmp_path / "in_place_of_dask_cuda-1.dist-info"

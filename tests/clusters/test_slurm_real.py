@@ -36,7 +36,7 @@ class TestContract(OneClusterContract):
             assert set(client.run(of_nanny).values()) == {str(expected)}
 
 
-def test_slurm_gives_what_the_plan_says() -> None:
+def test_a_job_has_the_resources_of_the_plan() -> None:
     client, cluster = start(num_workers=1, nprocs=2, nthreads=2, cores_per_worker=5.5)
     with cluster, client:
         [(number, _)] = queue("RUNNING").items()

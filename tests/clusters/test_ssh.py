@@ -33,7 +33,7 @@ def _rendered(plan: hyperplane.ClusterPlan) -> str:
 
 
 @pytest.mark.process
-def test_the_rendering_is_as_it_was() -> None:
+def test_the_rendering_equals_the_golden_file() -> None:
     found = _rendered(_plan())
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN") == "1":
         GOLDEN.write_text(found)
@@ -106,7 +106,7 @@ def test_a_text_for_a_list_is_answered_with_the_form_of_a_list() -> None:
     assert "[a,b]" in fault.allowed
 
 
-def test_usable_says_that_no_host_was_asked() -> None:
+def test_available_contacts_no_host() -> None:
     usable, reason = registry.load("ssh").available()
     assert usable
     assert "contacted when a cluster starts" in reason
@@ -117,7 +117,7 @@ def test_hosts_of_the_configuration() -> None:
         assert _plan(engine_options=None).settings.hosts == ("x", "y")  # type: ignore[attr-defined]
 
 
-def test_not_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "asyncssh" else find(name)

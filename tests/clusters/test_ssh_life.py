@@ -24,7 +24,7 @@ __all__ = ["network", "nothing_left", "surroundings"]  # fixtures
 
 
 @pytest.mark.parametrize("nprocs", [1, 2])
-def test_a_node_that_goes_hands_over_its_results(nprocs: int) -> None:
+def test_results_of_a_removed_node_move_to_other_nodes(nprocs: int) -> None:
     client, cluster = hyperplane.start(plan(nprocs=nprocs, cores_per_worker=nprocs))
     with cluster, client:
         kept = client.map(lambda number: (number, os.getpid()), range(8), pure=False)

@@ -65,7 +65,7 @@ def test_a_key_that_is_not_let_in(tmp_path: Path) -> None:
     assert "PRIVATE" not in text
 
 
-def test_no_python_there() -> None:
+def test_a_missing_python_on_the_host() -> None:
     text = refused(engine_options={"python": "/no/such/python"})
     assert "there is no /no/such/python; set hyperplane.engines.ssh.python" in text
 
@@ -109,7 +109,7 @@ def test_a_port_of_the_dashboard_that_is_taken() -> None:
     assert f"port {port} of this machine cannot be opened for the dashboard" in text
 
 
-def test_not_in_time() -> None:
+def test_the_start_timeout_is_reported() -> None:
     with pytest.raises(hyperplane.StartTimeout) as caught:
         hyperplane.start(plan(timeout=0.5))
     assert str(caught.value).count("the scheduler did not start within 0.5 s (timeout)") == 1

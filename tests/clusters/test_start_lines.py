@@ -34,7 +34,7 @@ def _lines(capsys: pytest.CaptureFixture[str], engine: str, **arguments: Any) ->
 
 
 @pytest.mark.parametrize("engine", ["kubernetes", "gateway"])
-def test_where_there_are_pods_every_documented_line(engine, capsys):
+def test_engines_with_pods_print_every_documented_line(engine, capsys):
     assert _lines(capsys, engine) == [*SELECTING, *PODS, f"{LATER} {DASHBOARD}", LOGS]
 
 
@@ -53,7 +53,7 @@ def test_where_there_are_pods_every_documented_line(engine, capsys):
         ("slurm", {"num_workers": 1}, "in this process and 1 worker process in a job of Slurm"),
     ],
 )
-def test_elsewhere_one_line_on_what_is_started(engine, arguments, line, capsys):
+def test_other_engines_print_one_line_about_the_start(engine, arguments, line, capsys):
     assert _lines(capsys, engine, **arguments) == [
         *SELECTING,
         f"{BRAND} starting the scheduler {line}",

@@ -66,7 +66,7 @@ def test_one_environment_has_no_differences(told: dict[str, Any]) -> None:
     ("name", "version"),
     [("python", "3.11.11.final.0"), ("pandas", "3.1.9"), ("tornado", "1.0"), ("lz4", "4.0")],
 )
-def test_what_may_differ(found: dict[str, Any], name: str, version: str) -> None:
+def test_accepted_differences(found: dict[str, Any], name: str, version: str) -> None:
     for worker in found["workers"].values():
         worker["packages"][name] = version
     assert versions.differences(found) == []
@@ -82,7 +82,7 @@ def test_what_may_differ(found: dict[str, Any], name: str, version: str) -> None
         ("pandas", None, "3.1", "none"),
     ],
 )
-def test_what_must_not(
+def test_refused_differences(
     found: dict[str, Any], name: str, version: str | None, here: str, there: str
 ) -> None:
     found["scheduler"]["packages"][name] = version
@@ -128,7 +128,9 @@ def test_differences_are_refused_all_at_once(found: dict[str, Any]) -> None:
     assert "everything was closed again" in message
 
 
-def test_or_warned_of(found: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_differences_are_a_warning_on_request(
+    found: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     found["scheduler"]["packages"]["dask"] = "2026.9.0"
     with caplog.at_level(logging.WARNING, versions.logger.name):
         check(found, versions="warn")

@@ -61,13 +61,13 @@ def join(
     return wait_for_workers.connect_client(cluster, asked, SETTINGS, time.monotonic(), look)
 
 
-def test_gives_a_client_and_lends_it_its_settings(cluster: LocalCluster) -> None:
+def test_the_client_is_returned_with_its_settings_applied(cluster: LocalCluster) -> None:
     with join(cluster, 1) as client:
         assert client.submit(sum, [1, 2]).result() == 3
         assert dask.config.get("dataframe.shuffle.method") == "tasks"
 
 
-def test_waits_for_workers_and_looks_meanwhile(cluster: LocalCluster) -> None:
+def test_explain_wait_is_called_while_workers_are_missing(cluster: LocalCluster) -> None:
     looks = []
 
     def look() -> str:
@@ -100,7 +100,7 @@ def test_the_time_that_the_start_took_before_counts(cluster: LocalCluster) -> No
         wait_for_workers.connect_client(cluster, asked, SETTINGS, began - 1001, nothing)
 
 
-def test_workers_that_are_there_are_not_too_late(cluster: LocalCluster) -> None:
+def test_connected_workers_are_accepted_after_the_deadline(cluster: LocalCluster) -> None:
     with wait_for_workers.connect_client(
         cluster, plan(1, timeout=1), SETTINGS, time.monotonic() - 2, nothing
     ):
@@ -110,7 +110,7 @@ def test_workers_that_are_there_are_not_too_late(cluster: LocalCluster) -> None:
 @pytest.mark.parametrize(
     "error", [StartFailed("slurm", "the image is not there"), KeyboardInterrupt()]
 )
-def test_what_does_not_pass_by_itself_ends_the_waiting(
+def test_an_error_of_explain_wait_ends_the_wait(
     cluster: LocalCluster, error: BaseException
 ) -> None:
     def look() -> str:
@@ -121,7 +121,9 @@ def test_what_does_not_pass_by_itself_ends_the_waiting(
     assert clients() == []
 
 
-def test_other_versions_end_it_too(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_versions_end_the_wait(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = Client.get_versions
 
     def others(client: Client) -> Any:

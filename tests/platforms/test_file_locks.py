@@ -51,7 +51,7 @@ def test_a_lock_lasts_as_long_as_a_process_that_inherited_it(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-def test_what_a_process_uses_is_abandoned_when_it_ends(tmp_path: Path) -> None:
+def test_a_folder_is_abandoned_when_its_process_ends(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     program = (
         "import sys; from pathlib import Path; from hyperplane.platforms.local import file_locks\n"

@@ -66,7 +66,7 @@ def test_nvidia_smi_says_how_many(
     assert local_gpus._count_installed(tmp_path) == count
 
 
-def test_nvml_is_asked_first_and_left_again(
+def test_nvml_is_queried_first_and_shut_down(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     began: list[None] = []

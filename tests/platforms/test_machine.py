@@ -86,7 +86,7 @@ def test_memory_of_version_1_above_the_own_group(tmp_path: Path) -> None:
     assert machine.free_ram(tree(tmp_path, "4:memory:/job/step\n", files)) == 350 * MB
 
 
-def test_full_group_has_nothing_to_give(tmp_path: Path) -> None:
+def test_a_full_group_has_no_free_memory(tmp_path: Path) -> None:
     files = {"memory.max": str(100 * MB), "memory.current": str(120 * MB)}
     assert machine.free_ram(tree(tmp_path, "0::/\n", files)) == 0
 

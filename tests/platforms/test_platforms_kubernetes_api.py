@@ -38,7 +38,7 @@ def test_what_the_api_server_refuses(status: int, words: str) -> None:
     assert isinstance(caught.value.__cause__, kr8s.ServerError)
 
 
-def test_what_is_not_there_is_missing() -> None:
+def test_a_missing_object_is_not_found() -> None:
     answer = httpx.Response(404, request=httpx.Request("GET", "https://api"))
     with pytest.raises(ObjectNotFound, match="not found"), translate_errors("get pods", "lab"):
         raise kr8s.ServerError("not found", response=answer)

@@ -80,7 +80,7 @@ def owned(job):
     return {"metadata": {"name": "n"}, "owner": job["metadata"]["uid"]}
 
 
-def test_what_may_pass_is_asked_for_again():
+def test_temporary_errors_are_retried():
     busy = [refusal(503), refusal(429), refusal(409, "the quota was changed"), None, refusal(500)]
     watcher, server = watching(create=busy)
     asyncio.run(watcher.create(JOB, owned))
@@ -101,7 +101,7 @@ def test_a_refusal_is_reported_at_once():
     assert [verb for verb, _ in server.asked] == ["connect", "create"]
 
 
-def test_a_server_that_is_away_too_long_may_have_it_or_not(monkeypatch):
+def test_an_unreachable_server_is_a_temporary_error(monkeypatch):
     monkeypatch.setattr(job_watcher, "CREATE_SECONDS", -1)
     watcher, _ = watching(create=[KubernetesError("no route")])
     with pytest.raises(OSError, match="no route") as caught:
@@ -136,7 +136,7 @@ def test_no_response_is_no_end_and_is_reported():
     assert watcher.last_error == ""
 
 
-def test_who_may_not_see_events_is_asked_once():
+def test_forbidden_events_are_requested_once():
     watcher, server = watching(**{"list events": [refusal(403)]})
     server.there["jobs", "n"] = JOB
     for _ in range(3):
@@ -145,7 +145,7 @@ def test_who_may_not_see_events_is_asked_once():
     assert server.asked.count(("list events", "events")) == 1
 
 
-def test_what_is_gone_is_deleted_and_what_does_not_answer_is_not():
+def test_delete_reports_whether_the_job_is_deleted():
     watcher, server = watching(delete=[KubernetesError("no route")])
     server.there["jobs", "n"] = JOB
     assert asyncio.run(watcher.delete("n")) is False
@@ -178,7 +178,7 @@ def test_an_object_that_is_deleted_meanwhile_is_created_again():
     assert ("get", "jobs") in server.asked
 
 
-def test_a_secret_is_there_or_not_or_that_is_unknown():
+def test_has_secret_is_true_false_or_unknown():
     watcher, server = watching(get=[KubernetesError("no route"), None])
     assert asyncio.run(watcher.has_secret("n")) is None
     assert asyncio.run(watcher.has_secret("n")) is False

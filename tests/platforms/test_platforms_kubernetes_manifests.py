@@ -72,7 +72,7 @@ def test_several_lines_are_one_quoted_line_or_a_block() -> None:
     assert dump_yaml({"value": "a\nb\n"}, blocks=True) == "value: |\n  a\n  b\n"
 
 
-def test_what_is_the_same_object_twice_is_written_twice() -> None:
+def test_yaml_has_no_anchors() -> None:
     labels = {"team": "flights"}
     text = dump_yaml({"one": labels, "two": labels})
     assert text == "one:\n  team: flights\ntwo:\n  team: flights\n"

@@ -111,9 +111,9 @@ def test_pods_are_counted_by_what_they_do() -> None:
     found = pod_status.summarize([running, slow, ending, pulling], [])
     assert found == "Pods: 1 ContainerCreating, 1 Running, 1 ending, 1 running but not ready."
     assert [pod_status.is_ready(one) for one in (running, slow, ending)] == [True, False, False]
-    assert [pod_status.has_ended(one) for one in (running, slow, ending)] == [False, False, True]
+    assert [pod_status.is_deleted(one) for one in (running, slow, ending)] == [False, False, True]
     ending["status"]["containerStatuses"][0]["state"] = {"running": {}}
-    assert not pod_status.has_ended(ending)
+    assert not pod_status.is_deleted(ending)
 
 
 def test_each_kill_for_memory_is_reported_once() -> None:

@@ -78,7 +78,7 @@ def test_memory_is_in_the_state_or_in_the_output(state: str, log: str, expected:
         ("DependencyNeverSatisfied", "depends"),
     ],
 )
-def test_reasons_that_do_not_pass_say_what_to_do(reason: str, says: str) -> None:
+def test_permanent_reasons_have_advice(reason: str, says: str) -> None:
     status = SlurmJobStatus("PENDING", reason, "30:00")
     text = describe_blocked("7", status)
     assert text.startswith(f"Slurm will not start job 7, PENDING ({reason}): ")
@@ -94,7 +94,7 @@ def test_reasons_that_do_not_pass_say_what_to_do(reason: str, says: str) -> None
         *("Dependency", "BeginTime", "ReqNodeNotAvail, UnavailableNodes:n[1-2]"),
     ],
 )
-def test_reasons_that_pass_say_nothing(reason: str) -> None:
+def test_temporary_reasons_have_no_advice(reason: str) -> None:
     status = SlurmJobStatus("PENDING", reason, "30:00")
     assert describe_blocked("7", status) == ""
     assert not status.is_held

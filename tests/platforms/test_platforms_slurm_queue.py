@@ -59,7 +59,7 @@ def test_squeue_is_read(programs: SlurmPrograms) -> None:
     assert count_states(found, 3).endswith("n[1-2]), 1 job RUNNING, 1 job gone")
 
 
-def test_jobs_that_slurm_has_forgotten_are_gone_and_without_an_answer_all_is_unknown(
+def test_jobs_without_a_record_are_missing_and_without_an_answer_all_are_unknown(
     programs: SlurmPrograms,
 ) -> None:
     programs.write("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
@@ -74,6 +74,16 @@ def test_jobs_that_slurm_has_forgotten_are_gone_and_without_an_answer_all_is_unk
 def test_a_squeue_that_is_missing_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert query_jobs(["7"]) is asyncio.run(query_jobs_async(["7"])) is None
+
+
+def test_a_query_ignores_the_variables_of_a_surrounding_job(
+    programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "other")
+    monkeypatch.setenv("SQUEUE_STATES", "COMPLETED")
+    programs.write("squeue", 'echo "7|RUNNING|30:00|${SLURM_CLUSTERS}${SQUEUE_STATES}|a"')
+    status = {"7": SlurmJobStatus("RUNNING", "", "30:00", "a")}
+    assert query_jobs(["7"]) == asyncio.run(query_jobs_async(["7"])) == status
 
 
 def test_lines_of_other_forms_are_left_out() -> None:
@@ -135,7 +145,7 @@ def test_a_job_whose_submission_had_no_answer_is_found(
     assert asyncio.run(queue().find_submitted("c")) == "8"
 
 
-def test_states_are_asked_for_together(programs: SlurmPrograms) -> None:
+def test_states_are_queried_with_one_command(programs: SlurmPrograms) -> None:
     programs.write("squeue", lines("7|FAILED|30:00|None|a", "8_1|RUNNING|30:00|None|b"))
 
     async def go() -> list[str]:

@@ -25,7 +25,7 @@ def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
     assert asked == [[0, 2, 4], [1, 3, 5], [7]]
 
 
-def test_what_goes_wrong_is_reported_to_all():
+def test_an_error_is_raised_by_all_requests():
     async def answer(ones):
         raise OSError(f"not {ones}")
 
@@ -37,7 +37,7 @@ def test_what_goes_wrong_is_reported_to_all():
 
 
 @pytest.mark.parametrize("uncancellable", [True, False])
-def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(uncancellable):
+def test_a_request_cancelled_early_is_withdrawn_and_a_later_one_may_wait(uncancellable):
     asked, done, answered = [], [], asyncio.Event()
 
     async def answer(ones):

@@ -70,7 +70,9 @@ def test_a_refusal_has_the_message_of_sbatch_and_says_whether_it_may_pass(
     assert not is_array_refusal(caught.value)
 
 
-def test_no_answer_may_pass(programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_is_a_temporary_error(
+    programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(submit, "SUBMIT_TIMEOUT_SECONDS", 0.5)
     programs.write("sbatch", "exec sleep 600")
     with pytest.raises(BlockingIOError, match="sbatch does not answer"):
@@ -91,6 +93,24 @@ def test_sites_without_arrays_are_recognized(programs: SlurmPrograms) -> None:
     with pytest.raises(PermissionError) as caught:
         submit_script("#!/bin/sh\n", ["--array=0-9"])
     assert is_array_refusal(caught.value)
+
+
+SURROUNDING = ("SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_CPUS_PER_TASK", "SBATCH_JOB_NAME")
+
+
+@BOTH
+def test_sbatch_gets_the_variables_of_this_process_without_those_of_a_surrounding_job(
+    submitted: Submit, programs: SlurmPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs.write("sbatch", f"env > {tmp_path}/variables; echo 7")
+    settings = {"SLURM_CONF": "/etc/slurm.conf", "SBATCH_PARTITION": "long", "TOKEN": "s3cret"}
+    for name, value in {**settings, **dict.fromkeys(SURROUNDING, "1")}.items():
+        monkeypatch.setenv(name, value)
+    assert submitted("#!/bin/sh\n") == "7"
+    lines = (tmp_path / "variables").read_text().splitlines()
+    variables = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert settings.items() <= variables.items()
+    assert not set(SURROUNDING) & set(variables)
 
 
 def test_a_job_inherits_its_environment_and_sbatch_finds_its_configuration(

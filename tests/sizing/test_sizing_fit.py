@@ -401,9 +401,9 @@ class TestClosestPool:
         assert smallest_pool(pools, 4, gb_to_bytes(4), 1).name == "gpu"
         with pytest.raises(DoesNotFit) as caught:
             smallest_pool(pools, 64, gb_to_bytes(4), 1)
-        with pytest.raises(DoesNotFit, match="at most 1 GPU on one node, as of the pools"):
+        with pytest.raises(DoesNotFit, match="1 GPU on one node, the most that a pool has"):
             smallest_pool(pools, 4, gb_to_bytes(4), 2)
-        with pytest.raises(DoesNotFit, match=r"no GPU: none of the pools has one; add a pool"):
+        with pytest.raises(DoesNotFit, match="no GPU, because no pool has one; add a pool"):
             smallest_pool([_pool(8, 32)], 4, gb_to_bytes(4), 1)
         assert caught.value.pool == "gpu"
 
@@ -478,7 +478,10 @@ class TestFitMachine:
             fit_machine(worker, 2, MachineCapacity(8, gb_to_bytes(0.15)))
         error = caught.value
         assert error.asked == "15 processes x 1 thread x 0.7 GB, 21 GB in all"
-        assert "150 MB; a worker process needs 200 MB" in error.allowed
+        assert error.allowed == (
+            "at most 150 MB, the free memory of this machine less a reserve; "
+            "a worker process needs 200 MB"
+        )
         assert "larger machine" in error.faults[0].advice
 
     def test_the_note_says_both_sides(self):

@@ -52,7 +52,7 @@ class AttachedCluster(Cluster):
                 raise
 
     async def _start(self) -> None:
-        # super()._start() is not called: the scheduler would then send its worker updates to this
+        # Without super()._start(), which would make the scheduler send its worker updates to this
         # object and no longer to the owner.
         self.security = make_security(self._record.security)
         self.scheduler_comm = rpc(
@@ -125,20 +125,21 @@ def attach(name: str, engine: str) -> StartedCluster:
     Raises
     ------
     EngineError
-        When no cluster of that name and engine runs (the message lists those that do), when it
-        does not answer, or when the records of clusters cannot be read.
+        If no cluster of that name and engine runs (the message lists those that do), if it
+        does not answer, or if the records of clusters cannot be read.
     """
     running = read_running(engine)
-    found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)
-    if found is None:
+    matching = [record for record in running if (record.name, record.engine) == (name, engine)]
+    if not matching:
         raise EngineError(
             engine, f"this machine runs no cluster {name!r}; {describe_running(running)}"
         )
-    cluster = AttachedCluster(found)
+    record = matching[0]
+    cluster = AttachedCluster(record)
     try:
-        direct = found.direct_to_workers or None
+        direct = record.direct_to_workers or None
         client = Client(cluster, timeout=ANSWER_SECONDS, direct_to_workers=direct)
         return StartedCluster(client, cluster)
     except (TimeoutError, OSError) as error:
         cluster.detach()
-        raise _no_answer_error(found) from error
+        raise _no_answer_error(record) from error

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def restore_config_after(client: Client, settings_key: str = "") -> None:
-    """Make the last client to close restore the configuration before the first one opened.
+    """Make the last of all clients that closes restore the configuration from before the first.
 
     Other clients of the program may open before and after this one. ``settings_key`` is the key of
-    the settings that hold only while this client is open.
+    the settings that apply only while this client is open.
     """
     _share_saved_config()
     _restore_on_close(client, settings_key)
 
 
 def _restore_on_close(client: Client, settings_key: str = "") -> None:
-    """Make a client restore the configuration that the oldest client saved when it closes."""
+    """Extend the close of a client: it restores the configuration that the oldest client saved."""
     from hyperplane.core.dask_internals.clients import current_client
 
     # A bound method would be a reference cycle; a client is closed when its last reference goes.
@@ -37,13 +37,13 @@ def _restore_on_close(client: Client, settings_key: str = "") -> None:
         _share_saved_config()  # for clients that have opened since
         restore_client_settings(settings_key)
         this = cast("Client", reference())
-        # Within ``with client:`` Dask considers that client open and restores nothing. Clients
-        # opened inside the block close in this context even after its end.
-        entered = current_client.set(None)
+        # Inside ``with client:`` Dask's default client is that client, even if it is closed, so
+        # Dask restores nothing. A client that was opened in the block keeps this context after it.
+        context_token = current_client.set(None)
         try:
             return await type(this)._close(this, fast=fast)
         finally:
-            current_client.reset(entered)
+            current_client.reset(context_token)
 
     vars(client)["_close"] = _close
 
@@ -55,8 +55,8 @@ def _share_saved_config() -> None:
     # The keys of this mapping number the clients in the order in which they opened.
     numbered = sorted(global_clients.items(), key=lambda item: item[0])
     opened = [client for _, client in numbered if hasattr(client, "_set_config")]
-    for each in opened[1:]:
-        each._set_config = opened[0]._set_config
-    for each in opened:
-        if "_close" not in vars(each):
-            _restore_on_close(each)
+    for client in opened[1:]:
+        client._set_config = opened[0]._set_config
+    for client in opened:
+        if "_close" not in vars(client):
+            _restore_on_close(client)

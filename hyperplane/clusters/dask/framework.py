@@ -63,7 +63,7 @@ class DaskFramework:
         loop: Any = started.client.loop
         log_filters.drop_interrupted_waits(loop.asyncio_loop)
         forks.guard_forks(started.client, started.cluster)
-        # Settings of a cluster that this process started hold until that cluster closes.
+        # Settings of a cluster that this process started apply until that cluster closes.
         key = getattr(started.cluster, "settings_key", "") if attached else ""
         restore_config_after(started.client, key)
 

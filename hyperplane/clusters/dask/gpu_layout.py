@@ -11,7 +11,8 @@ def one_process_per_gpu(asked: WorkerSpec) -> tuple[WorkerSpec, str]:
     """Return a layout with one process on each GPU, and a note if that differs from the request.
 
     A layout without GPUs is returned unchanged. The threads of a process stay the same. The total
-    memory of the node is divided among the processes, but none gets less than was asked for one.
+    memory of the node is divided among the processes, but each has at least the memory that was
+    requested for a process.
 
     Examples
     --------

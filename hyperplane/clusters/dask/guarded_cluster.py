@@ -1,6 +1,6 @@
 """Mixin for Dask's clusters that adds idle and busy-worker guards to their scheduler.
 
-It also applies the settings of one cluster, for which subclasses are needed: Dask reads
+Subclasses of Dask's classes also apply the settings of one cluster: Dask reads
 ``lost-worker-timeout`` from the process-wide configuration when a worker leaves, and other settings
 while it builds the scheduler.
 """
@@ -198,7 +198,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
 
     async def _end_workers(self) -> None:
         """Close the workers that were starting when Ctrl-C interrupted the start."""
-        await asyncio.gather(*(each.close() for each in self._created), return_exceptions=True)
+        await asyncio.gather(*(worker.close() for worker in self._created), return_exceptions=True)
 
     async def _start(self) -> None:
         if self.starting:

@@ -1,7 +1,7 @@
 """Steps of a start on this machine that the engines local and cuda share.
 
-The engines ssh and slurm also use the loopback address, and ssh the preloads of the user and
-:data:`PARENT_DEATH`.
+Other engines use parts of it: ssh and slurm the loopback address, and ssh also the user's preloads
+and :data:`PARENT_DEATH`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ LOG_LINES = 40
 
 def user_preloads() -> list[str]:
     """Return the user's worker preloads, which a list given to a nanny would replace."""
-    found = dask.config.get("distributed.worker.preload")
-    return [found] if isinstance(found, str) else list(found)
+    preloads = dask.config.get("distributed.worker.preload")
+    return [preloads] if isinstance(preloads, str) else list(preloads)
 
 
 def worker_preloads() -> list[str]:
@@ -66,7 +66,7 @@ def log_tail() -> Iterator[deque[str]]:
 def reserve_local_record(
     plan: ClusterPlan, parent: str | None = None, **others: Any
 ) -> ClusterRecord:
-    """Reserve the record of a cluster on this machine, whose clients may connect to the workers.
+    """Reserve the record of a cluster on this machine, whose workers clients can connect to.
 
     The scratch folder is created in ``parent``, by default in Dask's ``temporary-directory``.
     """

@@ -29,10 +29,11 @@ _levels: list[tuple[logging.Handler, int]] = []
 
 
 def raise_log_level() -> None:
-    """Hide Dask's log records below WARNING until as many calls of :func:`restore_log_level`.
+    """Hide Dask's log records below WARNING until each call has been undone.
 
-    Dask does the same for each cluster, but restores the level when the cluster that was opened
-    first closes; the messages of the other clusters would be shown from then on.
+    :func:`restore_log_level` undoes one call. Dask itself raises the level for each cluster, but
+    restores it when the cluster that was opened first closes; the messages of the other clusters
+    would be shown from then on.
     """
     global _holders
     with _lock:

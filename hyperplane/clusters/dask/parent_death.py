@@ -37,8 +37,8 @@ def dask_setup(worker: object) -> None:
 def end_with_parent(is_parent_alive: Callable[[], bool]) -> None:
     """Make the kernel kill this process when its parent ends; do nothing except on Linux.
 
-    ``is_parent_alive`` is called once, because the parent may have ended before. Raises an OSError
-    if the kernel refuses.
+    ``is_parent_alive`` is called once, because the parent may have ended before this call. Raises
+    an OSError if the kernel refuses.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -42,8 +42,8 @@ def server_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, A
 
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:
     """Return the environment variables to set before worker processes start on Linux nodes."""
-    asked = DaskOptions.of(plan.options).tuning.environ
-    return select_variables(asked, drop_overridden_variables(asked), linux=True)
+    environ = DaskOptions.of(plan.options).tuning.environ
+    return select_variables(environ, drop_overridden_variables(environ), linux=True)
 
 
 def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -63,8 +63,8 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
 def node_name(worker: WorkerState, grouped: bool) -> str:
     """Return the node of a worker process by its name: ``node-1`` for ``node-1-0``.
 
-    Names have the suffix of a process only if nodes have several processes (``grouped``).
-    The scheduler calls it as the ``worker_key`` of adaptive scaling, which then retires all worker
+    Names have the suffix of a process only if nodes have several processes (``grouped``). As the
+    ``worker_key`` of adaptive scaling, this function makes the scheduler retire all worker
     processes of a node together.
     """
     name = str(worker.name)
@@ -73,10 +73,10 @@ def node_name(worker: WorkerState, grouped: bool) -> str:
 
 def as_settings(tls: Mapping[str, str]) -> dict[str, Any]:
     """Return a key pair from :func:`key_pair` as dotted Dask settings."""
-    found: dict[str, Any] = {"distributed.comm.require-encryption": True}
+    settings: dict[str, Any] = {"distributed.comm.require-encryption": True}
     for field, names in _TLS.items():
-        found.update({f"distributed.comm.tls.{name}": tls[field] for name in names})
-    return found
+        settings.update({f"distributed.comm.tls.{name}": tls[field] for name in names})
+    return settings
 
 
 def key_pair(security: Security) -> dict[str, str]:
@@ -91,7 +91,7 @@ def key_pair(security: Security) -> dict[str, str]:
 
 
 def make_security(tls: Mapping[str, str]) -> Security:
-    """Return the Security object of a key pair; without TLS for an empty one."""
+    """Return the Security object of a key pair; one without TLS if there is no key pair."""
     if not tls:
         return Security()
     roles = {

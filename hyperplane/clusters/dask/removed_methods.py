@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 def add_removed_names() -> None:
     """Add ``delayed`` to ``dask.distributed``, which no longer imports it."""
-    import dask.distributed as old_home
+    import dask.distributed as namespace
     from dask.delayed import delayed
 
-    if not hasattr(old_home, "delayed"):
-        vars(old_home)["delayed"] = delayed
+    if not hasattr(namespace, "delayed"):
+        vars(namespace)["delayed"] = delayed
 
 
 def add_removed_methods(client: Client) -> None:

@@ -30,14 +30,14 @@ _applied: dict[str, Any] = {}
 
 @contextmanager
 def in_force(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Put dotted settings in force for a block, which must neither await nor block."""
+    """Put dotted settings in force during a block of code, which must not await or wait."""
     with _lock, dask.config.set({**_user_values(), **settings}):
         yield
 
 
 @contextmanager
 def user_settings() -> Iterator[None]:
-    """Put the user's own settings in force for a block, without those of any cluster."""
+    """Put the user's own settings in force during a block, without those of any cluster."""
     with in_force({}):
         yield
 
@@ -66,20 +66,20 @@ def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dic
     >>> changed_settings(before, {"array": {"slicing": 1, "rechunk": 3}})
     {'array': {'rechunk': 3}}
     """
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for key, value in after.items():
         old = before.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             if inner := changed_settings(old, value):
-                found[key] = inner
+                changed[key] = inner
         elif key not in before or not _equal(value, old):
-            found[key] = value
-    return found
+            changed[key] = value
+    return changed
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(value: Any, old: Any) -> bool:
     try:
-        return bool(one == other)
+        return bool(value == old)
     except Exception:  # noqa: BLE001 - arrays, for example, have no single truth value
         return False
 
@@ -102,19 +102,19 @@ def drop_overridden_variables(ours: Mapping[str, str]) -> dict[str, str]:
 
     The user sets one as a variable of this process or in one of Dask's two settings for it.
     """
-    chosen = {}
+    configured = {}
     for section in ("distributed.nanny.pre-spawn-environ", "distributed.nanny.environ"):
-        chosen.update(dask.config.get(section))
+        configured.update(dask.config.get(section))
     shipped = dask.config.get(
         "distributed.nanny.pre-spawn-environ", config=dask.config.merge(*dask.config.defaults)
     )
-    found = {}
+    remaining = {}
     for name, value in ours.items():
         default = str(shipped.get(name))
         # Dask's nannies write its shipped defaults into the environment of this process.
-        if os.environ.get(name, default) == default and str(chosen.get(name)) == default:
-            found[name] = value
-    return found
+        if os.environ.get(name, default) == default and str(configured.get(name)) == default:
+            remaining[name] = value
+    return remaining
 
 
 def apply_client_settings(cluster: str, settings: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Errors of a start: its time limit is over, or another cause."""
+"""Errors of a start that reached its time limit, or that failed for another cause."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def start_timeout(
     ``connected`` worker processes have connected; None if their number is not known.
     ``processes`` is the number of worker processes of the cluster, by default that of the plan.
     """
-    of = plural(processes or plan.dask_workers, "worker process")
+    total = plural(processes or plan.dask_workers, "worker process")
     return StartTimeout(
         plan.engine,
-        f"{'not all' if connected is None else connected} of {of} connected within "
+        f"{'not all' if connected is None else connected} of {total} connected within "
         f"{plan.request.timeout:g} s (timeout); everything was closed again. {advice}",
         log_tail,
     )
@@ -41,7 +41,7 @@ def is_start_timeout(error: Exception, plan: ClusterPlan, began: float) -> bool:
 
 
 def describe_cause(error: Exception, plan: ClusterPlan) -> str:
-    """Return the first cause of an error, for the message of a start that failed earlier."""
+    """Return the first cause of an error, for a start that failed before its time limit."""
     cause = find_causes(error)[-1]
     if isinstance(cause, TimeoutError):
         limit = f"before the time limit of {plan.request.timeout:g} s"

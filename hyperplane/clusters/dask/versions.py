@@ -11,7 +11,7 @@ from distributed import Client
 from hyperplane.core.errors import StartFailed
 from hyperplane.spec.settings import RemoteSettings
 
-#: Packages whose tasks and messages other processes must be able to read.
+#: Packages whose versions must agree, so that processes can read the tasks and messages of others.
 MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack", "numpy", "pandas")
 #: Packages of ``MUST_AGREE`` whose versions need to agree in the first two numbers only.
 MAJOR_MINOR_ONLY = ("python", "numpy", "pandas")
@@ -25,14 +25,14 @@ def check(client: Client, engine: str, settings: RemoteSettings) -> None:
     Raises
     ------
     StartFailed
-        When they differ and ``settings.versions`` is "refuse"; otherwise that is a warning.
+        If they differ and ``settings.versions`` is "refuse"; otherwise a warning is logged.
     """
-    found = differences(cast(dict[str, Any], client.get_versions()))
-    if not found:
+    lines = differences(cast(dict[str, Any], client.get_versions()))
+    if not lines:
         return
     message = (
         "package versions differ between this process and the cluster: "
-        + "; ".join(found)
+        + "; ".join(lines)
         + ". Install the same versions in both places"
     )
     if settings.versions == "refuse":
@@ -48,7 +48,7 @@ def differences(versions: Mapping[str, Any]) -> list[str]:
     there.update(
         {address: _package_versions(reported) for address, reported in versions["workers"].items()}
     )
-    found = []
+    lines = []
     for name in MUST_AGREE:
         others: dict[str | None, list[str]] = {}
         for place, reported in there.items():
@@ -59,17 +59,17 @@ def differences(versions: Mapping[str, Any]) -> list[str]:
                 f"{version or 'none'} on {_join_places(places)}"
                 for version, places in others.items()
             ]
-            found.append(f"{name} {here.get(name) or 'none'} here, {', '.join(texts)}")
-    return found
+            lines.append(f"{name} {here.get(name) or 'none'} here, {', '.join(texts)}")
+    return lines
 
 
 def _package_versions(reported: Mapping[str, Any]) -> dict[str, str | None]:
     """Return versions by package, with the first two numbers only for ``MAJOR_MINOR_ONLY``."""
-    found = dict(reported["packages"])
+    versions = dict(reported["packages"])
     for name in MAJOR_MINOR_ONLY:
-        if found.get(name):
-            found[name] = ".".join(str(found[name]).split(".")[:2])
-    return found
+        if versions.get(name):
+            versions[name] = ".".join(str(versions[name]).split(".")[:2])
+    return versions
 
 
 def _join_places(places: list[str]) -> str:

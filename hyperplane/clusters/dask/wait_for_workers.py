@@ -50,9 +50,9 @@ def connect_client(
     Raises
     ------
     StartTimeout
-        When workers are missing after the plan's timeout; the message ends with `explain_wait`.
+        If workers are missing after the plan's timeout; the message ends with that line.
     StartFailed
-        When package versions differ between this process and the cluster, or when the scheduler
+        If package versions differ between this process and the cluster, or if the scheduler
         does not answer.
     """
     # Restored when the cluster closes.
@@ -83,9 +83,9 @@ def _wait_for_workers(
 ) -> None:
     deadline = began + plan.request.timeout
     while True:
-        left = deadline - time.monotonic()
+        timeout = max(0.1, min(POLL_INTERVAL, deadline - time.monotonic()))
         try:
-            client.wait_for_workers(plan.dask_workers, timeout=max(0.1, min(POLL_INTERVAL, left)))
+            client.wait_for_workers(plan.dask_workers, timeout=timeout)
             return
         except TimeoutError as error:
             reason = explain_wait()

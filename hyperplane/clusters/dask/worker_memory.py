@@ -28,7 +28,7 @@ logger = logging.getLogger("distributed.worker.hyperplane")
 
 
 def select_variables(
-    asked: Mapping[str, str], unset: Mapping[str, str], linux: bool | None = None
+    planned: Mapping[str, str], remaining: Mapping[str, str], linux: bool | None = None
 ) -> dict[str, str]:
     """Return the environment variables of a plan that a worker process gets.
 
@@ -36,16 +36,16 @@ def select_variables(
     left out, too, if the user has set a variable of malloc: the system's pool with Dask's
     thresholds took a third more time than Arrow's default pool.
 
-    ``asked`` has all variables of the plan; ``unset`` has only those that the user has not set.
-    ``linux`` says whether the worker runs on Linux, by default as this process does.
+    ``planned`` has all variables of the plan; ``remaining`` has only those that the user has not
+    set. ``linux`` says whether the worker runs on Linux; by default, whether this process does.
     """
     if linux is None:
         linux = sys.platform.startswith("linux")
-    ours = {name for name in asked if name in MALLOC}
-    left_out = set() if linux else ours | {ARROW_POOL}
-    if not ours <= unset.keys():
-        left_out.add(ARROW_POOL)
-    return {name: value for name, value in unset.items() if name not in left_out}
+    malloc_variables = {name for name in planned if name in MALLOC}
+    excluded = set() if linux else malloc_variables | {ARROW_POOL}
+    if not malloc_variables <= remaining.keys():
+        excluded.add(ARROW_POOL)
+    return {name: value for name, value in remaining.items() if name not in excluded}
 
 
 def dask_setup(worker: object) -> None:

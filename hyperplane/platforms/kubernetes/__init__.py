@@ -4,7 +4,7 @@
     Requests to the API server, each with a time limit. No other module uses private names of kr8s.
     ``errors`` has the errors of requests; ``kubeconfig`` finds the configuration.
 ``objects``, ``pods``, ``staged_files``, ``batch_job``, ``manifest_yaml``
-    Manifests: labels and Secrets, containers and their rights, files copied into pods, Jobs and
+    Manifests: labels and Secrets, containers and their privileges, files copied into pods, Jobs and
     CronJobs, and manifests as YAML.
 ``job_watcher``
     Creates, watches and deletes many Jobs with few requests.

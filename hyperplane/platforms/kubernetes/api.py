@@ -80,7 +80,7 @@ class KubernetesApi:
         Raises
         ------
         KubernetesError
-            When there is no usable configuration, no server or no access.
+            If there is no usable configuration, no server or no access.
         """
         with translate_errors("reach the API server", self.namespace):
             try:
@@ -105,8 +105,8 @@ class KubernetesApi:
     def _own_namespace(self) -> str:
         if not self.kr8s.auth.active_context and (namespace := read_pod_namespace()):
             return namespace
-        found: str = self.kr8s.namespace
-        return found
+        default: str = self.kr8s.namespace
+        return default
 
     async def list_warnings(self) -> list[dict[str, Any]]:
         """Return the warning events of the namespace; none if this user may not list events."""
@@ -123,8 +123,8 @@ class KubernetesApi:
         """Return the objects of a kind, filtered by label and field selectors."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         params = {name: text for name, text in selectors.items() if text}
-        found = await self._call("GET", kind, version, "list", params=params)
-        items: list[dict[str, Any]] = found["items"]
+        listing = await self._call("GET", kind, version, "list", params=params)
+        items: list[dict[str, Any]] = listing["items"]
         return items
 
     async def get(self, kind: str, name: str, version: str = "v1") -> dict[str, Any]:
@@ -181,14 +181,14 @@ class KubernetesApi:
         )
 
     async def _call(
-        self, method: str, url: str, version: str, verb: str, **more: Any
+        self, method: str, url: str, version: str, verb: str, **options: Any
     ) -> dict[str, Any]:
         async def request() -> dict[str, Any]:
             async with self.kr8s.call_api(
-                method, version=version, url=url, namespace=self.namespace, **more
+                method, version=version, url=url, namespace=self.namespace, **options
             ) as answer:
-                found: dict[str, Any] = answer.json()
-                return found
+                content: dict[str, Any] = answer.json()
+                return content
 
         with translate_errors(f"{verb} {url.partition('/')[0]}", self.namespace):
             return await run_within(self._request_seconds, request())

@@ -85,10 +85,9 @@ class JobWatcher:
         The snapshot is newer than ``since``; None if the API server fails.
         """
         async with self._lock:
-            fresh = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * (
-                len(self._snapshot.jobs) if self._snapshot else 0
-            )
-            if self._snapshot_at < max(since, time.monotonic() - fresh):
+            job_count = len(self._snapshot.jobs) if self._snapshot else 0
+            max_age = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * job_count
+            if self._snapshot_at < max(since, time.monotonic() - max_age):
                 started_at = time.monotonic()
                 try:
                     self._snapshot = await self._list_objects(labels)
@@ -102,15 +101,17 @@ class JobWatcher:
         api = await self._api()
         # Jobs are listed first, so that a pod without a Job in the list belongs to a new Job.
         jobs = {
-            one["metadata"]["name"]: one for one in await api.list("jobs", BATCH, labels=labels)
+            job["metadata"]["name"]: job for job in await api.list("jobs", BATCH, labels=labels)
         }
         pods: dict[str, list[Object]] = {}
         for pod in sorted(await api.list("pods", labels=labels), key=_creation_time):
             pods.setdefault(pod["metadata"]["labels"].get("job-name", ""), []).append(pod)
-        waiting = any(
-            pod["status"].get("phase") == "Pending" for many in pods.values() for pod in many
+        is_pending = any(
+            pod["status"].get("phase") == "Pending"
+            for pods_of_job in pods.values()
+            for pod in pods_of_job
         )
-        if waiting or jobs.keys() - pods.keys():
+        if is_pending or jobs.keys() - pods.keys():
             await self._refresh_events(api)
         return JobSnapshot(jobs, pods, self._events)
 

@@ -29,22 +29,23 @@ def read_pod_namespace() -> str:
 def resolve_kubeconfig(namespace: str | None, context: str | None) -> dict[str, str]:
     """Return the kubeconfig, context and namespace that kubectl would use now.
 
-    Returns nothing if there is no kubeconfig, as in a pod with a service account.
+    The result is empty if there is no kubeconfig, as in a pod with a service account.
     """
     files = (os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).split(os.pathsep)
     paths = [Path(file).expanduser().absolute() for file in files if file]
-    read = [content for content in map(_read_kubeconfig, paths) if content]
-    if not read:
+    contents = [content for content in map(_read_kubeconfig, paths) if content]
+    if not contents:
         return {}
     resolved = {"kubeconfig": os.pathsep.join(map(str, paths))}
     current = context or next(
-        (str(one["current-context"]) for one in read if one.get("current-context")), ""
+        (str(content["current-context"]) for content in contents if content.get("current-context")),
+        "",
     )
     if current:
         resolved["context"] = current
-    contexts = [one for content in read for one in content.get("contexts") or ()]
+    contexts = [entry for content in contents for entry in content.get("contexts") or ()]
     selected = next(
-        (one.get("context") or {} for one in contexts if one.get("name") == current), {}
+        (entry.get("context") or {} for entry in contexts if entry.get("name") == current), {}
     )
     if namespace or selected.get("namespace"):
         resolved["namespace"] = namespace or str(selected["namespace"])

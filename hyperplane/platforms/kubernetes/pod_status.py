@@ -36,7 +36,7 @@ class PendingPod(NamedTuple):
     pod, container : str
         Names of the pod and of the waiting container.
     reason : str
-        One of :data:`ADVICE`.
+        A key of :data:`ADVICE`.
     text : str
         The reason, with advice.
     ran : bool
@@ -85,7 +85,7 @@ def find_pending_pod(
 
     ``advice`` overrides :data:`ADVICE`, and may have an entry for ``OUT_OF_MEMORY``.
     """
-    known = {**ADVICE, **(advice or {})}
+    all_advice = {**ADVICE, **(advice or {})}
     for pod in pods:
         name = pod["metadata"]["name"]
         for status in _iterate_container_statuses(pod):
@@ -94,13 +94,13 @@ def find_pending_pod(
             if reason not in ADVICE:
                 continue
             message = _failure_message(name, events) or waiting.get("message", "")
-            advised = known[reason]
+            advice_text = all_advice[reason]
             ended = status.get("lastState", {}).get("terminated", {})
             if reason == "CrashLoopBackOff":
                 if ended.get("reason") == OUT_OF_MEMORY:
-                    advised = _describe_kill(pod, status["name"], known)
+                    advice_text = _describe_kill(pod, status["name"], all_advice)
                 message = f"it repeatedly ended with exit code {ended.get('exitCode', 'unknown')}"
-            text = f"pod {name}: {reason}: {_one_line(message)}; {advised}"
+            text = f"pod {name}: {reason}: {_one_line(message)}; {advice_text}"
             return PendingPod(name, status["name"], reason, text, bool(ended))
     return None
 
@@ -120,27 +120,29 @@ def summarize(pods: Sequence[Object], events: Sequence[Object]) -> str:
 def find_out_of_memory(
     pods: Sequence[Object], advice: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return messages on containers killed for memory, by pod name and restart count."""
-    found = {}
+    """Return messages about containers killed for memory, by pod name and restart count."""
+    messages = {}
     for pod in pods:
         for status in _iterate_container_statuses(pod):
             for state in ("state", "lastState"):
                 if status.get(state, {}).get("terminated", {}).get("reason") == OUT_OF_MEMORY:
                     name = pod["metadata"]["name"]
-                    words = _describe_kill(pod, status["name"], advice)
-                    found[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {words}"
-    return found
+                    text = _describe_kill(pod, status["name"], advice)
+                    messages[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {text}"
+    return messages
 
 
 def _describe_kill(pod: Object, container: str, advice: Mapping[str, str] | None) -> str:
-    limit, advised = format_memory_limit(pod, container), (advice or {}).get(OUT_OF_MEMORY, "")
+    limit, advice_text = format_memory_limit(pod, container), (advice or {}).get(OUT_OF_MEMORY, "")
     text = f"the kernel killed it because it used more memory than its pod has, {limit}"
-    return f"{text}: {advised}" if advised else text
+    return f"{text}: {advice_text}" if advice_text else text
 
 
 def select_events(events: Sequence[Object], prefix: str) -> list[Object]:
     """Return the events about objects whose names begin with a prefix."""
-    return [one for one in events if str(one["involvedObject"].get("name", "")).startswith(prefix)]
+    return [
+        event for event in events if str(event["involvedObject"].get("name", "")).startswith(prefix)
+    ]
 
 
 def drop_traceback_frames(log: str) -> list[str]:
@@ -162,9 +164,9 @@ def _iterate_container_statuses(pod: Object) -> Iterator[Object]:
 
 def format_memory_limit(pod: Object, container: str) -> str:
     """Return the memory limit of a container, as text."""
-    for one in pod.get("spec", {}).get("containers", ()):
-        if one["name"] == container:
-            limit = one.get("resources", {}).get("limits", {}).get("memory", "")
+    for spec in pod.get("spec", {}).get("containers", ()):
+        if spec["name"] == container:
+            limit = spec.get("resources", {}).get("limits", {}).get("memory", "")
             return f"{int(limit) / 1e9:.4g} GB" if str(limit).isdecimal() else str(limit)
     return "unknown"
 
@@ -201,25 +203,27 @@ def read_end(pod: Object, container: str) -> PodEnd | None:
         reason = status.get("reason") or "it was deleted"
         message = " ".join(str(status.get("message", "")).split())
         return PodEnd(None, f"{reason}: {message}" if message else reason)
-    code, at = int(ended["exitCode"]), None
+    code, ended_at = int(ended["exitCode"]), None
     with suppress(KeyError, ValueError):
-        at = parse_time(ended["finishedAt"])
+        ended_at = parse_time(ended["finishedAt"])
     if code and ended.get("reason") == OUT_OF_MEMORY:
         limit = format_memory_limit(pod, container)
         text = f"it needed more than the memory of its pod, {limit}"
-        return PodEnd(-signal.SIGKILL, text, out_of_memory=True, time=at)
+        return PodEnd(-signal.SIGKILL, text, out_of_memory=True, time=ended_at)
     if code == NOT_STARTED and ended.get("message"):
-        return PodEnd(COMMAND_NOT_FOUND, f"{ended.get('reason')}: {ended['message']}", time=at)
+        return PodEnd(
+            COMMAND_NOT_FOUND, f"{ended.get('reason')}: {ended['message']}", time=ended_at
+        )
     if 128 < code <= 128 + signal.NSIG:
         code = 128 - code
-    return PodEnd(code, time=at)
+    return PodEnd(code, time=ended_at)
 
 
 def _is_disrupted(pod: Object) -> bool:
-    """Return whether Kubernetes ended the pod, such as for another pod or with its node."""
+    """Return whether Kubernetes ended the pod, to make room for another one or with its node."""
     return any(
-        one["type"] == "DisruptionTarget" and one["status"] == "True"
-        for one in pod["status"].get("conditions") or ()
+        condition["type"] == "DisruptionTarget" and condition["status"] == "True"
+        for condition in pod["status"].get("conditions") or ()
     )
 
 
@@ -235,12 +239,14 @@ def find_job_end(job: Object) -> JobEnd | None:
 def is_ready(pod: Object) -> bool:
     """Return whether all containers of a pod run and pass their health checks."""
     conditions = pod.get("status", {}).get("conditions", ())
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
-def has_ended(pod: Object) -> bool:
-    """Return whether a pod is being deleted and none of its containers runs."""
+def is_deleted(pod: Object) -> bool:
+    """Return whether a pod is being deleted and none of its containers runs any more."""
     runs = any("running" in status.get("state", {}) for status in _iterate_container_statuses(pod))
     return "deletionTimestamp" in pod["metadata"] and not runs
 
@@ -289,8 +295,8 @@ def _latest_warnings(events: Sequence[Object], pods: set[str] | None) -> str:
     """Return the latest warning for each reason, in one line."""
     latest: dict[str, str] = {}
     for event in sorted(events, key=_event_time):
-        about = event["involvedObject"]
-        if pods is None or about.get("kind") != "Pod" or about.get("name") in pods:
+        involved = event["involvedObject"]
+        if pods is None or involved.get("kind") != "Pod" or involved.get("name") in pods:
             latest[str(event.get("reason"))] = _one_line(event.get("message", ""))
     return "; ".join(f"{reason}: {text}" for reason, text in latest.items())
 

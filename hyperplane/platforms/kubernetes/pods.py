@@ -1,4 +1,4 @@
-"""Parts of the manifests of pods: containers, variables, volumes, resources and rights."""
+"""Parts of the manifests of pods: containers, variables, volumes, resources and privileges."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def build_container(
     container: dict[str, Any] = {"name": name, "image": image}
     if pull_policy:
         container["imagePullPolicy"] = pull_policy
-    rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    return {**container, **fields, "securityContext": rights}
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {**container, **fields, "securityContext": security}
 
 
 def build_unprivileged_pod(
@@ -43,24 +43,25 @@ def build_unprivileged_pod(
 
 
 def build_configured_pod(settings: KubernetesSettings, nodes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of an unprivileged pod with settings, on nodes with given labels."""
-    found = build_unprivileged_pod(
+    """Return the fields of an unprivileged pod with the settings, for nodes with these labels."""
+    fields = build_unprivileged_pod(
         run_as_non_root=settings.run_as_non_root,
         run_as_user=settings.run_as_user,
         # Dask reads variables that begin with DASK_ as its configuration.
         service_links=False,
     )
     if settings.service_account:
-        found["serviceAccountName"] = settings.service_account
+        fields["serviceAccountName"] = settings.service_account
     if settings.image_pull_secrets:
-        found["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
+        fields["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
     if nodes:
-        found["nodeSelector"] = dict(nodes)
+        fields["nodeSelector"] = dict(nodes)
     if settings.tolerations:
-        found["tolerations"] = [
-            one.model_dump(exclude_none=True, by_alias=True) for one in settings.tolerations
+        fields["tolerations"] = [
+            toleration.model_dump(exclude_none=True, by_alias=True)
+            for toleration in settings.tolerations
         ]
-    return found
+    return fields
 
 
 def select_nodes(settings: KubernetesSettings, pool: str, alias: str) -> dict[str, str]:
@@ -73,7 +74,7 @@ def select_nodes(settings: KubernetesSettings, pool: str, alias: str) -> dict[st
 
 
 def build_variables(texts: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return environment variables with these texts, in which nothing is expanded."""
+    """Return environment variables with these texts, in which Kubernetes expands nothing."""
     return [{"name": name, "value": escape_variables(text)} for name, text in texts.items()]
 
 

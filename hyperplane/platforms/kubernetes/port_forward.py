@@ -48,7 +48,7 @@ class PortForwards:
         Raises
         ------
         PortForwardError
-            When there is no such service, or a port of this machine is in use.
+            If there is no such service, or a port of this machine is in use.
         """
         self._thread.start()
         while not self._ready.is_set():

@@ -35,13 +35,12 @@ class StagedFile(NamedTuple):
 def mount_files(files: Sequence[StagedFile]) -> list[dict[str, Any]]:
     """Return the mounts of files in the container."""
     return [
-        {"name": _VOLUME, "mountPath": one.path, "subPath": one.key, "readOnly": True}
-        for one in files
+        {"name": _VOLUME, "mountPath": file.path, "subPath": file.key, "readOnly": True}
+        for file in files
     ]
 
 
 def build_file_volumes(secret: str, files: Sequence[StagedFile]) -> list[dict[str, Any]]:
-    """Return the volume with the files of a Secret, without its variables; none if no files."""
-    return (
-        [build_secret_volume(_VOLUME, secret, _MODE, [one.key for one in files])] if files else []
-    )
+    """Return the volumes of the files in a Secret, which leave out its variables."""
+    keys = [file.key for file in files]
+    return [build_secret_volume(_VOLUME, secret, _MODE, keys)] if keys else []

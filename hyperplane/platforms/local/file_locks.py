@@ -23,9 +23,8 @@ if sys.platform != "win32":
 
 #: Seconds to wait for a process that is checking whether something is locked.
 LOCK_TIMEOUT_SECONDS = 5.0
-#: Open descriptors with the shared locks of this process. The descriptor of a
-#: replaced file stays open, because another process may have opened that file, and try to lock it
-#: later.
+#: Open descriptors with the shared locks of this process. The descriptor of a replaced file stays
+#: open, because another process may have opened that file, and try to lock it later.
 _locked: dict[Path, list[int]] = defaultdict(list)
 
 
@@ -81,7 +80,7 @@ def create_locked_folder(folder: Path) -> None:
     Raises
     ------
     FileNotFoundError
-        When its parent folder does not exist.
+        If its parent folder does not exist.
     """
     while True:
         # Not `exist_ok`: it raises if the folder is removed between mkdir and its check.
@@ -95,7 +94,8 @@ def create_locked_folder(folder: Path) -> None:
 def share_lock(current: Path, path: Path) -> bool:
     """Take a shared lock on a file or folder; return False if it does not exist.
 
-    ``current`` is its path now. ``path`` is its path later, if the caller moves it, or the same.
+    ``current`` is its present path. ``path`` is the path to which the caller then moves it, or the
+    same one.
     """
     if sys.platform == "win32":  # an open file cannot be removed there
         return True
@@ -104,7 +104,7 @@ def share_lock(current: Path, path: Path) -> bool:
     except FileNotFoundError:
         return False
     before = _locked.get(path, [])
-    if any(os.path.samestat(os.fstat(descriptor), os.fstat(each)) for each in before):
+    if any(os.path.samestat(os.fstat(descriptor), os.fstat(locked)) for locked in before):
         os.close(descriptor)
         return True
     _take_shared_lock(descriptor, time.monotonic() + LOCK_TIMEOUT_SECONDS)
@@ -137,12 +137,12 @@ def release_locks(path: Path) -> None:
 
 @contextlib.contextmanager
 def lock_if_abandoned(path: Path) -> Iterator[bool]:
-    """Yield whether a file or folder has no lock; if so, lock it for the block.
+    """Yield whether a file or folder has no lock, and if it has none, lock it for the block.
 
     Raises
     ------
     FileNotFoundError
-        When it does not exist.
+        If it does not exist.
     """
     if sys.platform == "win32":
         yield False

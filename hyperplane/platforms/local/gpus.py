@@ -57,23 +57,25 @@ def detect_gpus(root: Path = ROOT) -> Gpus:
 def count_device_files() -> int:
     """Return the number of NVIDIA GPUs that have a device file."""
     try:
-        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in DEVICE_FOLDER.iterdir())
+        return sum(
+            bool(re.fullmatch("nvidia[0-9]+", file.name)) for file in DEVICE_FOLDER.iterdir()
+        )
     except OSError:
         return 0
 
 
 def _parse_visible(limit: str, installed: int) -> tuple[str, ...]:
     """Return the GPUs in ``CUDA_VISIBLE_DEVICES`` up to the first invalid name, as CUDA does."""
-    found: list[str] = []
+    names: list[str] = []
     if not installed:
         return ()
     for text in limit.split(","):
         name = text.strip()
         is_number = name.isascii() and name.isdecimal() and int(name) < installed
-        if not (is_number or name.startswith(("GPU-", "MIG-"))) or name in found:
+        if not (is_number or name.startswith(("GPU-", "MIG-"))) or name in names:
             break
-        found.append(name)
-    return tuple(found)
+        names.append(name)
+    return tuple(names)
 
 
 def _count_installed(root: Path) -> int:
@@ -112,7 +114,7 @@ def _count_by_nvidia_smi() -> int:
     if program is None:
         return 0
     try:
-        listed = subprocess.run(  # noqa: S603 - constant arguments, no shell
+        result = subprocess.run(  # noqa: S603 - constant arguments, no shell
             [program, "--list-gpus"],
             capture_output=True,
             text=True,
@@ -121,7 +123,7 @@ def _count_by_nvidia_smi() -> int:
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
+    lines = result.stdout.splitlines() if result.returncode == 0 else []
     return sum(line.startswith("GPU ") for line in lines)
 
 

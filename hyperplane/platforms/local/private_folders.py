@@ -43,7 +43,7 @@ def private_folder(parent: str | None = None) -> Path:
     Raises
     ------
     OSError
-        When it cannot be created.
+        If it cannot be created.
     """
     for _ in range(_MAX_ATTEMPTS):
         folder = _folder_of_user(parent) / _system_name()
@@ -63,8 +63,8 @@ def default_private_folder(parent: Path) -> Path:
 
 def private_folders(parent: str | None = None) -> list[Path]:
     """Return the existing folders of this user and running system in a temporary directory."""
-    found = [folder / _system_name() for folder in _folders_of_user(parent)]
-    return [folder for folder in found if folder.is_dir()]
+    folders = [folder / _system_name() for folder in _folders_of_user(parent)]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def folders_of_other_systems(parent: str | None = None) -> list[Path]:
@@ -74,14 +74,18 @@ def folders_of_other_systems(parent: str | None = None) -> list[Path]:
     are left out, because on some network file systems their locks are not visible here.
     """
     own = _system_name()
-    found = [
+    others = [
         folder
-        for above in _folders_of_user(parent)
-        for folder in _subfolders(above)
+        for user_folder in _folders_of_user(parent)
+        for folder in _subfolders(user_folder)
         if _SYSTEM.fullmatch(folder.name) and folder.name != own
     ]
     host, boot = own[:_HOST], own[_HOST:_BOOT]
-    return [each for each in found if each.name[:_HOST] == host or each.name[_HOST:_BOOT] == boot]
+    return [
+        folder
+        for folder in others
+        if folder.name[:_HOST] == host or folder.name[_HOST:_BOOT] == boot
+    ]
 
 
 def remove_empty(folder: Path) -> None:
@@ -100,9 +104,9 @@ def _folder_of_user(parent: str | None) -> Path:
     """Create and return the folder of this user in a temporary directory."""
     temporary = Path(parent or tempfile.gettempdir())
     folder = temporary / f"hyperplane-{_user_name()}"
-    found = create_folder(folder)
-    if is_private(found):
-        if found.st_mode & 0o077:
+    status = create_folder(folder)
+    if is_private(status):
+        if status.st_mode & 0o077:
             with contextlib.suppress(FileNotFoundError):
                 folder.chmod(0o700)
         return folder
@@ -142,12 +146,12 @@ def create_folder(folder: Path) -> os.stat_result:
     raise FileNotFoundError(errno.ENOENT, "other processes keep removing it", str(folder))
 
 
-def is_private(found: os.stat_result) -> bool:
+def is_private(status: os.stat_result) -> bool:
     """Return whether a file status is that of a folder that only this user can write to."""
     if not hasattr(os, "getuid"):
-        return stat.S_ISDIR(found.st_mode)
-    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return mine and not found.st_mode & 0o022
+        return stat.S_ISDIR(status.st_mode)
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return is_own and not status.st_mode & 0o022
 
 
 def is_private_folder(folder: Path) -> bool:
@@ -159,10 +163,10 @@ def is_private_folder(folder: Path) -> bool:
 
 def _alternative_folders(temporary: Path) -> list[Path]:
     """Return the folders of this user that replace a ``hyperplane-<uid>`` of another user."""
-    wanted = re.compile(rf"hyperplane-{re.escape(_user_name())}-[A-Za-z0-9_]+")
+    pattern = re.compile(rf"hyperplane-{re.escape(_user_name())}-[A-Za-z0-9_]+")
     try:
         with os.scandir(temporary) as entries:
-            names = sorted(entry.name for entry in entries if wanted.fullmatch(entry.name))
+            names = sorted(entry.name for entry in entries if pattern.fullmatch(entry.name))
     except OSError:
         return []
     return [folder for name in names if is_private_folder(folder := temporary / name)]
@@ -173,7 +177,7 @@ def _system_name() -> str:
     """Return the name of this running system's folders."""
     host, system = socket.gethostname(), running_system()
     boot = system.rpartition("-")[0]
-    digests = [hashlib.sha256(fact.encode()).hexdigest() for fact in (host, boot, host + system)]
+    digests = [hashlib.sha256(text.encode()).hexdigest() for text in (host, boot, host + system)]
     return digests[0][:_HOST] + digests[1][: _BOOT - _HOST] + digests[2][:4]
 
 

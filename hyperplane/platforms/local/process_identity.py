@@ -1,6 +1,6 @@
 """Identity of the running system, and the start times of its processes.
 
-It imports only ``os``, because programs that avoid the imports of this package use it, too.
+It imports only ``os``, because programs that run without the rest of this package use it, too.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def start_detached(
     Raises
     ------
     OSError
-        When the working folder is missing or the system lacks resources.
+        If the working folder is missing or the system lacks resources.
     """
     prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for suffix in (".exit", ".pid"):
@@ -72,7 +72,7 @@ def start_daemon(argv: Sequence[str], environment: Mapping[str, str], log: IO[by
     Raises
     ------
     OSError
-        When the system lacks resources.
+        If the system lacks resources.
     """
     subprocess.run(  # noqa: S603 - a list of arguments
         # The shell exits at once, so that this process does not have to reap the program.

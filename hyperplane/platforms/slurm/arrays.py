@@ -33,7 +33,9 @@ def group_tasks(job_ids: Iterable[str]) -> list[str]:
     for job_id in job_ids:
         array, _, index = job_id.partition("_")
         tasks[array] += [index] if index else []
-    return [f"{array}_[{','.join(ones)}]" if ones else array for array, ones in tasks.items()]
+    return [
+        f"{array}_[{','.join(indices)}]" if indices else array for array, indices in tasks.items()
+    ]
 
 
 def format_indices(indices: Iterable[int]) -> str:

@@ -1,7 +1,4 @@
-"""Run Slurm's commands with a time limit.
-
-Callers in a job of Slurm pass an environment from :func:`drop_job_variables`.
-"""
+"""Run Slurm's commands with a time limit, and without the variables of a surrounding job."""
 
 from __future__ import annotations
 
@@ -18,7 +15,8 @@ from typing import NamedTuple
 COMMANDS = ("sbatch", "squeue", "scancel")
 #: Seconds that a command may take; Slurm's commands try for up to a minute to reach the controller.
 COMMAND_TIMEOUT_SECONDS = 90.0
-#: Variables of a surrounding job, which Slurm's commands would read as options.
+#: Beginnings of the names of a surrounding job's variables, which Slurm's commands would read as
+#: options. Other variables stay: users set ``SBATCH_PARTITION``, for example, for all their jobs.
 _JOB_VARIABLES = (
     *("SLURM_", "SQUEUE_", "SCANCEL_", "SCONTROL_"),
     *("SBATCH_EXPORT", "SBATCH_JOB_NAME", "SBATCH_ARRAY", "SBATCH_CLUSTERS"),
@@ -66,7 +64,8 @@ def run_command(
 ) -> CommandResult:
     """Run a command to its end, by default in the environment of this process.
 
-    The command is searched on ``path``, by default the PATH of its environment.
+    The command does not get the variables of a surrounding job, see :func:`drop_job_variables`. It
+    is searched on ``path``, by default the PATH of its environment.
 
     Raises
     ------
@@ -76,9 +75,9 @@ def run_command(
         If it did not end in time; it was killed.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - a list of arguments, and no shell
+        result = subprocess.run(  # noqa: S603 - a list of arguments, and no shell
             [_find_program(words[0], environment, path), *words[1:]],
-            env=environment,
+            env=_command_environment(environment),
             input=os.fsencode(stdin),
             capture_output=True,
             check=False,
@@ -86,7 +85,7 @@ def run_command(
         )
     except subprocess.TimeoutExpired as error:
         raise _timeout_error(words[0], timeout) from error
-    return CommandResult(done.returncode, _decode(done.stdout), _decode(done.stderr))
+    return CommandResult(result.returncode, _decode(result.stdout), _decode(result.stderr))
 
 
 async def run_command_async(
@@ -102,7 +101,7 @@ async def run_command_async(
     process = await asyncio.create_subprocess_exec(
         _find_program(words[0], environment, path),
         *words[1:],
-        env=environment,
+        env=_command_environment(environment),
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,
@@ -124,9 +123,13 @@ async def cancel_jobs(
     return await run_command_async(["scancel", *job_ids], environment)
 
 
+def _command_environment(environment: Mapping[str, str] | None) -> dict[str, str]:
+    return drop_job_variables(os.environ if environment is None else environment)
+
+
 def _find_program(name: str, environment: Mapping[str, str] | None, path: str | None) -> str:
-    searched = path or (os.environ if environment is None else environment).get("PATH")
-    return shutil.which(name, path=searched) or name
+    search_path = path or (os.environ if environment is None else environment).get("PATH")
+    return shutil.which(name, path=search_path) or name
 
 
 def _timeout_error(name: str, timeout: float) -> TimeoutError:

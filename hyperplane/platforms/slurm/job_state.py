@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 PENDING, RUNNING, COMPLETED, CANCELLED = "PENDING", "RUNNING", "COMPLETED", "CANCELLED"
 FAILED, OUT_OF_MEMORY, TIMEOUT = "FAILED", "OUT_OF_MEMORY", "TIMEOUT"
-#: State of a task that has no record although its array has one: Slurm keeps no record of a task
-#: that was cancelled while pending.
+#: State of a task without a record whose array has one: Slurm keeps no record of a task that was
+#: cancelled while pending.
 REMOVED = "REMOVED"
 #: State of a job of which Slurm has no record: it forgets jobs some minutes after their end.
 UNKNOWN = ""
@@ -50,12 +50,12 @@ _BLOCKED = {
 
 
 def is_ended(state: str) -> bool:
-    """Whether a state is final."""
+    """Return whether a state is final."""
     return state in _FINAL
 
 
 def is_active(state: str) -> bool:
-    """Whether a job of a state is pending or running."""
+    """Return whether a job in this state has not ended, such as a pending or a running one."""
     return state not in (UNKNOWN, REMOVED) and not is_ended(state)
 
 

@@ -162,19 +162,24 @@ class SlurmQueue:
         if jobs is None:
             return [NO_ANSWER_STATE for _ in job_ids]
         arrays = set(map(array_id, jobs))
-        removed = {one for one in job_ids if is_task(one) and array_id(one) in arrays}
-        missing = {one: REMOVED if one in removed else UNKNOWN for one in job_ids}
-        return [jobs[one].state if one in jobs else missing[one] for one in job_ids]
+
+        def state_of(job_id: str) -> str:
+            if job_id in jobs:
+                return jobs[job_id].state
+            return REMOVED if is_task(job_id) and array_id(job_id) in arrays else UNKNOWN
+
+        return [state_of(job_id) for job_id in job_ids]
 
     async def _terminate(self, job_ids: list[str]) -> list[bool]:
-        tasks = [one for one in job_ids if is_task(one)]
-        single = [one for one in job_ids if not is_task(one)]
+        tasks = [job_id for job_id in job_ids if is_task(job_id)]
+        single = [job_id for job_id in job_ids if not is_task(job_id)]
         unreached = await self._terminate_jobs(single) | await self._terminate_tasks(tasks)
-        return [one not in unreached for one in job_ids]
+        return [job_id not in unreached for job_id in job_ids]
 
     async def _terminate_jobs(self, job_ids: list[str]) -> set[str]:
-        pending = await self._unreached("--state=PENDING", job_ids=job_ids)
-        return pending & await self._unreached("--full", "--signal=TERM", job_ids=job_ids)
+        """Terminate single jobs; return those not reached. Pending ones are cancelled."""
+        not_cancelled = await self._run_scancel("--state=PENDING", job_ids=job_ids)
+        return not_cancelled & await self._run_scancel("--full", "--signal=TERM", job_ids=job_ids)
 
     async def _terminate_tasks(self, job_ids: list[str]) -> set[str]:
         """Terminate array tasks; return those not reached. Pending ones are cancelled.
@@ -185,18 +190,20 @@ class SlurmQueue:
         jobs = await self._query_jobs(job_ids) if job_ids else {}
         if jobs is None:
             return set(job_ids)
-        states = {one: jobs[one].state for one in job_ids if one in jobs}
-        waiting = [one for one, state in states.items() if state == PENDING]
-        if waiting:
-            await self._cancel(waiting)
-        running = [one for one, state in states.items() if state != PENDING and is_active(state)]
-        return await self._unreached("--full", "--signal=TERM", job_ids=running)
+        states = {job_id: jobs[job_id].state for job_id in job_ids if job_id in jobs}
+        pending = [job_id for job_id, state in states.items() if state == PENDING]
+        if pending:
+            await self._cancel(pending)
+        running = [
+            job_id for job_id, state in states.items() if state != PENDING and is_active(state)
+        ]
+        return await self._run_scancel("--full", "--signal=TERM", job_ids=running)
 
     async def _cancel(self, job_ids: list[str]) -> list[None]:
         await self._run_command("scancel", *group_tasks(job_ids))
         return [None for _ in job_ids]
 
-    async def _unreached(self, *options: str, job_ids: list[str]) -> set[str]:
+    async def _run_scancel(self, *options: str, job_ids: list[str]) -> set[str]:
         """Run scancel and return the jobs that it did not reach."""
         if not job_ids:
             return set()

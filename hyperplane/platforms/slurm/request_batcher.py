@@ -38,7 +38,7 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
         self._open: dict[Hashable, list[tuple[RequestT, asyncio.Future[AnswerT]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def request(self, one: RequestT, kind: Hashable = None) -> AnswerT:
+    async def request(self, item: RequestT, kind: Hashable = None) -> AnswerT:
         """Return the answer to a request, which is sent with others of its kind."""
         requests = self._open.get(kind)
         if requests is None:
@@ -47,7 +47,7 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         answer: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
-        request = (one, answer)
+        request = (item, answer)
         requests.append(request)
         try:
             return await asyncio.shield(answer)
@@ -67,7 +67,7 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
             await asyncio.sleep(IDLE_SECONDS)
         del self._open[kind]
         try:
-            answers = await self._answer([one for one, _ in requests]) if requests else ()
+            answers = await self._answer([item for item, _ in requests]) if requests else ()
             for (_, future), answer in zip(requests, answers, strict=True):
                 future.set_result(answer)
         except Exception as error:  # noqa: BLE001 - raised by the requests

@@ -40,7 +40,7 @@ def write_private_files(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def find_removable(folder: Path) -> list[Path]:
-    """Return a folder and those of its parents that do not exist yet, the deepest first."""
+    """Return a folder and its missing parents, the deepest first, to remove them after use."""
     return [folder, *(parent for parent in folder.parents if not parent.exists())]
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from hyperplane.platforms.slurm.commands import (
     CONFIGURATION_VARIABLE,
     CommandResult,
-    drop_job_variables,
     run_command,
     run_command_async,
 )
@@ -33,9 +32,9 @@ def submit_script(
     """Submit a batch script and return the id of its job or array.
 
     Slurm's commands and settings are those of ``environment``, by default that of this process.
-    With ``--export=ALL`` the job inherits ``job_environment`` without the variables of a
-    surrounding job, or by default ``environment`` unchanged. So no value is in a script or on a
-    command line.
+    With ``--export=ALL``, which is sbatch's default, the job inherits ``job_environment``, by
+    default ``environment``, without the variables of a surrounding job. No value of a variable is
+    in the script or on a command line.
 
     Raises
     ------
@@ -77,10 +76,11 @@ def _command(
     words = ["sbatch", "--parsable", *options]
     if job_environment is None:
         return words, environment, None
-    of_commands = {} if environment is None else environment
-    # sbatch needs the location of Slurm's configuration, also if the job has another one.
-    kept = {name: of_commands[name] for name in (CONFIGURATION_VARIABLE,) if name in of_commands}
-    return words, {**drop_job_variables(job_environment), **kept}, of_commands.get("PATH")
+    slurm_environment = {} if environment is None else environment
+    # sbatch needs the location of Slurm's configuration, even if the job sets a different one.
+    location = slurm_environment.get(CONFIGURATION_VARIABLE)
+    variables = {} if location is None else {CONFIGURATION_VARIABLE: location}
+    return words, {**job_environment, **variables}, slurm_environment.get("PATH")
 
 
 def _no_answer_error(error: TimeoutError) -> OSError:

@@ -56,29 +56,29 @@ class SshConnections:
         Raises
         ------
         HostConnectionError
-            When hosts cannot be reached.
+            If hosts cannot be reached.
         """
-        wanted = list(dict.fromkeys(names))
-        results = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
+        hosts = list(dict.fromkeys(names))
+        results = await asyncio.gather(*map(self.connection, hosts), return_exceptions=True)
         faults = {
             name: explain_error(result, self._settings)
-            for name, result in zip(wanted, results, strict=True)
+            for name, result in zip(hosts, results, strict=True)
             if isinstance(result, BaseException)
         }
         if faults:
-            raise HostConnectionError(faults, len(wanted))
+            raise HostConnectionError(faults, len(hosts))
 
     async def connection(self, name: str) -> asyncssh.SSHClientConnection:
         """Return the connection to a host; open it if there is none or if it was lost."""
         async with self._opening.setdefault(name, asyncio.Lock()):
-            found = self._connections.get(name)
-            if found is None or found.is_closed():
-                found = await asyncssh.connect(name, **self._options())
-                self._connections[name] = found
+            connection = self._connections.get(name)
+            if connection is None or connection.is_closed():
+                connection = await asyncssh.connect(name, **self._options())
+                self._connections[name] = connection
             if self._closed:  # by the cleanup of an interrupted start, while connecting
-                found.abort()
+                connection.abort()
                 raise asyncssh.ConnectionLost("the connections to all hosts are closed")
-            return found
+            return connection
 
     async def close(self) -> None:
         """Close all connections and permit no new ones."""
@@ -93,7 +93,7 @@ class SshConnections:
     def _options(self) -> dict[str, Any]:
         """Return the settings as options of asyncssh, which reads others from OpenSSH's files."""
         settings = self._settings
-        chosen = {
+        optional = {
             "username": settings.username,
             "port": settings.port,
             "client_keys": [str(Path(key).expanduser()) for key in settings.client_keys],
@@ -103,7 +103,7 @@ class SshConnections:
             "connect_timeout": settings.connect_timeout,
             "keepalive_interval": _KEEPALIVE_SECONDS,
             "keepalive_count_max": _KEEPALIVE_COUNT,
-            **{name: value for name, value in chosen.items() if value},
+            **{name: value for name, value in optional.items() if value},
         }
 
 

@@ -106,10 +106,10 @@ class HostProcess:
         process = cast("asyncssh.SSHClientProcess[str]", self._process)
         async for line in process.stdout:
             with contextlib.suppress(ValueError):
-                found = json.loads(line)
-                if isinstance(found, dict):
+                reply = json.loads(line)
+                if isinstance(reply, dict):
                     self._follow(process.stdout)
-                    return found
+                    return reply
             self.log.append(line.rstrip())  # output of a login shell
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait_closed(), _EXIT_STATUS_SECONDS)

@@ -56,11 +56,11 @@ class _StartedCUDACluster(LocalCUDACluster):  # type: ignore[misc]
 
     def __init__(self, **kwargs: Any) -> None:
         self._starting = True
-        self._failed: Exception | None = None
+        self._start_error: Exception | None = None
         try:
             super().__init__(**kwargs)
-            if self._failed is not None:
-                raise self._failed
+            if self._start_error is not None:
+                raise self._start_error
         except Exception:
             if getattr(self, "status", None) == Status.running:
                 with suppress(Exception):  # the caller needs the first error
@@ -74,7 +74,7 @@ class _StartedCUDACluster(LocalCUDACluster):  # type: ignore[misc]
         except Exception as error:
             if not self._starting:
                 raise
-            self._failed = self._failed or error
+            self._start_error = self._start_error or error
 
 
 class GuardedCudaCluster(GuardedLocalCluster, _StartedCUDACluster):

@@ -37,12 +37,12 @@ class CudaEngine:
         """Return whether this process may use a GPU and dask-cuda is installed."""
         if not sys.platform.startswith("linux"):
             return Availability(False, "dask-cuda runs on Linux only")
-        found = local_gpus.detect_gpus()
-        if not found.visible:
-            return Availability(False, _explain_none_visible(found))
+        gpus = local_gpus.detect_gpus()
+        if not gpus.visible:
+            return Availability(False, _explain_none_visible(gpus))
         if not _is_installed("dask_cuda"):
             return Availability(False, f"it needs dask-cuda: {INSTALL}")
-        return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} on this machine")
+        return Availability(True, f"{plural(len(gpus.visible), 'NVIDIA GPU')} on this machine")
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Return None: cores do not limit GPU workers, whose threads mostly wait for the GPU."""
@@ -59,26 +59,26 @@ class CudaEngine:
         if not count or nodes * worker.ngpus <= count:
             return worker, nodes, ""
         asked = f"{plural(nodes, 'node')} x {plural(worker.ngpus, 'GPU')}"
-        given = replace(worker, ngpus=min(worker.ngpus, count), nprocs=min(worker.nprocs, count))
+        reduced = replace(worker, ngpus=min(worker.ngpus, count), nprocs=min(worker.nprocs, count))
         fitting = max(1, count // worker.ngpus)
         note = (
             f"asked {asked}; this machine gives {plural(fitting, 'node')} x "
-            f"{plural(given.ngpus, 'GPU')} ({plural(count, 'GPU')} for this process)"
+            f"{plural(reduced.ngpus, 'GPU')} ({plural(count, 'GPU')} for this process)"
         )
-        return given, fitting, note
+        return reduced, fitting, note
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return faults for a request without GPUs, with too many, or with missing packages."""
+        """Return faults for a request without GPUs or with too many, and for missing packages."""
         if not request.ngpus:
             allowed = "at least 1: a worker process runs on each GPU"
             return [Fault("ngpus", "0", allowed, "ngpus=1 takes one on each node")]
-        found = local_gpus.detect_gpus()
-        if not found.visible:  # the plan may be for another machine; a start reports it
+        gpus = local_gpus.detect_gpus()
+        if not gpus.visible:  # the plan may be for another machine; a start reports it
             return []
         faults = _missing_packages(cast(CudaSettings, settings))
         asked = request.num_workers * request.ngpus
-        if request.local_fit == "exact" and asked > len(found.visible):
-            faults.append(_too_many_gpus(request, found))
+        if request.local_fit == "exact" and asked > len(gpus.visible):
+            faults.append(_too_many_gpus(request, gpus))
         return faults
 
     def render(self, plan: ClusterPlan) -> str:
@@ -113,24 +113,24 @@ def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def _explain_none_visible(found: Gpus) -> str:
-    if found.installed:
-        hidden = plural(found.installed, "NVIDIA GPU")
-        return f"{VARIABLE}={found.limit!r} hides the {hidden} of this machine from this process"
+def _explain_none_visible(gpus: Gpus) -> str:
+    if gpus.installed:
+        hidden = plural(gpus.installed, "NVIDIA GPU")
+        return f"{VARIABLE}={gpus.limit!r} hides the {hidden} of this machine from this process"
     return (
         "no NVIDIA GPU is visible: neither nvidia-smi nor the driver reports one. A container "
         "must be started with GPUs"
     )
 
 
-def _too_many_gpus(request: ClusterRequest, found: Gpus) -> Fault:
-    count = len(found.visible)
+def _too_many_gpus(request: ClusterRequest, gpus: Gpus) -> Fault:
+    count = len(gpus.visible)
     asked = f"{request.num_workers} x {request.ngpus} = {request.num_workers * request.ngpus}"
-    whose = "that this machine has" if found.limit is None else f"of {VARIABLE}={found.limit}"
+    source = "of this machine" if gpus.limit is None else f"of {VARIABLE}={gpus.limit}"
     nodes = count // request.ngpus
     advice = f"num_workers={nodes} fits" if nodes else f"num_workers=1, ngpus={count} fits"
     return Fault(
-        "num_workers x ngpus", asked, f"at most {count}, the GPUs {whose}", f"{advice} here"
+        "num_workers x ngpus", asked, f"at most {count}, the GPUs {source}", f"{advice} here"
     )
 
 

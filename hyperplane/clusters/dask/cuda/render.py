@@ -67,7 +67,7 @@ def _export_lines(plan: ClusterPlan, settings: CudaSettings) -> list[str]:
         "distributed.comm.require-encryption": True,
     }
     dask_settings = {**server_settings(plan, cast(Any, settings)), **drop_overridden(ours)}
-    # dask-cuda sets it for workers only, but other processes also move data from GPU to CPU.
+    # dask-cuda sets CUDF_SPILL for workers only, but other processes also move data from GPUs.
     spill = {"CUDF_SPILL": "on"} if settings.enable_cudf_spill else {}
     variables = {**as_variables(dask_settings), **worker_variables(plan), **spill}
     return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
@@ -82,22 +82,22 @@ def _join_options(options: Mapping[str, str | None]) -> str:
 
 
 def _scheduler_options(plan: ClusterPlan, settings: CudaSettings) -> dict[str, str | None]:
-    found: dict[str, str | None] = {
+    options: dict[str, str | None] = {
         "protocol": "tls",
         "port": "8786",
         # On loopback, because the pages have neither encryption nor authentication; use ssh -L.
         "dashboard-address": f"127.0.0.1:{plan.dashboard_port or 8787}",
     }
     if plan.idle_timeout is not None:
-        found["idle-timeout"] = f"{plan.idle_timeout:g}s"
-    return found
+        options["idle-timeout"] = f"{plan.idle_timeout:g}s"
+    return options
 
 
 def _worker_options(
     plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings
 ) -> dict[str, str | None]:
     limit = settings.device_memory_limit
-    found: dict[str, str | None] = {
+    options: dict[str, str | None] = {
         "protocol": "tls",
         "nthreads": str(worker.nthreads),
         "memory-limit": str(worker.ram_per_proc),
@@ -107,13 +107,13 @@ def _worker_options(
         "death-timeout": f"{plan.request.timeout:g}s",
     }
     if settings.pool is not None:
-        found["rmm-pool-size"] = str(settings.pool)
+        options["rmm-pool-size"] = str(settings.pool)
     if settings.rmm_async:
-        found["rmm-async"] = None
+        options["rmm-async"] = None
     if settings.rmm_libraries:
-        found["set-rmm-allocator-for-libs"] = ",".join(settings.rmm_libraries)
+        options["set-rmm-allocator-for-libs"] = ",".join(settings.rmm_libraries)
     if settings.enable_cudf_spill:
-        found["enable-cudf-spill"] = None
+        options["enable-cudf-spill"] = None
     if settings.local_directory:
-        found["local-directory"] = settings.local_directory
-    return found
+        options["local-directory"] = settings.local_directory
+    return options

@@ -38,7 +38,7 @@ from hyperplane.spec.worker import WorkerSpec
 if TYPE_CHECKING:
     from hyperplane.clusters.dask.cuda.cluster import GuardedCudaCluster
 
-#: Setting that dask-cuda changes in the configuration of this process, for every protocol.
+#: Setting that dask-cuda changes in this process with any protocol; a start restores it.
 _UCX_SETTING = "distributed-ucxx"
 
 
@@ -57,11 +57,11 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
     Raises
     ------
     RequestError
-        When the plan needs more GPUs than this process may use.
+        If the plan needs more GPUs than this process may use.
     StartTimeout
-        When the workers did not connect in time.
+        If the workers did not connect in time.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     processes = plan.nodes * worker.nprocs
     if processes > len(visible):
@@ -72,7 +72,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
     record = _reserve_record(plan, worker, settings)
     with log_tail() as tail:
         try:
-            cluster = _cluster(plan, worker, settings, visible, record.scratch)
+            cluster = _create_cluster(plan, worker, settings, visible, record.scratch)
         except BaseException as error:
             release_cluster(plan.name, record.scratch)
             if not isinstance(error, Exception):
@@ -81,7 +81,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
     return connect_local_client(cluster, record)
 
 
-def _cluster(
+def _create_cluster(
     plan: ClusterPlan,
     worker: WorkerSpec,
     settings: CudaSettings,

@@ -67,8 +67,8 @@ def _do_nothing() -> None:
 
 def _connect_timeout(within: float) -> float:
     """Return the seconds for a connection: Dask's setting, or ``within`` if it is smaller."""
-    usual: float = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
-    return max(MIN_CONNECT_SECONDS, min(usual, within))
+    configured: float = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+    return max(MIN_CONNECT_SECONDS, min(configured, within))
 
 
 class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
@@ -106,7 +106,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         owner : bool
             Whether the cluster ends with this process.
         within : float
-            Seconds that connecting may take, at most as many as in Dask's setting.
+            Seconds that connecting may take, unless Dask's setting for it is shorter.
         """
         cluster: WatchedGatewayCluster = object.__new__(cls)
         cluster._connect_within = _connect_timeout(within)
@@ -132,7 +132,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     def connect_timeout(self, within: float = math.inf) -> float:
         """Return the seconds that a client may take to connect, at most `within`.
 
-        They are few if this object itself failed to connect, which dask-gateway does not report.
+        Few if this object itself failed to connect, which dask-gateway does not report.
         """
         return _connect_timeout(
             within if self._watch_worker_status_task else min(within, RETRY_SECONDS)
@@ -144,9 +144,9 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         return self._gateway
 
     @gateway.setter
-    def gateway(self, made: Gateway) -> None:
-        made.__class__ = server.SafeGateway  # dask-gateway creates a Gateway
-        self._gateway: server.SafeGateway = made
+    def gateway(self, gateway: Gateway) -> None:
+        gateway.__class__ = server.SafeGateway  # dask-gateway creates a Gateway
+        self._gateway: server.SafeGateway = gateway
 
     @property
     def status(self) -> GatewayStatus:
@@ -178,18 +178,18 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         """
         del cluster
         with server.translate_errors(self.gateway, EngineError):
-            found: Logs = self.gateway.sync(self._logs, scheduler, workers)
-        return found
+            logs: Logs = self.gateway.sync(self._logs, scheduler, workers)
+        return logs
 
     async def _logs(self, scheduler: bool, workers: bool) -> Logs:
-        found = Logs()
+        logs = Logs()
         if scheduler:
             lines = await self.scheduler_comm.get_logs()
-            found["Scheduler"] = Log("\n".join(line for _, line in lines))
+            logs["Scheduler"] = Log("\n".join(line for _, line in lines))
         if workers:
             for address, lines in (await self.scheduler_comm.worker_logs()).items():
-                found[address] = Log("\n".join(line for _, line in lines))
-        return found
+                logs[address] = Log("\n".join(line for _, line in lines))
+        return logs
 
     def close(self, shutdown: bool | None = None) -> Awaitable[None] | None:
         """Close this object and stop the cluster for all clients.
@@ -249,8 +249,8 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     async def _has_ended(self) -> bool:
         """Return whether the gateway has ended the cluster; False if it does not answer."""
         try:
-            asking = self.gateway._cluster_report(self.name)
-            report = await asyncio.wait_for(asking, server.ANSWER_SECONDS)
+            request = self.gateway._cluster_report(self.name)
+            report = await asyncio.wait_for(request, server.ANSWER_SECONDS)
         except ValueError:  # there is no such cluster
             return True
         except server.FAILURES:

@@ -35,18 +35,24 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
     Raises
     ------
     EngineError
-        When the gateway runs no such cluster (the message lists those that run), or does not
+        If the gateway runs no such cluster (the message lists those that run), or does not
         answer.
     """
     try:
-        ours = {_gateway_name(item): item for item in records.read_all() if item.engine == ENGINE}
+        recorded = {
+            _gateway_name(item): item for item in records.read_all() if item.engine == ENGINE
+        }
     except OSError as error:
         raise EngineError(ENGINE, f"the list of clusters cannot be read: {error}") from error
     gateway_name = next(
-        (gateway_name for gateway_name, item in ours.items() if name in {gateway_name, item.name}),
+        (
+            gateway_name
+            for gateway_name, item in recorded.items()
+            if name in {gateway_name, item.name}
+        ),
         name,
     )
-    record = ours.get(gateway_name)
+    record = recorded.get(gateway_name)
     if record is not None:
         connection = {
             key: value for key, value in record.client.items() if key.startswith("gateway.")
@@ -56,7 +62,7 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
     try:
         gateway = server.open_gateway(connection)
     except EngineError as error:
-        started = ", ".join(item.name for item in ours.values()) or "none"
+        started = ", ".join(item.name for item in recorded.values()) or "none"
         raise EngineError(
             ENGINE, f"this machine has started no cluster {name!r}; running: {started}. {error}"
         ) from error
@@ -64,7 +70,9 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
         with server.translate_errors(gateway, EngineError):
             running = [item.name for item in server.call(gateway, "clusters", status="running")]
             if gateway_name not in running:
-                names = sorted(ours[item].name if item in ours else item for item in running)
+                names = sorted(
+                    recorded[item].name if item in recorded else item for item in running
+                )
                 raise EngineError(
                     ENGINE,
                     f"{gateway.address} runs no cluster {name!r} of this user; running: "
@@ -84,18 +92,18 @@ def _attach(
     gateway: Any, gateway_name: str, record: records.ClusterRecord | None
 ) -> StartedCluster:
     # Unique: the owner and other handles may be in this process too.
-    handle = f"{gateway_name} {uuid.uuid4()}"
+    settings_key = f"{gateway_name} {uuid.uuid4()}"
     if record is not None:
         settings = record.client.items()
         apply_client_settings(
-            handle, {key: value for key, value in settings if not key.startswith("gateway.")}
+            settings_key, {key: value for key, value in settings if not key.startswith("gateway.")}
         )
     try:
         cluster = WatchedGatewayCluster.create(
-            gateway, gateway_name, partial(restore_client_settings, handle), owner=False
+            gateway, gateway_name, partial(restore_client_settings, settings_key), owner=False
         )
     except BaseException:
-        restore_client_settings(handle)
+        restore_client_settings(settings_key)
         raise
     if record is not None:
         # The owner removes the record only seconds later; until then it would still be listed.
@@ -106,5 +114,5 @@ def _attach(
         cluster.close(shutdown=False)
         raise
     cluster.remember_client(client)
-    cluster.settings_key = handle
+    cluster.settings_key = settings_key
     return StartedCluster(client, cast(Cluster, cluster))

@@ -31,7 +31,7 @@ class GatewayEngine:
     settings: ClassVar[type[EngineSettings]] = GatewaySettings
     uses_pools: ClassVar[bool] = False
     supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
-        "remote", "the gateway starts it beside the workers"
+        "remote", "the gateway starts the scheduler beside the workers"
     )
 
     def available(self) -> Availability:
@@ -39,8 +39,8 @@ class GatewayEngine:
         if importlib.util.find_spec("dask_gateway") is None:
             return Availability(False, "it needs dask-gateway: pip install 'hyperplane[gateway]'")
         address = f"the server is {_SECTION}.address or gateway.address"
-        unchecked = "it is contacted when a cluster starts"
-        return Availability(True, f"dask-gateway is installed; {address}; {unchecked}")
+        contact = "it is contacted when a cluster starts"
+        return Availability(True, f"dask-gateway is installed; {address}; {contact}")
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Return None: only the server knows its limits."""
@@ -53,9 +53,9 @@ class GatewayEngine:
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Return faults for missing or contradictory settings and for sizes without an option."""
-        found = cast(GatewaySettings, settings)
-        faults = _unmapped(request, found)
-        if found.address is None and dask.config.get("gateway.address", default=None) is None:
+        gateway = cast(GatewaySettings, settings)
+        faults = _find_unmapped_quantities(request, gateway)
+        if gateway.address is None and dask.config.get("gateway.address", default=None) is None:
             advice = (
                 'set it, or give engine_options={"address": "https://..."} '
                 "(on the command line --engine-options address=https://...)"
@@ -66,9 +66,9 @@ class GatewayEngine:
             ("username", {"basic"}),
             ("password_variable", {"basic", "jupyterhub"}),
         ):
-            value = getattr(found, name)
-            if value is not None and found.auth not in kinds:
-                allowed = f"nothing with auth {found.auth}"
+            value = getattr(gateway, name)
+            if value is not None and gateway.auth not in kinds:
+                allowed = f"nothing with auth {gateway.auth}"
                 advice = f"set {_SECTION}.auth to {' or '.join(sorted(kinds))}"
                 faults.append(Fault(f"{_SECTION}.{name}", repr(value), allowed, advice))
         return faults
@@ -92,7 +92,7 @@ class GatewayEngine:
         return connect(name, cast(GatewaySettings, settings))
 
 
-def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:
+def _find_unmapped_quantities(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:
     """Return a fault for each requested quantity that ``plan_options`` maps to no option."""
     asked = {
         "scheduler_cpu": (request.scheduler_cpu, "scheduler_cpu"),
@@ -108,5 +108,5 @@ def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]
         )
         for name, (value, quantity) in asked.items()
         if value is not None
-        and not any(what.startswith(name) for what in settings.options_from_plan.values())
+        and not any(mapped.startswith(name) for mapped in settings.options_from_plan.values())
     ]

@@ -31,14 +31,14 @@ def requested_options(plan: ClusterPlan) -> dict[str, Any]:
     priority; environment variables are merged one by one.
     """
     settings = cast(GatewaySettings, plan.settings)
-    found = dict(settings.options)
+    options = dict(settings.options)
     for name, quantity in settings.options_from_plan.items():
         value = _option_value(quantity, plan)
         if quantity == "environment":
-            found[name] = {**value, **(settings.options.get(name) or {})}
+            options[name] = {**value, **(settings.options.get(name) or {})}
         elif value is not None:
-            found.setdefault(name, value)
-    return {name: value for name, value in found.items() if value is not None}
+            options.setdefault(name, value)
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _option_value(quantity: str, plan: ClusterPlan) -> Any:
@@ -61,12 +61,12 @@ def _option_value(quantity: str, plan: ClusterPlan) -> Any:
     return _to_int_if_whole(size / _UNITS[quantity.rpartition("_")[2]])
 
 
-def _cores(asked: str | float | None) -> float | None:
+def _cores(cpu: str | float | None) -> float | None:
     """Return a number of cores; ``"1500m"`` is 1.5."""
-    if isinstance(asked, str):
-        thousandths = asked.strip().endswith("m")
-        asked = float(asked.strip().rstrip("m")) / (1000 if thousandths else 1)
-    return None if asked is None else _to_int_if_whole(asked)
+    if isinstance(cpu, str):
+        is_millicores = cpu.strip().endswith("m")
+        cpu = float(cpu.strip().rstrip("m")) / (1000 if is_millicores else 1)
+    return None if cpu is None else _to_int_if_whole(cpu)
 
 
 def _to_int_if_whole(value: float) -> float:
@@ -74,12 +74,12 @@ def _to_int_if_whole(value: float) -> float:
 
 
 def fill_options(options: Any, plan: ClusterPlan) -> None:
-    """Set the requested options of a plan in a gateway's options.
+    """Set the options that a plan requests in an Options object of dask-gateway.
 
     Parameters
     ----------
     options : dask_gateway.options.Options
-        Options of the gateway for this user, with the server's defaults.
+        Options of the server for this user, with its defaults.
     plan : ClusterPlan
         A plan of the gateway engine.
 
@@ -88,36 +88,43 @@ def fill_options(options: Any, plan: ClusterPlan) -> None:
     RequestError
         With every option that the server does not have or whose value it refuses.
     """
-    asked = requested_options(plan)
+    requested = requested_options(plan)
     # dask-gateway's own configuration may have options too; those of the plan have priority.
     for name, value in (dask.config.get("gateway.cluster.options", default=None) or {}).items():
-        if isinstance(value, Mapping) and isinstance(asked.get(name), Mapping):
-            asked[name] = {**value, **asked[name]}
-        asked.setdefault(name, value)
-    check(_faults(options, plan, asked))
+        if isinstance(value, Mapping) and isinstance(requested.get(name), Mapping):
+            requested[name] = {**value, **requested[name]}
+        requested.setdefault(name, value)
+    check(_faults(options, plan, requested))
 
 
-def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterator[Fault]:
-    quantities = cast(GatewaySettings, plan.settings).options_from_plan
-    for name, value in asked.items():
+def _faults(options: Any, plan: ClusterPlan, requested: Mapping[str, Any]) -> Iterator[Fault]:
+    settings = cast(GatewaySettings, plan.settings)
+    quantities = settings.options_from_plan
+    for name, value in requested.items():
         where = f"option {name} of the gateway"
         if name in quantities:
             where += f" (receives {quantities[name]})"
         if name not in options:
-            near = difflib.get_close_matches(name, options, n=1) or ["NAME"]
-            yield Fault(
-                where,
-                _format_value(value),
-                "one of its options: " + (", ".join(options) or "it has none"),
-                f"hyperplane.engines.gateway.plan_options maps options to quantities; "
-                f"{name}: null removes this one"
-                + (f", {near[0]}: {quantities[name]} uses another" if name in quantities else ""),
-            )
+            allowed = "one of its options: " + (", ".join(options) or "it has none")
+            yield Fault(where, _format_value(value), allowed, _advise(name, options, settings))
             continue
         try:
             options[name] = value
         except (TypeError, ValueError) as error:
             yield Fault(where, _format_value(value), _describe_bounds(options, name) or str(error))
+
+
+def _advise(name: str, options: Any, settings: GatewaySettings) -> str:
+    """Return what to do about an option that the server does not have."""
+    if quantity := settings.options_from_plan.get(name):
+        near = difflib.get_close_matches(name, options, n=1) or ["NAME"]
+        return (
+            f"in hyperplane.engines.gateway.plan_options, {name}: null leaves it out, and "
+            f"{near[0]}: {quantity} passes the value to another option"
+        )
+    if name in settings.options:
+        return "remove it from hyperplane.engines.gateway.options"
+    return "remove it from gateway.cluster.options in the configuration of dask-gateway"
 
 
 def _describe_bounds(options: Any, name: str) -> str:
@@ -144,11 +151,11 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
     """Return a description of the request and its server, without secrets."""
     settings = cast(GatewaySettings, plan.settings)
     default = "as in dask-gateway's own configuration"
-    variables = settings.password_variable
-    asked = requested_options(plan)
+    variable = settings.password_variable
+    options = requested_options(plan)
     for name, value in settings.options.items():
         if isinstance(value, Mapping):  # may hold secrets
-            asked[name] = {**asked[name], **dict.fromkeys(value, "(hidden)")}
+            options[name] = {**options[name], **dict.fromkeys(value, "(hidden)")}
     quantities = settings.options_from_plan
     idle = plan.idle_timeout
     return {
@@ -157,10 +164,10 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
             "proxy_address": settings.proxy_address or default,
             "auth": settings.auth or default,
             **({"username": settings.username} if settings.username else {}),
-            **({"password": f"in variable {variables}"} if variables else {}),
+            **({"password": f"in variable {variable}"} if variable else {}),
         },
         "cluster": plan.name,
-        "options": asked,
+        "options": options,
         "workers": plan.dask_workers,
         "memory_policy": DaskOptions.of(plan.options).memory.to_dict(),
         "memory_policy_by": _applied_by("environment", quantities),
@@ -171,5 +178,5 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
 
 def _applied_by(quantity: str, quantities: Mapping[str, str]) -> str:
     """Return the option of the gateway that applies a quantity, or else our plugins."""
-    options = [name for name, what in quantities.items() if what == quantity]
+    options = [name for name, mapped in quantities.items() if mapped == quantity]
     return f"option {options[0]}" if options else "plugins for the scheduler and the nannies"

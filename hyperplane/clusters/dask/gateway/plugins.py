@@ -1,7 +1,7 @@
 """Plugins for the scheduler and the nannies of a gateway's cluster.
 
 They are pickled by value, so that the cluster does not need this package. This module therefore
-uses no modules of this package except those in :data:`SENT`.
+uses no modules of this package except those in :data:`PICKLED_BY_VALUE`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from distributed.core import Server
 
 #: Modules whose classes are pickled by value.
-SENT = (__name__, idle.__name__, busy.__name__)
+PICKLED_BY_VALUE = (__name__, idle.__name__, busy.__name__)
 
 
 class GatewayIdleGuard(IdleGuard):
@@ -48,7 +48,7 @@ class GatewayIdleGuard(IdleGuard):
         self.begin_within = begin_within
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Start to check."""
+        """Start the periodic checks."""
         self.began = time.monotonic()
         await super().start(scheduler)
 
@@ -124,15 +124,15 @@ class NannySettings(NannyPlugin):
 
 def _stop_callback(server: Server, callback: str) -> None:
     """Stop and remove a periodic callback of a server, if it exists."""
-    found = server.periodic_callbacks.pop(callback, None)
-    if found is not None:
-        found.stop()
+    removed = server.periodic_callbacks.pop(callback, None)
+    if removed is not None:
+        removed.stop()
 
 
 @contextmanager
 def pickled_by_value() -> Iterator[None]:
-    """Pickle the classes of :data:`SENT` by value during the block."""
-    modules = [sys.modules[name] for name in SENT]
+    """Pickle the classes of :data:`PICKLED_BY_VALUE` by value during the block."""
+    modules = [sys.modules[name] for name in PICKLED_BY_VALUE]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:

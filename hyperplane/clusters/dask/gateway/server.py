@@ -67,7 +67,7 @@ def connection_settings(settings: GatewaySettings) -> dict[str, Any]:
     Settings that are not in the result come from dask-gateway's configuration. The password is a
     reference to an environment variable, which dask-gateway resolves.
     """
-    found: dict[str, Any] = {
+    connection: dict[str, Any] = {
         "gateway.address": settings.address,
         "gateway.proxy-address": settings.proxy_address,
         "gateway.public-address": settings.public_address,
@@ -80,8 +80,9 @@ def connection_settings(settings: GatewaySettings) -> dict[str, Any]:
             "username": settings.username,
             secret: None if variable is None else f"{{{variable}}}",
         }
-        found["gateway.auth.kwargs"] = {key: value for key, value in credentials.items() if value}
-    return {key: value for key, value in found.items() if value is not None}
+        kwargs = {key: value for key, value in credentials.items() if value}
+        connection["gateway.auth.kwargs"] = kwargs
+    return {key: value for key, value in connection.items() if value is not None}
 
 
 def open_gateway(connection: Mapping[str, Any]) -> Gateway:
@@ -95,7 +96,7 @@ def open_gateway(connection: Mapping[str, Any]) -> Gateway:
     Raises
     ------
     EngineError
-        When an environment variable or the address is not set.
+        If an environment variable or the address is not set.
     """
     try:
         with in_force(connection):

@@ -47,9 +47,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     RequestError
         With every option that the gateway refuses; nothing was started.
     StartTimeout
-        When the workers did not connect in time.
+        If the workers did not connect in time.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(GatewaySettings, plan.settings)
     began = time.monotonic()
@@ -93,21 +93,21 @@ def _reserve_record(plan: ClusterPlan, connection: Mapping[str, Any]) -> records
 
 
 def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
-    """Return plugins for the settings that no option of the gateway receives."""
+    """Return the guards, and plugins for the settings that no option of the gateway receives."""
     mapped = set(settings.options_from_plan.values())
     dotted = server_settings(plan, settings)
-    found: list[Any] = []
+    needed: list[Any] = []
     if "environment" not in mapped:
-        found = [
+        needed = [
             plugins.SchedulerSettings(dotted),
             plugins.NannySettings(dotted, worker_variables(plan)),
         ]
     if TIME_TO_LIVE in dotted:  # not if the user has set the time-to-live
-        found.append(BusyWorkerGuard())
+        needed.append(BusyWorkerGuard())
     idle = plan.idle_timeout
     if idle is not None and "idle_timeout" not in mapped:
-        found.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
-    return found
+        needed.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
+    return needed
 
 
 class _PendingCluster:
@@ -122,9 +122,9 @@ class _PendingCluster:
 
     def start_scheduler(self, began: float) -> WatchedGatewayCluster:
         """Request the cluster, and return it when its scheduler runs."""
-        asked = server.call(self.gateway, "cluster_options", use_local_defaults=False)
-        options.fill_options(asked, self.plan)
-        self.name = server.call(self.gateway, "submit", asked)
+        cluster_options = server.call(self.gateway, "cluster_options", use_local_defaults=False)
+        options.fill_options(cluster_options, self.plan)
+        self.name = server.call(self.gateway, "submit", cluster_options)
         with interrupts.allow_interrupts():
             self._wait_for_scheduler(began)
         self.cluster = WatchedGatewayCluster.create(
@@ -197,20 +197,20 @@ class _PendingCluster:
         )
         reply = self.gateway.sync(answer.json)
         if not reply.get("ok", True):
-            asked = plural(self.plan.dask_workers, "worker process")
+            processes = plural(self.plan.dask_workers, "worker process")
             raise StartFailed(
                 ENGINE,
-                f"{asked} are more than the gateway permits: {reply.get('msg')} "
+                f"{processes} are more than the gateway permits: {reply.get('msg')} "
                 "Request fewer nodes or processes; the cluster was stopped again",
             )
 
     def check_sizes(self, client: Client) -> None:
         """Compare the workers with the plan; an option may use another unit or be ignored."""
         worker = self.plan.worker
-        for one in client.scheduler_info(n_workers=-1)["workers"].values():
-            threads, limit = one["nthreads"], one["memory_limit"]
-            off = abs(limit - worker.ram_per_proc) / worker.ram_per_proc
-            if threads != worker.nthreads or off > MEMORY_TOLERANCE:
+        for process in client.scheduler_info(n_workers=-1)["workers"].values():
+            threads, limit = process["nthreads"], process["memory_limit"]
+            deviation = abs(limit - worker.ram_per_proc) / worker.ram_per_proc
+            if threads != worker.nthreads or deviation > MEMORY_TOLERANCE:
                 raise StartFailed(
                     ENGINE,
                     f"the gateway's workers have {plural(threads, 'thread')} and "

@@ -142,8 +142,8 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         host = f"{self.name}-scheduler.{self.namespace}"
         ports = {COMM_PORT: COMM_PORT, DASHBOARD_PORT: DASHBOARD_PORT}
         if self._uses_port_forward:
-            wanted = {COMM_PORT: None, DASHBOARD_PORT: self._dashboard_port}
-            self._forwards = PortForwards(f"{self.name}-scheduler", self.namespace, wanted)
+            local_ports = {COMM_PORT: None, DASHBOARD_PORT: self._dashboard_port}
+            self._forwards = PortForwards(f"{self.name}-scheduler", self.namespace, local_ports)
             await self._forwards.open()
             host, ports = "127.0.0.1", self._forwards.local
         self._dashboard = f"http://{host}:{ports[DASHBOARD_PORT]}/status"
@@ -262,7 +262,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             return
         await self._close_handle()
         try:
-            if self.resource.ours:
+            if self.resource.may_delete:
                 await self.resource.delete(timeout)
         finally:
             await self.resource.api.close()

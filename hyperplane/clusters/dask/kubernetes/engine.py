@@ -28,7 +28,7 @@ class KubernetesEngine:
     settings: ClassVar[type[EngineSettings]] = KubernetesSettings
     uses_pools: ClassVar[bool] = True
     supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
-        "remote", "the operator of dask-kubernetes starts it in a pod"
+        "remote", "the operator of dask-kubernetes starts the scheduler in a pod"
     )
 
     def available(self) -> Availability:
@@ -53,7 +53,7 @@ class KubernetesEngine:
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Return faults for missing settings and for arguments that no pod can satisfy."""
-        found = []
+        faults = []
         if cast(KubernetesSettings, settings).image is None:
             where = "hyperplane.engines.kubernetes.image"
             advice = (
@@ -61,10 +61,10 @@ class KubernetesEngine:
                 "(on the command line --engine-options image=...)"
             )
             allowed = "an image with the Python version of this process"
-            found.append(Fault(where, "nothing", allowed, advice))
+            faults.append(Fault(where, "nothing", allowed, advice))
         if request.name and len(request.name) > LONGEST_NAME:
-            found.append(Fault("name", repr(request.name), f"at most {LONGEST_NAME} characters"))
-        return found + _faults_of_arguments(request)
+            faults.append(Fault("name", repr(request.name), f"at most {LONGEST_NAME} characters"))
+        return faults + _faults_of_arguments(request)
 
     def render(self, plan: ClusterPlan) -> str:
         """Return the DaskCluster resource as YAML."""
@@ -88,18 +88,18 @@ class KubernetesEngine:
 def _faults_of_arguments(request: ClusterRequest) -> list[Fault]:
     from hyperplane.clusters.dask.kubernetes.template import parse_selector, read_template
 
-    found: list[Fault] = []
+    faults: list[Fault] = []
     try:
         parse_selector(request.node_selector or {})
     except ValueError as error:
-        found.append(Fault("node_selector", repr(request.node_selector), str(error)))
+        faults.append(Fault("node_selector", repr(request.node_selector), str(error)))
     try:
         millicores(request.scheduler_cpu if request.scheduler_cpu is not None else 1)
     except ValueError as error:
-        found.append(Fault("scheduler_cpu", repr(request.scheduler_cpu), str(error)))
+        faults.append(Fault("scheduler_cpu", repr(request.scheduler_cpu), str(error)))
     try:
         if request.worker_spec_yaml:
             read_template(request.worker_spec_yaml)
     except RequestError as error:
-        found += error.faults
-    return found
+        faults += error.faults
+    return faults

@@ -42,7 +42,7 @@ TLS_FILES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 #: Mode of its files: all users of the pod read them.
 _KEY_MODE = 0o444
 _PAGE = 4096
-#: HTTP route that returns the worker to close; without it, the operator connects by Dask's comms.
+#: HTTP routes with which the operator closes workers; without them it uses Dask's own protocol.
 _API = "distributed.http.scheduler.api"
 
 
@@ -135,35 +135,37 @@ def _build_worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, 
     args += ["--name", "$(DASK_WORKER_NAME)", *([] if layout.ngpus else ["--nworkers", "1"])]
     args += ["--nthreads", str(layout.nthreads), "--memory-limit", str(layout.ram_per_proc)]
     args += ["--dashboard-address", f":{WORKER_DASHBOARD_PORT}"]
-    own = worker_variables(plan)
+    variables = worker_variables(plan)
     if settings.security == "tls":
         # The operator would set a tcp:// address.
-        own["DASK_SCHEDULER_ADDRESS"] = f"tls://{plan.name}-scheduler:{COMM_PORT}"
+        variables["DASK_SCHEDULER_ADDRESS"] = f"tls://{plan.name}-scheduler:{COMM_PORT}"
     container = {
         **_build_container("worker", args, settings),
-        "env": _build_variables(plan, settings, own),
+        "env": _build_variables(plan, settings, variables),
         "resources": _build_resources(amounts, cpu, settings.cpu_reserved),
         "ports": [_build_port("http-dashboard", WORKER_DASHBOARD_PORT)],
     }
     pod = _build_pod(container, _select_nodes(plan, settings), plan, settings)
-    found: dict[str, Any] = {"replicas": plan.dask_workers, "spec": pod}
+    worker: dict[str, Any] = {"replicas": plan.dask_workers, "spec": pod}
     if plan.request.worker_spec_yaml:
         template = read_template(plan.request.worker_spec_yaml)
-        found["spec"] = merge_template(pod, template["spec"])
-        given = {key: template["metadata"].get(key) for key in ("labels", "annotations")}
-        if metadata := {key: value for key, value in given.items() if value}:
-            found["metadata"] = metadata
-    return found
+        worker["spec"] = merge_template(pod, template["spec"])
+        fields = {key: template["metadata"].get(key) for key in ("labels", "annotations")}
+        if metadata := {key: value for key, value in fields.items() if value}:
+            worker["metadata"] = metadata
+    return worker
 
 
 def _build_container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
-    found = build_container(name, settings.image, pull_policy=settings.image_pull_policy)
+    container = build_container(name, settings.image, pull_policy=settings.image_pull_policy)
     # "args" and not "command", so that the entry point of the image is kept.
-    found["args"] = [one if one == "$(DASK_WORKER_NAME)" else escape_variables(one) for one in args]
+    container["args"] = [
+        word if word == "$(DASK_WORKER_NAME)" else escape_variables(word) for word in args
+    ]
     if settings.security == "tls":
         mount = {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
-        found["volumeMounts"] = [mount]
-    return found
+        container["volumeMounts"] = [mount]
+    return container
 
 
 def _build_pod(
@@ -172,10 +174,10 @@ def _build_pod(
     plan: ClusterPlan,
     settings: KubernetesSettings,
 ) -> dict[str, Any]:
-    found = {**build_configured_pod(settings, nodes), "containers": [container]}
+    pod = {**build_configured_pod(settings, nodes), "containers": [container]}
     if settings.security == "tls":
-        found["volumes"] = [build_secret_volume("tls", secret_name(plan.name), _KEY_MODE)]
-    return found
+        pod["volumes"] = [build_secret_volume("tls", secret_name(plan.name), _KEY_MODE)]
+    return pod
 
 
 def _select_nodes(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, str]:
@@ -187,7 +189,7 @@ def _select_nodes(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, 
 
 
 def _build_variables(
-    plan: ClusterPlan, settings: KubernetesSettings, own: Mapping[str, str]
+    plan: ClusterPlan, settings: KubernetesSettings, more: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     from hyperplane.clusters.dask.remote_process import as_settings, as_variables, server_settings
 
@@ -197,7 +199,7 @@ def _build_variables(
     if settings.security == "tls":
         files = {field: f"{TLS_FOLDER}/{file}" for field, file in TLS_FILES.items()}
         dask_settings.update(as_settings(files))
-    variables = {**as_variables(dask_settings), **own, **parse_pairs(settings.environ)}
+    variables = {**as_variables(dask_settings), **more, **parse_pairs(settings.environ)}
     return build_variables(dict(sorted(variables.items())))
 
 

@@ -56,15 +56,15 @@ class DaskClusterResource:
         self.api = KubernetesApi(namespace)
         self.content: dict[str, Any] = {}
         self.security = Security()
-        #: Whether this object created or loaded the resource, and so may delete it.
-        self.ours = False
+        #: Whether closing deletes the resource: this object may have created it, or has loaded it.
+        self.may_delete = False
         self._warned: set[str] = set()
 
     @property
     def annotations(self) -> dict[str, str]:
         """Annotations of the resource."""
-        found: dict[str, str] = self.content.get("metadata", {}).get("annotations") or {}
-        return found
+        annotations: dict[str, str] = self.content.get("metadata", {}).get("annotations") or {}
+        return annotations
 
     @raise_engine_errors
     async def create(self, manifest: Mapping[str, Any], tls: Mapping[str, str]) -> None:
@@ -84,7 +84,7 @@ class DaskClusterResource:
             self.security = make_security(tls)
 
     async def _create_cluster(self, manifest: Mapping[str, Any]) -> None:
-        """Create the resource; an interrupt waits until it is known whether it exists."""
+        """Create the resource; a cancellation waits until the API server has answered."""
         creating = asyncio.ensure_future(self.api.create("daskclusters", manifest, API_VERSION))
         try:
             await asyncio.shield(creating)
@@ -92,7 +92,7 @@ class DaskClusterResource:
             await asyncio.wait([creating])
             # Without an answer the cluster may exist: closing then deletes it by its name.
             error = None if creating.cancelled() else creating.exception()
-            self.ours = not isinstance(error, RequestRefused | ObjectNotFound)
+            self.may_delete = not isinstance(error, RequestRefused | ObjectNotFound)
         self.content = creating.result()
 
     @raise_engine_errors
@@ -112,12 +112,13 @@ class DaskClusterResource:
             raise EngineError(ENGINE, f"cluster {self.name!r} is closing; running: {others}")
         if secret := self.annotations.get(SECRET):
             self.security = read_key_secret(await self.api.get("secrets", secret))
-        self.ours = True
+        self.may_delete = True
 
     async def _other_clusters(self) -> str:
         with suppress(KubernetesError):
-            found = [one["metadata"] for one in await self.api.list("daskclusters", API_VERSION)]
-            names = [one["name"] for one in found if "deletionTimestamp" not in one]
+            clusters = await self.api.list("daskclusters", API_VERSION)
+            metadata = [cluster["metadata"] for cluster in clusters]
+            names = [fields["name"] for fields in metadata if "deletionTimestamp" not in fields]
             return ", ".join(names) or "none"
         return "unknown"
 
@@ -149,8 +150,8 @@ class DaskClusterResource:
             await asyncio.sleep(0.5)
 
     async def _is_accepted(self) -> bool:
-        found = await self.api.get("daskclusters", self.name, API_VERSION)
-        return bool(found.get("status", {}).get("phase"))
+        cluster = await self.api.get("daskclusters", self.name, API_VERSION)
+        return bool(cluster.get("status", {}).get("phase"))
 
     async def pods(self, component: str = "") -> list[dict[str, Any]]:
         """Return the pods of the cluster, or those of one component."""
@@ -162,28 +163,28 @@ class DaskClusterResource:
     async def explain_pending(self) -> str:
         """Return one line on why pods do not run; raise StartFailed if waiting is useless."""
         pods = await self.pods()
-        ours = pod_status.select_events(await self.api.list_warnings(), self.name)
-        if found := pod_status.find_pending_pod(pods, ours, ADVICE):
-            log = await self._last_lines(found.pod, found.container) if found.ran else ""
-            raise StartFailed(ENGINE, f"{found.text}; everything was closed again", log)
-        return pod_status.summarize(pods, ours)
+        events = pod_status.select_events(await self.api.list_warnings(), self.name)
+        if pending := pod_status.find_pending_pod(pods, events, ADVICE):
+            log = await self._last_lines(pending.pod, pending.container) if pending.ran else ""
+            raise StartFailed(ENGINE, f"{pending.text}; everything was closed again", log)
+        return pod_status.summarize(pods, events)
 
     async def _last_lines(self, pod: str, container: str) -> str:
         for previous in (True, False):
             with suppress(KubernetesError):
                 log = await self.api.read_log(pod, container, previous=previous, lines=LOG_LINES)
-                if kept := pod_status.drop_traceback_frames(log.decode(errors="replace")):
-                    return "\n".join(kept[-LINES_SHOWN:])
+                if lines := pod_status.drop_traceback_frames(log.decode(errors="replace")):
+                    return "\n".join(lines[-LINES_SHOWN:])
         return ""
 
     @raise_engine_errors
     async def warn_out_of_memory(self) -> None:
-        """Log one warning for each kill of a container because of its memory."""
-        found = pod_status.find_out_of_memory(await self.pods(), ADVICE)
-        for key, words in found.items():
+        """Log one warning for each time that a container was killed because of its memory."""
+        messages = pod_status.find_out_of_memory(await self.pods(), ADVICE)
+        for key, message in messages.items():
             if key not in self._warned:
                 self._warned.add(key)
-                logger.warning("%s", words)
+                logger.warning("%s", message)
 
     @raise_engine_errors
     async def logs(self) -> Logs:
@@ -203,10 +204,10 @@ class DaskClusterResource:
     async def is_gone(self) -> bool:
         """Return whether the resource is deleted or being deleted."""
         try:
-            found = await self.api.get("daskclusters", self.name, API_VERSION)
+            cluster = await self.api.get("daskclusters", self.name, API_VERSION)
         except ObjectNotFound:
             return True
-        return "deletionTimestamp" in found["metadata"]
+        return "deletionTimestamp" in cluster["metadata"]
 
     @raise_engine_errors
     async def delete(self, timeout: float) -> None:
@@ -231,7 +232,7 @@ class DaskClusterResource:
         with suppress(ObjectNotFound):
             await self.api.get("daskclusters", self.name, API_VERSION)
             return False
-        return all(pod_status.has_ended(pod) for pod in await self.pods())
+        return all(pod_status.is_deleted(pod) for pod in await self.pods())
 
 
 def build_key_secret(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:

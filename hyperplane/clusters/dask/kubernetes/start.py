@@ -28,9 +28,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     Raises
     ------
     StartTimeout
-        When the workers did not connect in time, with the state of their pods.
+        If the workers did not connect in time, with the state of their pods.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     need("dask_kubernetes", extra="kubernetes")
     from hyperplane.clusters.dask.kubernetes.cluster import HyperplaneKubeCluster
@@ -64,7 +64,7 @@ def connect(name: str, settings: KubernetesSettings) -> StartedCluster:
     Raises
     ------
     EngineError
-        When no cluster of that name runs (the message lists those that do), or when it does not
+        If no cluster of that name runs (the message lists those that do), or if it does not
         answer.
     """
     need("dask_kubernetes", extra="kubernetes")

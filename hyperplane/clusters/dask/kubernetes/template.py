@@ -27,25 +27,25 @@ _KEYED = {
 _JOINED = ("tolerations", "envFrom")
 
 
-def parse_selector(asked: Mapping[str, str] | str) -> dict[str, str]:
-    """Return the labels of a node selector, given as mapping or text ``"label=value,..."``.
+def parse_selector(selector: Mapping[str, str] | str) -> dict[str, str]:
+    """Return the labels of a node selector, a mapping or text such as ``"label=value,..."``.
 
     Raises
     ------
     ValueError
-        When the text has another form.
+        If the text has another form.
 
     Examples
     --------
     >>> parse_selector("disk=ssd, zone=a")
     {'disk': 'ssd', 'zone': 'a'}
     """
-    if isinstance(asked, str):
-        pairs = [_PAIR.fullmatch(one) for one in asked.split(",")] if asked.strip() else []
+    if isinstance(selector, str):
+        pairs = [_PAIR.fullmatch(text) for text in selector.split(",")] if selector.strip() else []
         if None in pairs:
             raise ValueError("a mapping of labels, or text such as 'disk=ssd,zone=a'")
         return {pair[1]: pair[2] for pair in pairs if pair}
-    return {str(key): str(value) for key, value in asked.items()}
+    return {str(key): str(value) for key, value in selector.items()}
 
 
 class _Loader(yaml.SafeLoader):
@@ -75,24 +75,24 @@ class _Loader(yaml.SafeLoader):
         return content
 
 
-def read_template(given: str) -> dict[str, Any]:
+def read_template(source: str) -> dict[str, Any]:
     """Return ``metadata`` and ``spec`` of a pod template.
 
     Parameters
     ----------
-    given : str
+    source : str
         Path of a YAML file, or its text: a pod, the ``metadata`` and ``spec`` of one, or a ``spec``
         alone.
 
     Raises
     ------
     RequestError
-        When it cannot be read or is not a template of a pod.
+        If it cannot be read or is not a template of a pod.
     """
-    text = given
+    text = source
     try:
-        if "\n" not in given and ":" not in given.replace(":\\", ""):
-            text = Path(given).expanduser().read_text(encoding="utf-8")
+        if "\n" not in source and ":" not in source.replace(":\\", ""):
+            text = Path(source).expanduser().read_text(encoding="utf-8")
         if len(text) > LARGEST:
             raise ValueError(f"larger than {LARGEST} characters")
         content = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, made narrower
@@ -100,7 +100,8 @@ def read_template(given: str) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         allowed = "the path of a YAML file, or its text: a pod with spec.containers"
-        raise RequestError([Fault("worker_spec_yaml", _shorten(given), allowed, reason)]) from error
+        fault = Fault("worker_spec_yaml", _shorten(source), allowed, reason)
+        raise RequestError([fault]) from error
 
 
 def _validate_pod(content: Any) -> dict[str, Any]:
@@ -113,22 +114,22 @@ def _validate_pod(content: Any) -> dict[str, Any]:
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         raise ValueError("metadata and spec must be mappings")
     containers = spec.get("containers", [{}])
-    if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers):
+    if not isinstance(containers, list) or not all(isinstance(item, dict) for item in containers):
         raise ValueError("spec.containers must be a list of mappings")
     if not containers:
         raise ValueError("spec.containers is empty; its first container is the worker's")
-    containers = [_with_quantities(one) for one in containers]
+    containers = [_format_quantities(container) for container in containers]
     return {"metadata": metadata, "spec": {**spec, "containers": containers}}
 
 
-def _with_quantities(container: dict[str, Any]) -> dict[str, Any]:
+def _format_quantities(container: dict[str, Any]) -> dict[str, Any]:
     """Return a container with its resource amounts as text, which the operator requires."""
     if not isinstance(resources := container.get("resources"), dict):
         return container
     amounts = {
-        kind: {name: str(value) for name, value in given.items()}
-        for kind, given in resources.items()
-        if isinstance(given, dict)
+        kind: {name: str(value) for name, value in quantities.items()}
+        for kind, quantities in resources.items()
+        if isinstance(quantities, dict)
     }
     return {**container, "resources": amounts}
 
@@ -136,12 +137,12 @@ def _with_quantities(container: dict[str, Any]) -> dict[str, Any]:
 def merge_template(ours: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of a worker's pod with the values of a template merged into it.
 
-    The first container of the template is the worker's. Its command, cores and memory are those of
-    the plan.
+    The first container of the template is the worker's, but its name, command, cores and memory are
+    those of the plan.
     """
     our_container, theirs = ours["containers"][0], dict(template["containers"][0])
-    for decided in ("args", "command", "name"):
-        theirs.pop(decided, None)
+    for field in ("args", "command", "name"):
+        theirs.pop(field, None)
     container = _overlay(our_container, theirs)
     for kind, amounts in our_container["resources"].items():
         container["resources"][kind] = {**container["resources"][kind], **amounts}
@@ -163,8 +164,8 @@ def _overlay(ours: Any, theirs: Any, key: str = "") -> Any:
         if key in _JOINED:
             return [*ours, *theirs]
         if name := _KEYED.get(key):
-            given = [one.get(name) for one in theirs if isinstance(one, dict)]
-            return [*(one for one in ours if one.get(name) not in given), *theirs]
+            replaced = [item.get(name) for item in theirs if isinstance(item, dict)]
+            return [*(item for item in ours if item.get(name) not in replaced), *theirs]
     return theirs
 
 

@@ -69,7 +69,7 @@ class GuardedNanny(Nanny):
     forked : bool
         Whether worker processes are forked from the forkserver.
     main : mapping, optional
-        How forked workers run the main module's definitions, see :mod:`main_module`.
+        From :func:`main_module.spawn_preparation`; empty if workers do not run the main module.
     **kwargs
         Arguments of Nanny.
     """
@@ -89,7 +89,7 @@ class GuardedNanny(Nanny):
             super().__init__(*args, **kwargs)
         self._forked = forked
         if forked:
-            # Dask plugins such as Environ change it, and a restart reads it again.
+            # Dask plugins such as Environ change ``env``, and a restart reads it again.
             self.env = WorkerEnvironment(self.env, main)
             # Dask would write these variables into this process before it spawns a worker; the
             # forkserver has them already.
@@ -106,9 +106,9 @@ class GuardedNanny(Nanny):
     def _update_configuration(self) -> None:
         """Apply settings that the program has changed since the last start to the next worker."""
         with in_force(self._settings):
-            now = snapshot()
-        changed = changed_settings(self._configuration, now)
-        self._configuration = now
+            current = snapshot()
+        changed = changed_settings(self._configuration, current)
+        self._configuration = current
         if changed:
             dask.config.update(self.config, changed)
             if self.process is not None:
@@ -121,7 +121,7 @@ class GuardedNanny(Nanny):
         """
         worker = self.process
         if worker is not None and worker.status == Status.starting:
-            # Until the start has ended; a cancelled one keeps this status.
+            # Wait until the start has ended; a cancelled start keeps this status.
             await worker.running.wait()
         if worker is None or worker.process is None or worker.status != Status.starting:
             return await super().kill(timeout=timeout, reason=reason)

@@ -40,7 +40,7 @@ class LocalEngine:
             unreserved_memory(machine.free_ram(), fraction, clusters),
             clusters=tuple(record.name for record in clusters),
             own=tuple(record.name for record in clusters if record.pid == os.getpid()),
-            promised=sum(gb_to_bytes(record.ram_gb) for record in clusters),
+            reserved_ram=sum(gb_to_bytes(record.ram_gb) for record in clusters),
         )
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:

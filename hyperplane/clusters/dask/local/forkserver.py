@@ -173,18 +173,18 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
         "modules": list(modules),
         "python_path": os.environ.get("PYTHONPATH"),
     }
-    ours = {
+    variables = {
         **environment,
         VARIABLE: json.dumps(message),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
     }
-    before = {name: os.environ.get(name) for name in ours}
-    # In the process folder its socket is found and removed if this process is killed.
+    before = {name: os.environ.get(name) for name in variables}
+    # The socket is in the process folder, so that it is removed if this process is killed.
     settings = vars(process.current_process())["_config"]
     folder_before = settings.get("tempdir")
     settings["tempdir"] = _short_path(records.process_folder())
-    os.environ.update(ours)
+    os.environ.update(variables)
     # The forkserver inherits the signal mask, so SIGINT is pending until it has its handler. The
     # resource tracker is started first, because starting it resets the mask.
     resource_tracker.ensure_running()

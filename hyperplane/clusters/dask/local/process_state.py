@@ -62,7 +62,7 @@ class ProcessState:
 
     @classmethod
     def capture(cls) -> ProcessState:
-        """Return the state of this process; call it only while a worker process is started."""
+        """Return the state of this process; valid only while a worker process is being started."""
         pid = os.getpid()  # 0 would mean the calling thread
         names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
         numbers = {getattr(resource, name) for name in names}
@@ -117,7 +117,7 @@ class WorkerEnvironment(dict[str, str]):
     variables : mapping
         Variables of the worker in addition to those of this process.
     main : mapping
-        How the main module's definitions are run, see :func:`main_module.spawn_preparation`.
+        From :func:`main_module.spawn_preparation`; empty if the main module is not run.
     """
 
     def __init__(self, variables: Mapping[str, str], main: Mapping[str, str]) -> None:
@@ -156,14 +156,14 @@ def _read_umask() -> int | None:
 
 
 def _inheritable_signals() -> set[int]:
-    left_out = {getattr(signal, name) for name in _NOT_INHERITED}
-    return {int(number) for number in signal.valid_signals() - left_out}
+    excluded = {getattr(signal, name) for name in _NOT_INHERITED}
+    return {int(number) for number in signal.valid_signals() - excluded}
 
 
 def _open_streams() -> list[int]:
-    found = []
+    descriptors = []
     for number in (1, 2):
         with suppress(OSError):
             os.fstat(number)
-            found.append(number)
-    return found
+            descriptors.append(number)
+    return descriptors

@@ -49,9 +49,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     Raises
     ------
     StartTimeout
-        When the workers did not connect in time.
+        If the workers did not connect in time.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
@@ -60,7 +60,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
         forked = False
         try:
             preload = settings.start_method == "preload"
-            forked = preload and forkserver.acquire(settings.preload, _pre_spawn())
+            forked = preload and forkserver.acquire(settings.preload, _pre_spawn_variables())
             environ = DaskOptions.of(plan.options).tuning.environ
             with user_settings():
                 worker_config = _worker_config(plan, settings, record.scratch)
@@ -102,7 +102,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
 
 
 def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> dict[str, Any]:
-    """Return the Dask settings of the workers: tuning, memory policy and the limit of the disk."""
+    """Return the Dask settings of the workers: tuning, memory policy, limit of spilled data."""
     free = machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     options = DaskOptions.of(plan.options)
     return {
@@ -114,18 +114,18 @@ def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> 
     }
 
 
-def _pre_spawn() -> dict[str, str]:
-    """Return Dask's variables for starting worker processes; the user's have priority."""
+def _pre_spawn_variables() -> dict[str, str]:
+    """Return Dask's ``pre-spawn-environ``, in which the user's own variables have priority."""
     configured = dask.config.get("distributed.nanny.pre-spawn-environ")
-    chosen = {
+    variables = {
         name: os.environ.get(name, str(value))
         for name, value in configured.items()
         if value is not None
     }
     # The value that Dask uses, so that hashes of text agree between worker processes.
-    if chosen.get("PYTHONHASHSEED") in (None, "0"):
-        chosen["PYTHONHASHSEED"] = "6640"
-    return chosen
+    if variables.get("PYTHONHASHSEED") in (None, "0"):
+        variables["PYTHONHASHSEED"] = "6640"
+    return variables
 
 
 def _start_error(

@@ -78,7 +78,7 @@ class PlannedJob(SLURMJob):
                 raise StartFailed("slurm", f"sbatch refused the job: {error.strerror}") from error
 
     async def close(self) -> None:
-        """Cancel the job; while the cluster runs, after its results are on other workers."""
+        """Cancel the job; if the cluster runs, move its results to other workers first."""
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             with suppress(OSError, asyncio.TimeoutError):
@@ -104,11 +104,11 @@ class _WatchedCluster(SLURMCluster):
         self._explain = explain
         self._has_started = False
         self._warned: set[str] = set()
-        given: Any = {
+        job_options: Any = {
             "job_cls": PlannedJob,
             "command_slots": asyncio.Semaphore(MAX_CONCURRENT_COMMANDS),
         }
-        super().__init__(**given, **kwargs)
+        super().__init__(**job_options, **kwargs)
         self._has_started = True
 
     def _get_worker_security(self, security: Any) -> None:
@@ -122,7 +122,7 @@ class _WatchedCluster(SLURMCluster):
     async def _start(self) -> None:
         await super()._start()
         if self.status == Status.running and not self._has_started:
-            # Not with `scale`, so that the error of a refused job is raised by the start.
+            # Without `scale`, so that the start raises the error of a refused job.
             for _ in range(self._first_jobs):
                 self.worker_spec.update(self.new_worker_spec())
             watch = PeriodicCallback(self._check_jobs, POLL_SECONDS * 1000)
@@ -190,16 +190,16 @@ class _WatchedCluster(SLURMCluster):
             return
         async with self._lock:
             for name, job in missing.items():
-                found = statuses.get(job.job_id or "")
-                if job.job_id is None or found is None or found.is_ended:
-                    self._drop_ended_job(name, job, found)
+                status = statuses.get(job.job_id or "")
+                if job.job_id is None or status is None or status.is_ended:
+                    self._drop_ended_job(name, job, status)
                 elif job.job_id not in self._warned and (
-                    blocked := describe_blocked(job.job_id, found)
+                    blocked := describe_blocked(job.job_id, status)
                 ):
                     self._warned.add(job.job_id)
                     logger.warning("%s", blocked)
 
-    def _drop_ended_job(self, name: str, job: PlannedJob, found: SlurmJobStatus | None) -> None:
+    def _drop_ended_job(self, name: str, job: PlannedJob, status: SlurmJobStatus | None) -> None:
         """Remove an ended job from the specification, so that scale() and adapt() replace it."""
         if self.workers.get(name) is not job:
             return
@@ -207,22 +207,26 @@ class _WatchedCluster(SLURMCluster):
         self.worker_spec.pop(name, None)
         job.status = Status.closed
         if job.job_id is not None:
-            logger.warning("%s", self._explain(job.job_id, name, found))
+            logger.warning("%s", self._explain(job.job_id, name, status))
 
     async def _wait_until_gone(self, job_ids: set[str]) -> None:
         """Wait until jobs have left the queue, and warn about those that do not."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
         while job_ids:
             statuses = await query_jobs_async(sorted(job_ids))
-            if statuses is not None and all(one.is_ended for one in statuses.values()):
+            if statuses is not None and all(status.is_ended for status in statuses.values()):
                 return
             if statuses is None or time.monotonic() > deadline:
                 # Jobs in COMPLETING are left out: an epilogue may take long.
                 running = {
-                    job_id for job_id, one in (statuses or {}).items() if not one.is_leaving_queue
+                    job_id
+                    for job_id, status in (statuses or {}).items()
+                    if not status.is_leaving_queue
                 }
-                if left := " ".join(sorted(job_ids if statuses is None else running)):
-                    logger.warning("Slurm did not confirm that jobs ended; run: scancel %s", left)
+                if remaining := " ".join(sorted(job_ids if statuses is None else running)):
+                    logger.warning(
+                        "Slurm did not confirm that jobs ended; run: scancel %s", remaining
+                    )
                 return
             await asyncio.sleep(0.2)
 

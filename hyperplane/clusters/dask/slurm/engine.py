@@ -30,7 +30,7 @@ class SlurmEngine:
     settings: ClassVar[type[EngineSettings]] = SlurmSettings
     uses_pools: ClassVar[bool] = False
     supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
-        "local", "it runs in this process, and the jobs connect to it"
+        "local", "the scheduler runs in this process, and the jobs connect to it"
     )
 
     def available(self) -> Availability:
@@ -45,8 +45,8 @@ class SlurmEngine:
             advice = "use a machine from which jobs can be submitted"
             return Availability(False, f"{', '.join(absent)} not on PATH: {advice}")
         sbatch = shutil.which("sbatch")
-        unchecked = "Slurm is contacted when a cluster starts"
-        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {unchecked}")
+        contact = "Slurm is contacted when a cluster starts"
+        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {contact}")
 
     def capacity(self, settings: EngineSettings) -> None:
         """Return None: the engine is not bound to one machine."""

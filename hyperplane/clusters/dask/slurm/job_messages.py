@@ -33,8 +33,8 @@ LOG_LINES = 20
 FIRST_INTERVAL, LONGEST_INTERVAL = 2.0, 20.0
 #: What to do about a final state, unless a new job is enough.
 _END_ADVICE = {
-    OUT_OF_MEMORY: "Raise ram_gb_per_proc, or hyperplane.engines.slurm.memory_margin_gb if it was "
-    "not the workers"
+    OUT_OF_MEMORY: "Raise ram_gb_per_proc, or hyperplane.engines.slurm.memory_margin_gb if other "
+    "processes than the workers used it"
 }
 _REPLACE = "cluster.scale() or cluster.adapt() starts a new job in its place"
 
@@ -71,7 +71,7 @@ class StartupMonitor:
         Raises
         ------
         StartFailed
-            When a job has ended or will never start.
+            If a job has ended or will never start.
         """
         if time.monotonic() >= self._next_check:
             self._message = self._check_jobs(list(self._jobs().values()))
@@ -84,20 +84,22 @@ class StartupMonitor:
         if statuses is None:
             return "squeue does not answer"
         for job_id in job_ids:
-            found = statuses.get(job_id, SlurmJobStatus("gone from the queue", "", ""))
-            if job_id not in statuses or found.is_leaving_queue:
+            status = statuses.get(job_id, SlurmJobStatus("gone from the queue", "", ""))
+            if job_id not in statuses or status.is_leaving_queue:
                 raise StartFailed(
                     "slurm",
-                    f"job {job_id} ended before its workers connected: {found}; all jobs were "
+                    f"job {job_id} ended before its workers connected: {status}; all jobs were "
                     "cancelled",
                     read_log_tail(self._logs, job_id, LOG_LINES),
                 )
-            if blocked := describe_blocked(job_id, found):
+            if blocked := describe_blocked(job_id, status):
                 raise StartFailed("slurm", f"{blocked}. All jobs were cancelled")
         message = f"squeue reports: {count_states(statuses, len(job_ids))}"
-        waited_for = self._incomplete()
+        incomplete = self._incomplete()
         if running := [
-            one for one in job_ids if statuses[one].state == RUNNING and one in waited_for
+            job_id
+            for job_id in job_ids
+            if statuses[job_id].state == RUNNING and job_id in incomplete
         ]:
             tail = read_log_tail(self._logs, running[0], LOG_LINES)
             message += (
@@ -115,8 +117,8 @@ def explain_end(
 ) -> str:
     """Return why a job of a running cluster has ended, with advice.
 
-    ``logs`` is the folder with the output of the jobs, and ``name`` that of the job's worker.
-    ``status`` is None if Slurm no longer knows the job.
+    ``logs`` is the folder with the output of the jobs, and ``name`` the name of the job's worker.
+    ``status`` is None if Slurm has no record of the job.
     """
     job = f"job {job_id} (worker {name})"
     if status is None:
@@ -126,9 +128,9 @@ def explain_end(
             f"{job} {status.end_reason}; results that only it held are computed again. "
             f"Set a longer walltime ({_walltime(settings)}); {_REPLACE}"
         )
-    if status.state == COMPLETED and (early := lifetime(settings)) is not None:
+    if status.state == COMPLETED and (seconds := lifetime(settings)) is not None:
         return (
-            f"{job} retired {_format_duration(early)} after its start, before its time limit of "
+            f"{job} retired {_format_duration(seconds)} after its start, before its time limit of "
             f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
             f"time, if there were any. Set a longer walltime; {_REPLACE}"
         )
@@ -136,8 +138,8 @@ def explain_end(
     if is_out_of_memory(status.state, tail):
         status = replace(status, state=OUT_OF_MEMORY)
     advice = _END_ADVICE.get(status.state)
-    why = f"{status.end_reason}. {advice}" if advice else status.end_reason
-    return f"{job} {why}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
+    reason = f"{status.end_reason}. {advice}" if advice else status.end_reason
+    return f"{job} {reason}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
 
 
 def _walltime(settings: SlurmSettings) -> str:

@@ -30,9 +30,9 @@ def lifetime(settings: SlurmSettings) -> int | None:
     """Return the seconds after which a worker retires, before the time limit of its job."""
     if settings.walltime is None:
         return None
-    whole = parse_walltime(settings.walltime)
+    walltime = parse_walltime(settings.walltime)
     margin: float = parse_seconds(settings.leave_before)
-    return math.ceil(max(whole - margin, whole / 2))
+    return math.ceil(max(walltime - margin, walltime / 2))
 
 
 def render(plan: ClusterPlan) -> str:
@@ -45,11 +45,12 @@ def render(plan: ClusterPlan) -> str:
 
 
 def make_script_builder(
-    plan: ClusterPlan, settings: SlurmSettings, own: Path
+    plan: ClusterPlan, settings: SlurmSettings, folder: Path
 ) -> Callable[[str | None, str | None], str]:
     """Return a function that builds the script for a scheduler address and a worker name.
 
-    It uses the Dask settings of this moment, so that later jobs have the same settings.
+    Dask's settings are read now, so that later jobs have the same settings. ``folder`` is the
+    folder of the cluster, with the files of its key pair.
     """
     variables = worker_variables(plan)
     dotted = server_settings(plan, settings)
@@ -59,7 +60,7 @@ def make_script_builder(
 
     def make(scheduler: str | None, name: str | None) -> str:
         return render_job_script(
-            plan, settings, own, variables, dask_settings, str(scheduler), str(name)
+            plan, settings, folder, variables, dask_settings, str(scheduler), str(name)
         )
 
     return make
@@ -68,7 +69,7 @@ def make_script_builder(
 def render_job_script(
     plan: ClusterPlan,
     settings: SlurmSettings,
-    own: Path,
+    folder: Path,
     variables: Mapping[str, str],
     dask_settings: Mapping[str, str],
     scheduler: str,
@@ -82,7 +83,7 @@ def render_job_script(
         The plan; a job is one of its nodes.
     settings : SlurmSettings
         Settings of the engine. All of them are quoted except the prologue, which is shell code.
-    own : Path
+    folder : Path
         Folder of the cluster, with the files of its key pair.
     variables : mapping of str to str
         Environment variables of the worker processes. The prologue can change them.
@@ -93,20 +94,20 @@ def render_job_script(
     name : str
         Name of the worker.
     """
-    lines = ["#!/bin/bash", *_directives(plan, settings, own)]
+    lines = ["#!/bin/bash", *_directives(plan, settings, folder)]
     lines += ["", *_exports(variables)]
     if settings.prologue:
         lines += ["# The prologue of the settings.", *settings.prologue]
     lines += _exports(dask_settings)
-    words = _worker_command(plan, settings, own, scheduler, name)
+    words = _worker_command(plan, settings, folder, scheduler, name)
     return "\n".join([*lines, "", " \\\n  ".join(words)]) + "\n"
 
 
-def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
+def _directives(plan: ClusterPlan, settings: SlurmSettings, folder: Path) -> list[str]:
     worker = plan.worker
     memory = worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
     resources = BatchResources(worker.cores_per_worker, memory, worker.ngpus)
-    log = job_log(log_folder(settings, own), plan.name)
+    log = job_log(log_folder(settings, folder), plan.name)
     return node_directives(settings, plan.name, log, resources)
 
 
@@ -115,7 +116,7 @@ def _exports(variables: Mapping[str, str]) -> list[str]:
 
 
 def _worker_command(
-    plan: ClusterPlan, settings: SlurmSettings, own: Path, scheduler: str, name: str
+    plan: ClusterPlan, settings: SlurmSettings, folder: Path, scheduler: str, name: str
 ) -> list[str]:
     """Return the command of a job: one process with a nanny for each worker process.
 
@@ -138,7 +139,7 @@ def _worker_command(
         options["--lifetime"] = f"{seconds}s"
     if settings.security == "tls":
         options["--protocol"] = "tls://"
-        options.update({key: str(own / file) for key, file in TLS_FILES.items()})
+        options.update({key: str(folder / file) for key, file in TLS_FILES.items()})
     command = ["dask", "cuda", "worker"] if worker.ngpus else ["distributed.cli.dask_worker"]
     program = [settings.python or sys.executable, "-m", *command, scheduler]
     return [

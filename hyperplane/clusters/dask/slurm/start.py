@@ -44,9 +44,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     Raises
     ------
     StartTimeout
-        When the workers did not connect in time, with the status of the jobs.
+        If the workers did not connect in time, with the status of the jobs.
     StartFailed
-        When Slurm refuses a job or will never start one, or the start failed otherwise. In all
+        If Slurm refuses a job or will never start one, or if the start failed otherwise. In all
         cases the jobs are cancelled.
     """
     settings = cast(SlurmSettings, plan.settings)

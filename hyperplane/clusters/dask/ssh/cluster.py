@@ -82,7 +82,7 @@ class GuardedSSHCluster(GuardedCluster):
             except BaseException:
                 await self._close()
                 raise
-            self._following = asyncio.create_task(self._close_with_scheduler(self.scheduler))
+            self._watcher = asyncio.create_task(self._close_with_scheduler(self.scheduler))
 
     def _used_hosts(self) -> list[str]:
         return [spec["options"]["host"] for spec in self.worker_spec.values()]
@@ -116,7 +116,7 @@ class GuardedSSHCluster(GuardedCluster):
         return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
 
     def new_worker_spec(self) -> dict[str, Any]:
-        """Return the specification of one more node, on a host that may have more nodes."""
+        """Return the specification of one more node, on a host that can take it."""
         free = Counter(self._node_hosts) - Counter(self._used_hosts())
         if not free:
             raise EngineError(
@@ -124,14 +124,16 @@ class GuardedSSHCluster(GuardedCluster):
                 f"no host is free for one more node: hyperplane.engines.ssh.hosts has "
                 f"{len(self._node_hosts)}; add hosts (one that is listed twice takes two nodes)",
             )
-        host = next(one for one in self._node_hosts if free[one])
+        host = next(name for name in self._node_hosts if free[name])
         [(name, template)] = super().new_worker_spec().items()
-        taken = [
+        used_indices = [
             spec["options"]["index_on_host"]
             for spec in self.worker_spec.values()
             if spec["options"]["host"] == host
         ]
-        index = next(number for number in range(len(taken) + 1) if number not in taken)
+        index = next(
+            number for number in range(len(used_indices) + 1) if number not in used_indices
+        )
         return {name: _node_spec(host, template, index)}
 
     def _new_worker_name(self, worker_number: int) -> str:
@@ -171,8 +173,8 @@ class GuardedSSHCluster(GuardedCluster):
     def adapt(self, *, maximum: float = math.inf, **kwargs: Any) -> Any:  # type: ignore[override]
         """Scale with the work, by whole nodes, within the number of hosts."""
         kwargs.setdefault("worker_key", partial(node_name, grouped=self._processes > 1))
-        most = len(self._node_hosts) * self._processes
-        return super().adapt(maximum=min(maximum, most), **kwargs)
+        limit = len(self._node_hosts) * self._processes
+        return super().adapt(maximum=min(maximum, limit), **kwargs)
 
     async def _close(self) -> None:
         closed_before = self.status == Status.closed

@@ -22,10 +22,10 @@ def gpu_fault(config: Mapping[str, Any]) -> str:
     if importlib.util.find_spec("dask_cuda") is None:
         return "GPUs need dask-cuda on this host: pip install 'hyperplane[gpu]'"
     visible = _visible_gpus()
-    if len(_assigned(config, visible)) == config["ngpus"]:
+    if len(_select_gpus(config, visible)) == config["ngpus"]:
         return ""
-    before = config["place"] * config["ngpus"]
-    others = f" in addition to {before} of other nodes of the cluster" if before else ""
+    assigned = config["place"] * config["ngpus"]
+    others = f" in addition to {assigned} of other nodes of the cluster" if assigned else ""
     return (
         f"the node needs {plural(config['ngpus'], 'GPU')}{others}, but the host has "
         f"{plural(len(visible), 'GPU')} for this user (see {VARIABLE}); request fewer (ngpus)"
@@ -37,7 +37,7 @@ def nannies(config: Mapping[str, Any], security: Security) -> list[Nanny]:
     from dask_cuda import CUDAWorker
 
     # dask-cuda starts a process for each visible GPU.
-    os.environ[VARIABLE] = ",".join(_assigned(config, _visible_gpus()))
+    os.environ[VARIABLE] = ",".join(_select_gpus(config, _visible_gpus()))
     names = config["names"]
     # dask-cuda appends the same numbers to the name of a node with several GPUs.
     name = names[0] if len(names) == 1 else names[0].rpartition("-")[0]
@@ -55,7 +55,7 @@ def _visible_gpus() -> list[str]:
     return [str(number) for number in range(get_n_gpus())]
 
 
-def _assigned(config: Mapping[str, Any], visible: list[str]) -> list[str]:
+def _select_gpus(config: Mapping[str, Any], visible: list[str]) -> list[str]:
     """Return the GPUs of this node; nodes with lower indices on the host have the first ones."""
     first = config["place"] * config["ngpus"]
     return visible[first : first + config["ngpus"]]

@@ -77,10 +77,10 @@ class HostServer(ProcessInterface):
     async def start(self) -> None:
         """Start the process and wait until it reports that it is ready."""
         await self.process.start(self._config)
-        left = self._deadline - time.monotonic()
+        remaining = self._deadline - time.monotonic()
         try:
             reply = await asyncio.wait_for(
-                self.process.read_reply(), left if left > 0 else self._timeout
+                self.process.read_reply(), remaining if remaining > 0 else self._timeout
             )
         except TimeoutError as error:
             reason = f"did not start within {self._timeout:g} s (timeout)"
@@ -95,7 +95,7 @@ class HostServer(ProcessInterface):
 
     async def _explain_failure(self) -> str:
         """Return why the process did not start: another version of hyperplane, or its log."""
-        # Not imported: the package's __init__ is above all of its modules.
+        # From sys.modules, because this layer does not import the package's __init__.
         here, there = sys.modules["hyperplane"].__version__, await self._read_version()
         if there not in ("", here):
             return (
@@ -109,10 +109,10 @@ class HostServer(ProcessInterface):
         command = shlex.join([self._python, "-c", _PRINT_VERSION])
         with contextlib.suppress(OSError, asyncio.TimeoutError, asyncssh.Error):
             connection = await self._connections.connection(self.host)
-            done = await asyncio.wait_for(connection.run(command), _VERSION_SECONDS)
-            lines = str(done.stdout or "").split()
+            result = await asyncio.wait_for(connection.run(command), _VERSION_SECONDS)
+            words = str(result.stdout or "").split()
             # The last word, because a login shell may print a greeting.
-            return lines[-1] if done.exit_status == 0 and lines else ""
+            return words[-1] if result.exit_status == 0 and words else ""
         return ""
 
     def _start_error(self, reason: str, kind: type[EngineError]) -> EngineError:
@@ -127,7 +127,7 @@ class HostServer(ProcessInterface):
             self._on_lost()
 
     def _on_lost(self) -> None:
-        """Handle that the process ended without :meth:`close`."""
+        """Handle the end of the process without :meth:`close`."""
 
     async def close(self) -> None:
         """End the process."""
@@ -168,18 +168,18 @@ class HostWorkers(HostServer):
     ) -> None:
         self.name = name
         self.names = [name + suffix for suffix in group] or [name]
-        specific = {"scheduler": scheduler, "names": self.names, "place": index_on_host}
-        super().__init__(config={**config, **specific}, **common)
+        node_config = {"scheduler": scheduler, "names": self.names, "place": index_on_host}
+        super().__init__(config={**config, **node_config}, **common)
 
     def _on_lost(self) -> None:
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             cluster.forget(self)
-            last = "\n".join([*self.process.log][-LAST_LINES:])
-            logger.warning("cluster %s has lost host %s\n%s", cluster.name, self.host, last)
+            tail = "\n".join([*self.process.log][-LAST_LINES:])
+            logger.warning("cluster %s has lost host %s\n%s", cluster.name, self.host, tail)
 
     async def close(self) -> None:
-        """End the processes; while the cluster runs, after their results are on other workers."""
+        """End the processes; if the cluster runs, move their results to other workers first."""
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             with contextlib.suppress(OSError, asyncio.TimeoutError):

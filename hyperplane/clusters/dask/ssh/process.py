@@ -67,8 +67,8 @@ def interface_fault(name: str | None) -> str:
         get_ip_interface(name)
     except ValueError:
         usable = ", ".join(
-            each
-            for each, addresses in psutil.net_if_addrs().items()
+            interface
+            for interface, addresses in psutil.net_if_addrs().items()
             if any(address.family == socket.AF_INET for address in addresses)
         )
         return (

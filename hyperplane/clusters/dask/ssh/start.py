@@ -43,9 +43,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     Raises
     ------
     StartTimeout
-        When the workers did not connect in time.
+        If the workers did not connect in time.
     StartFailed
-        When the start failed otherwise. In both cases nothing is left running.
+        If the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(SshSettings, plan.settings)
     began = time.monotonic()
@@ -128,8 +128,12 @@ def _warn_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
     threads = plan.worker.total_threads
     few = {node.host: node.cores for node in cluster.workers.values() if node.cores < threads}
     if few:
-        named = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
-        logger.warning("%s for the %s of a node; they share them", named, plural(threads, "thread"))
+        counts = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
+        logger.warning(
+            "%s for the %s of a node; the threads share the cores",
+            counts,
+            plural(threads, "thread"),
+        )
 
 
 def _python_path(settings: SshSettings) -> str:

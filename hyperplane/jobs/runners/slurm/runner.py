@@ -25,7 +25,7 @@ from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
 from hyperplane.jobs.runners.slurm.array import array_command, array_key, submit_array
 from hyperplane.jobs.runners.slurm.job_id import SlurmJobId, prepare_id_file
 from hyperplane.jobs.runners.slurm.submit import submit_attempt
-from hyperplane.platforms.slurm.commands import drop_job_variables, find_missing_commands
+from hyperplane.platforms.slurm.commands import find_missing_commands
 from hyperplane.platforms.slurm.job_state import (
     CANCELLED,
     COMPLETED,
@@ -198,7 +198,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         super().__init__(environment, options)
-        self._slurm_environment = drop_job_variables(environment)
+        self._slurm_environment = dict(environment)
         self._queue = SlurmQueue(self._slurm_environment)
         self._use_arrays = True
         self._submissions = RequestBatcher(self._submit, uncancellable=True)
