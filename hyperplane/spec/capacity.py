@@ -18,9 +18,9 @@ class MachineCapacity:
     clusters : tuple of str
         Names of the open clusters on the machine that use or have reserved memory.
     own : tuple of str
-        Those of the clusters that this process has started.
+        Names of those that this process has started.
     promised : int
-        Bytes that these clusters use or have reserved.
+        Bytes that all open clusters use or have reserved; ``ram`` does not include them.
     """
 
     cores: int

@@ -401,7 +401,7 @@ class TestClosestPool:
         assert smallest_pool(pools, 4, gb_to_bytes(4), 1).name == "gpu"
         with pytest.raises(DoesNotFit) as caught:
             smallest_pool(pools, 64, gb_to_bytes(4), 1)
-        with pytest.raises(DoesNotFit, match="at most 1 GPU on one node, as of the pools"):
+        with pytest.raises(DoesNotFit, match="at most 1 GPU on one node, the most of all pools"):
             smallest_pool(pools, 4, gb_to_bytes(4), 2)
         with pytest.raises(DoesNotFit, match=r"no GPU: none of the pools has one; add a pool"):
             smallest_pool([_pool(8, 32)], 4, gb_to_bytes(4), 1)
