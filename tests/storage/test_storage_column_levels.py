@@ -64,7 +64,7 @@ def test_other_libraries_read_the_same_names(tmp_path):
         assert pd.read_csv(file)["v_sum"].to_list() == want
 
 
-def test_no_warning_where_no_name_is_joined(tmp_path):
+def test_no_warning_if_no_name_is_joined(tmp_path):
     flat = group_agg(dd.from_pandas(ROWS, npartitions=2), "k", {"v": "sum"})
     deep = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "")]))
     with warnings.catch_warnings():
@@ -84,7 +84,7 @@ def test_partition_options_are_refused_with_advice(tmp_path, name, url):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
-def test_the_advice_of_the_error_works(tmp_path):
+def test_a_frame_written_as_the_error_advises_is_read(tmp_path):
     made = windows()
     made.columns = ["v_sum", "v_mean"]
     made.reset_index().to_parquet(tmp_path / "w", partition_on=["k"])

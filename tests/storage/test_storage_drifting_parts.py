@@ -75,7 +75,7 @@ def test_a_value_that_does_not_fit_the_common_type_is_named(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_other_columns_are_an_error_at_once(tmp_path, form):
+def test_parts_with_other_columns_are_an_error_of_load(tmp_path, form):
     for names in ("ab", "ba", "ac"):
         frame = pd.DataFrame({name: [1] for name in names})
         df = dd.from_pandas(frame, npartitions=1)
@@ -100,7 +100,7 @@ def test_files_of_other_programs_have_types_that_fit_all_values(tmp_path):
     assert loaded(tmp_path / "parquet").fillna(-1).to_list() == held
 
 
-def test_ordered_categories_of_different_parts(tmp_path):
+def test_parts_with_other_ordered_categories_become_text(tmp_path):
     for index, words in enumerate((["b", "a"], ["b", "a"], ["a", "c"])):
         kind = pd.CategoricalDtype(words, ordered=True)
         frame = pd.DataFrame({"n": pd.Series(["a"], dtype=kind)})
@@ -111,7 +111,7 @@ def test_ordered_categories_of_different_parts(tmp_path):
         assert isinstance(made.dtype, pd.CategoricalDtype) == (index < 2)
 
 
-def test_a_file_keeps_its_digits_and_names(tmp_path):
+def test_large_integers_and_column_names_are_loaded_unchanged(tmp_path):
     whole = pd.DataFrame({"1": pd.array([2**53 + 1, None], "Int64"), "at_time": ["1", "2024"]})
     for form in FORMATS:
         frame = whole if form != "avro" else whole.rename(columns={"1": "one"})
@@ -160,14 +160,14 @@ def test_equal_text_of_another_type_is_saved_again(tmp_path):
         assert loaded(tmp_path / "out").to_list() == values
 
 
-def test_a_manifest_holds_each_schema_once():
+def test_a_manifest_stores_each_schema_once():
     parts = tuple(ManifestEntry(f"{n}.csv", 1, "a", 1, None, f"schema {n % 2}") for n in range(9))
     made = Manifest("csv", "dataframe", parts)
     assert made.to_json().count("schema 1") == 1
     assert Manifest.from_json(made.to_json()) == made
 
 
-def test_arrow_words_come_back(tmp_path):
+def test_arrow_dictionary_columns_are_loaded_unchanged(tmp_path):
     words = pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))
     frame = pd.DataFrame({"n": pd.array(["a", None, "b"], dtype=words)})
     hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "out")

@@ -19,7 +19,7 @@ base = pytest.fixture(params=PLACES)(places)
 
 
 @pytest.mark.parametrize("kind", ["array", "dataset", "dataarray"])
-def test_arrays(base, kind):
+def test_arrays_and_data_sets_round_trip_and_are_replaced(base, kind):
     values = np.arange(12.0).reshape(3, 4)
     made = {
         "array": da.from_array(values, chunks=(2, 2)),

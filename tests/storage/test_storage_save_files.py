@@ -52,7 +52,7 @@ def test_one_file_is_loaded_unchanged(base, name):
         assert made == obj
 
 
-def test_a_figure_is_the_same_file_each_time(tmp_path):
+def test_figures_are_saved_as_images(tmp_path):
     from matplotlib.figure import Figure
 
     for name in ("a.png", "a.svg"):
@@ -62,7 +62,7 @@ def test_a_figure_is_the_same_file_each_time(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_another_file_is_refused_replaced_or_kept(base):
+def test_modes_with_an_existing_file(base):
     url = f"{base}/a.json"
     hyperplane.save({"a": 1}, url)
     with pytest.raises(OutputExists):
@@ -73,7 +73,7 @@ def test_another_file_is_refused_replaced_or_kept(base):
     assert hyperplane.load(url) == {"a": 2}
 
 
-def test_files_and_folders_of_this_machine(base, tmp_path):
+def test_local_files_and_folders_are_copied(base, tmp_path):
     folder = tmp_path / "mine"
     (folder / "deep er").mkdir(parents=True)
     (folder / "a.txt").write_text("a")

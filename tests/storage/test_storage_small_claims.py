@@ -56,7 +56,7 @@ def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_
         dataframe.read(path)
 
 
-def test_missing_rows_are_an_error(tmp_path):
+def test_a_footer_that_declares_too_many_rows_is_an_error(tmp_path):
     with pytest.raises(ReadError, match="footer declares 5 rows, and it holds 3"):
         hyperplane.load(_with_rows(tmp_path / "x.parquet", 5))
 

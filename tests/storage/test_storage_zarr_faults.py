@@ -32,7 +32,7 @@ def grid(version=0):
 
 
 @pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
-def test_nothing_is_lost_on_a_store_that_fails(faulty_store, hurried, like):
+def test_arrays_are_saved_on_a_store_with_faults(faulty_store, hurried, like):
     store = faulty_store(
         like=like, transient=0.08, lost=0.03, listing_delay=1.0, writes_per_second=400, seed=5
     )
@@ -65,7 +65,7 @@ def test_a_permanent_error_is_raised_and_nothing_is_published(faulty_store, hurr
     assert (hyperplane.load(url, storage_options=options).compute() == grid().compute()).all()
 
 
-def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
+def test_the_first_result_of_a_task_that_runs_twice_is_saved(tmp_path, monkeypatch):
     from hyperplane.storage import zarr_writing
 
     counter, write = itertools.count(), zarr_writing.write_block
@@ -92,7 +92,7 @@ def test_results_shared_by_two_variables_are_computed_once(tmp_path):
 
 
 @pytest.mark.cluster
-def test_with_workers(faulty_store, tmp_path, monkeypatch):
+def test_workers_write_the_chunks(faulty_store, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     store = faulty_store(transient=0.05)
     client, cluster = hyperplane.initialize_cluster(
