@@ -51,10 +51,10 @@ def loaded(url):
 )
 def test_later_parts_widen_the_type(tmp_path, form, first, second, dtype):
     append(tmp_path / "out", form, first, second)
-    made = loaded(tmp_path / "out")
-    assert str(made.dtype).startswith(dtype)
+    result = loaded(tmp_path / "out")
+    assert str(result.dtype).startswith(dtype)
     held = [*pd.Series(first), *pd.Series(second)]
-    for one, other in zip(made, held, strict=True):
+    for one, other in zip(result, held, strict=True):
         assert (pd.isna(one) and pd.isna(other)) or one == other
         assert isinstance(one, (bool, np.bool_)) == isinstance(other, (bool, np.bool_))
 
@@ -106,9 +106,9 @@ def test_parts_with_other_ordered_categories_become_text(tmp_path):
         frame = pd.DataFrame({"n": pd.Series(["a"], dtype=kind)})
         df = dd.from_pandas(frame, npartitions=1)
         hyperplane.save(df, tmp_path / "out", mode="append")
-        made = hyperplane.load(tmp_path / "out").compute().n
-        assert made.to_list() == ["a"] * (index + 1)
-        assert isinstance(made.dtype, pd.CategoricalDtype) == (index < 2)
+        result = hyperplane.load(tmp_path / "out").compute().n
+        assert result.to_list() == ["a"] * (index + 1)
+        assert isinstance(result.dtype, pd.CategoricalDtype) == (index < 2)
 
 
 def test_large_integers_and_column_names_are_loaded_unchanged(tmp_path):
@@ -116,9 +116,9 @@ def test_large_integers_and_column_names_are_loaded_unchanged(tmp_path):
     for form in FORMATS:
         frame = whole if form != "avro" else whole.rename(columns={"1": "one"})
         hyperplane.save(frame, tmp_path / f"a.{form}")
-        made = hyperplane.load(tmp_path / f"a.{form}")
-        assert made.columns.to_list() == frame.columns.to_list()
-        assert made.iloc[0, 0] == 2**53 + 1
+        result = hyperplane.load(tmp_path / f"a.{form}")
+        assert result.columns.to_list() == frame.columns.to_list()
+        assert result.iloc[0, 0] == 2**53 + 1
     months = pd.DataFrame({"p": pd.period_range("2026-01", periods=2, freq="M")})
     hyperplane.save(months, tmp_path / "p.jsonl")
     assert hyperplane.load(tmp_path / "p.jsonl").p.to_list() == ["2026-01", "2026-02"]
@@ -162,9 +162,9 @@ def test_equal_text_of_another_type_is_saved_again(tmp_path):
 
 def test_a_manifest_stores_each_schema_once():
     parts = tuple(ManifestEntry(f"{n}.csv", 1, "a", 1, None, f"schema {n % 2}") for n in range(9))
-    made = Manifest("csv", "dataframe", parts)
-    assert made.to_json().count("schema 1") == 1
-    assert Manifest.from_json(made.to_json()) == made
+    result = Manifest("csv", "dataframe", parts)
+    assert result.to_json().count("schema 1") == 1
+    assert Manifest.from_json(result.to_json()) == result
 
 
 def test_arrow_dictionary_columns_are_loaded_unchanged(tmp_path):

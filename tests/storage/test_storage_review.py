@@ -33,8 +33,8 @@ def _here():
 
 
 def frame(version, partitions=4):
-    made = pd.DataFrame({"n": range(40), "v": version})
-    return dd.from_pandas(made, npartitions=partitions)
+    table = pd.DataFrame({"n": range(40), "v": version})
+    return dd.from_pandas(table, npartitions=partitions)
 
 
 def version_of(url, options):
@@ -189,7 +189,7 @@ def test_saving_fewer_partitions_replaces_the_output(tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_text_formats_round_trip_numbers_text_and_empty_partitions(tmp_path, form):
-    made = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "x": [0.12345678901234567, 1e-12, np.pi],
             "text": ["01234x", "1e5y", "c"],
@@ -197,10 +197,10 @@ def test_text_formats_round_trip_numbers_text_and_empty_partitions(tmp_path, for
         },
         index=[0, 1, 3],
     )
-    df = dd.concat([dd.from_pandas(made.iloc[:0], npartitions=1), dd.from_pandas(made, 2)])
+    df = dd.concat([dd.from_pandas(table.iloc[:0], npartitions=1), dd.from_pandas(table, 2)])
     hyperplane.save(df, tmp_path / "out", format=form)
     found = hyperplane.load(tmp_path / "out").compute().reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, made.reset_index(drop=True), rtol=0, atol=0)
+    pd.testing.assert_frame_equal(found, table.reset_index(drop=True), rtol=0, atol=0)
 
 
 def test_cleanup_of_one_output_keeps_files_of_another(tmp_path):

@@ -83,8 +83,8 @@ def test_only_parts_that_differ_are_written(base):
 def test_a_dataframe_round_trips_in_text_formats(base, form):
     frame = pd.DataFrame({"n": [1, 2, 3, 4], "text": ["a", "ü\n", 'q"', "d"]})
     hyperplane.save(dd.from_pandas(frame, npartitions=2), f"{base}/out", format=form)
-    made = hyperplane.load(f"{base}/out").compute().reset_index(drop=True)
-    pd.testing.assert_frame_equal(made, frame)
+    loaded = hyperplane.load(f"{base}/out").compute().reset_index(drop=True)
+    pd.testing.assert_frame_equal(loaded, frame)
 
 
 def test_bags_of_records_and_lines_round_trip(base):

@@ -37,19 +37,19 @@ def test_one_file_is_loaded_unchanged(base, name):
     obj = ONE[name]
     assert hyperplane.save(obj, f"{base}/{name}").written == 1
     assert not hyperplane.save(obj, f"{base}/{name}").changed
-    made = hyperplane.load(f"{base}/{name}")
+    loaded = hyperplane.load(f"{base}/{name}")
     if isinstance(obj, pd.DataFrame):
-        pd.testing.assert_frame_equal(made, obj)
+        pd.testing.assert_frame_equal(loaded, obj)
     elif isinstance(obj, (pl.DataFrame, pa.Table)):
         # Integers stay integers if some are missing.
         want = obj.to_pandas()
         if want["n"].isna().any():
             want = want.astype({"n": "Int64"})
-        pd.testing.assert_frame_equal(made, want)
+        pd.testing.assert_frame_equal(loaded, want)
     elif isinstance(obj, np.ndarray):
-        assert (made == obj).all()
+        assert (loaded == obj).all()
     else:
-        assert made == obj
+        assert loaded == obj
 
 
 def test_figures_are_saved_as_images(tmp_path):

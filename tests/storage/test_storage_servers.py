@@ -234,11 +234,8 @@ def test_a_server_listens_on_loopback_and_is_ended(tmp_path: Path, kind):
     before = set(psutil.Process().children(recursive=True))
     with getattr(servers, kind)(tmp_path) as url:
         (process,) = set(psutil.Process().children(recursive=True)) - before
-        listening = [
-            connection
-            for connection in process.net_connections("tcp")
-            if connection.status == "LISTEN"
-        ]
+        connections = process.net_connections("tcp")
+        listening = [each.laddr for each in connections if each.status == "LISTEN"]
         assert [f"http://{address.ip}:{address.port}" for address in listening] == [url]
         assert url.startswith("http://127.0.0.1:")
     assert not process.is_running()

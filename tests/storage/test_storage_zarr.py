@@ -53,7 +53,7 @@ def numbers(chunks=2, shape=(4, 6)):
 
 def weather(chunks=None):
     """A data set with most features that xarray has to encode."""
-    made = xr.Dataset(
+    original = xr.Dataset(
         {
             "rain": (("time", "x"), np.arange(20.0).reshape(5, 4) / 2),
             "wet": (("time", "x"), np.arange(20).reshape(5, 4) % 3 == 0),
@@ -70,9 +70,9 @@ def weather(chunks=None):
         },
         attrs={"source": "ours"},
     )
-    made.rain.attrs["unit"] = "mm"
-    made.rain.encoding = {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1}
-    return made if chunks is None else made.chunk(chunks)
+    original.rain.attrs["unit"] = "mm"
+    original.rain.encoding = {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1}
+    return original if chunks is None else original.chunk(chunks)
 
 
 @pytest.mark.parametrize("chunks", [None, {"time": 2, "x": 3}, {}])
@@ -95,13 +95,13 @@ def test_data_sets_round_trip_and_are_replaced(place, chunks):
 
 @pytest.mark.parametrize("name", [None, "rain", "x"])
 def test_data_arrays_round_trip_with_their_names(tmp_path, name):
-    made = xr.DataArray(np.arange(6.0), dims="x", coords={"x": range(6)}, name=name)
+    original = xr.DataArray(np.arange(6.0), dims="x", coords={"x": range(6)}, name=name)
     url = str(tmp_path / "a.zarr")
-    hyperplane.save(made.chunk(x=4), url)
-    xr.testing.assert_identical(hyperplane.load(url).compute(), made)
+    hyperplane.save(original.chunk(x=4), url)
+    xr.testing.assert_identical(hyperplane.load(url).compute(), original)
     assert hyperplane.load(url).chunks == ((4, 2),)
     plain = xr.open_dataarray(url, engine="zarr")
-    xr.testing.assert_identical(plain.compute(), made)
+    xr.testing.assert_identical(plain.compute(), original)
     plain.close()
 
 
@@ -262,13 +262,13 @@ def test_a_reused_inode_does_not_hide_a_conflict(tmp_path, monkeypatch):
 
 
 def test_zarr_shards_are_read_by_ranges_and_verified(place):
-    made = xr.Dataset({"v": (("y", "x"), numbers((4, 6)).compute())})
-    made.v.encoding = {"chunks": (1, 2), "shards": (2, 6)}
-    save(made, place)
+    original = xr.Dataset({"v": (("y", "x"), numbers((4, 6)).compute())})
+    original.v.encoding = {"chunks": (1, 2), "shards": (2, 6)}
+    save(original, place)
     held = pickle.loads(pickle.dumps(load(place)))
     assert held.v.encoding["shards"] == (2, 6)
-    xr.testing.assert_equal(held[{"y": 2}].compute(), made[{"y": 2}])
-    save((made + 1).assign(v=lambda data: data.v.assign_attrs(a=1)), place, mode="overwrite")
+    xr.testing.assert_equal(held[{"y": 2}].compute(), original[{"y": 2}])
+    save((original + 1).assign(v=lambda data: data.v.assign_attrs(a=1)), place, mode="overwrite")
     with pytest.raises(ReadError, match="load it again"):
         held.compute()
 
@@ -276,11 +276,11 @@ def test_zarr_shards_are_read_by_ranges_and_verified(place):
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_zarr_of_another_program_is_read(place):
     options = {"storage_options": place[1]} if place[1] else {}
-    made = weather().drop_vars(["first", "note"])
-    made.to_zarr(place[0], **options)
-    xr.testing.assert_identical(load(place).compute(), made)
-    assert save(made, place, mode="overwrite").changed
-    xr.testing.assert_identical(load(place).compute(), made)
+    original = weather().drop_vars(["first", "note"])
+    original.to_zarr(place[0], **options)
+    xr.testing.assert_identical(load(place).compute(), original)
+    assert save(original, place, mode="overwrite").changed
+    xr.testing.assert_identical(load(place).compute(), original)
 
 
 def test_zarr_format_2_round_trips(place):
