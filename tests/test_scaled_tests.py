@@ -1,4 +1,4 @@
-"""The full scale runs what the scale changes, and not the tests beside it."""
+"""Tests that use the scale, also indirectly, are selected for runs at the full scale."""
 
 from __future__ import annotations
 
